@@ -1,0 +1,15 @@
+//! Conclave's decisions, without IO: the task loop, routing, grants, budgets, journal records and the operator's config as a value.
+//!
+//! The unit is the [`room::Room`]: events go in, effects come out, and nothing else changes it. It knows no clock, no files, no
+//! randomness, no engine and no executor; `clippy.toml` fences them off.
+
+pub mod action;
+pub mod delivery;
+pub mod fault;
+pub mod grant;
+pub mod ids;
+pub mod limits;
+pub mod manifest;
+pub mod message;
+pub mod model;
+pub mod tool;

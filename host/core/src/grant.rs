@@ -1,0 +1,222 @@
+//! Grants and the decisions about them: asked for in the manifest, granted in the config, narrowed by the task. Pure functions,
+//! called in every import; nothing else grants.
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::{ChannelId, ModelName, TaskName};
+use crate::manifest::{Capability, Manifest};
+
+/// What a plugin and a model may read of a refusal: capability and target, no more.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Denial {
+    pub capability: String,
+    pub target: String,
+    pub detail: String,
+}
+
+/// The layer that refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layer {
+    /// The plugin did not ask for it.
+    Manifest,
+    /// The operator did not grant it.
+    Config,
+    /// The task narrowed it.
+    Task,
+    /// Granted, but this use is outside the grant or its limits.
+    Runtime,
+    /// This host never gives it.
+    Host,
+}
+
+impl Layer {
+    /// A word for people.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Manifest => "manifest",
+            Self::Config => "config",
+            Self::Task => "task",
+            Self::Runtime => "grant",
+            Self::Host => "host",
+        }
+    }
+}
+
+/// A refusal as the operator sees it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DenialRecord {
+    #[serde(flatten)]
+    pub denial: Denial,
+    pub layer: Layer,
+    /// Why, in one sentence.
+    pub reason: String,
+    /// The smallest line of config that would allow it; none where no ready-made line should be offered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub suggestion: Option<String>,
+}
+
+/// Which models, and how much of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelGrant {
+    /// `default` is the model that is meant when none is named.
+    pub names: Vec<ModelName>,
+    /// Over the whole run.
+    pub tokens: Option<u64>,
+    pub cost_micro_usd: Option<u64>,
+    pub calls: Option<u64>,
+}
+
+/// Which tools an agent may call.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolsGrant {
+    pub names: Vec<ToolPattern>,
+    /// Over the whole run.
+    pub calls: Option<u64>,
+}
+
+/// Which tasks it may start in the background.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct DelegateGrant {
+    pub tasks: Vec<TaskName>,
+    pub at_once: u32,
+    pub total: u32,
+}
+
+/// Whom it may address, and how it may steer a task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RouteGrant {
+    /// Task names, `user`, or orchestration tools such as `done`.
+    pub names: Vec<String>,
+}
+
+/// How a directory may be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FileMode {
+    Read,
+}
+
+/// One directory.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FileGrant {
+    /// On the host; as the config has it, made absolute from the config's folder.
+    pub dir: String,
+    /// As the operator wrote it, for people.
+    pub shown: String,
+    /// As the plugin sees it, with the leading slash: `/folder`.
+    pub at: String,
+    pub mode: FileMode,
+}
+
+/// The channels that a delivery strategy may speak on.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RoomsGrant {
+    pub channels: Vec<ChannelId>,
+    /// Over the whole run.
+    pub messages: Option<u64>,
+}
+
+/// Everything that the operator granted to one plugin.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Grants {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<ModelGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tools: Option<ToolsGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<DelegateGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<RouteGrant>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<FileGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rooms: Option<RoomsGrant>,
+}
+
+impl Grants {
+    /// Something of this capability was granted.
+    #[must_use]
+    pub fn has(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Model => self.model.is_some(),
+            Capability::Tools => self.tools.is_some(),
+            Capability::Delegate => self.delegate.is_some(),
+            Capability::Route => self.route.is_some(),
+            Capability::Files => !self.files.is_empty(),
+            Capability::Rooms => self.rooms.is_some(),
+            own => own.is_own(),
+        }
+    }
+}
+
+/// `plugin.tool`, `plugin.*` or `*`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ToolPattern(pub String);
+
+impl ToolPattern {
+    /// The pattern covers this `plugin.tool`.
+    #[must_use]
+    pub fn covers(&self, tool: &str) -> bool {
+        match self.0.strip_suffix('*') {
+            Some("") => true,
+            Some(prefix) => prefix.ends_with('.') && tool.starts_with(prefix),
+            None => self.0 == tool,
+        }
+    }
+
+    /// It has the form of a pattern.
+    #[must_use]
+    pub fn is_well_formed(text: &str) -> bool {
+        let word = |part: &str| !part.is_empty() && part.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+        text == "*" || text.split_once('.').is_some_and(|(plugin, tool)| word(plugin) && (tool == "*" || word(tool)))
+    }
+}
+
+/// Who asks: what its manifest asks for and what it was granted.
+#[derive(Clone, Copy, Debug)]
+pub struct Rights<'a> {
+    /// The plugin's name in the config.
+    pub plugin: &'a str,
+    pub manifest: &'a Manifest,
+    pub grants: &'a Grants,
+}
+
+impl Rights<'_> {
+    /// The capability was asked for and granted; no allocation when it was.
+    ///
+    /// # Errors
+    /// The record for the operator: which layer refused, and the smallest grant.
+    pub fn require(&self, capability: Capability, target: &str, smallest: impl FnOnce() -> Option<String>) -> Result<(), Box<DenialRecord>> {
+        if !capability.is_offered() {
+            return Err(self.refuse(capability, target, Layer::Host, "this version of the host does not offer it", None));
+        }
+        if !capability.is_own() && self.manifest.ask(capability).is_none() {
+            let reason = format!("the manifest of {} does not ask for `{capability}`", self.plugin);
+            return Err(self.refuse(capability, target, Layer::Manifest, &reason, None));
+        }
+        if !self.grants.has(capability) {
+            let reason = format!("the config grants no `{capability}` to {}", self.plugin);
+            return Err(self.refuse(capability, target, Layer::Config, &reason, smallest()));
+        }
+        Ok(())
+    }
+
+    /// Makes the record of a refusal. `reason` is for the operator.
+    #[must_use]
+    pub fn refuse(&self, capability: Capability, target: &str, layer: Layer, reason: &str, suggestion: Option<String>) -> Box<DenialRecord> {
+        let shown: String = target.chars().take(256).collect();
+        Box::new(DenialRecord {
+            denial: Denial {
+                capability: capability.as_str().to_owned(),
+                detail: format!("{capability} was refused for {shown:?}"),
+                target: shown,
+            },
+            layer,
+            reason: reason.to_owned(),
+            suggestion,
+        })
+    }
+}

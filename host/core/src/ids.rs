@@ -1,0 +1,120 @@
+//! Names and numbers that identify things. Newtypes, so that a task's name is never taken for a plugin's.
+//! Knows nothing of how ids are made: numbers are counted by the room, names come from the operator's config.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+macro_rules! name {
+    ($(#[$doc:meta])* $name:ident) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(Arc<str>);
+
+        impl $name {
+            /// The text as it stands in the config.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl From<&str> for $name {
+            fn from(text: &str) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl From<String> for $name {
+            fn from(text: String) -> Self {
+                Self(text.into())
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                out.pad(&self.0)
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $name {
+            fn borrow(&self) -> &str {
+                &self.0
+            }
+        }
+    };
+}
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty), $prefix:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[serde(transparent)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(out, concat!($prefix, "{}"), self.0)
+            }
+        }
+    };
+}
+
+name! {
+    /// A room: one conversation, one journal. A child room's id is its parent's, `/`, and a number.
+    RoomId
+}
+name! {
+    /// A task of the operator's config: one agent at work.
+    TaskName
+}
+name! {
+    /// A plugin of the operator's config.
+    PluginName
+}
+name! {
+    /// A model of the operator's config.
+    ModelName
+}
+name! {
+    /// A channel on which a person can be reached, such as `terminal`.
+    ChannelId
+}
+name! {
+    /// A background task of one room, such as `task-1`.
+    BackgroundId
+}
+
+number! {
+    /// One request of the core to the host; the event that answers it carries the same.
+    CallId(u64), "c"
+}
+number! {
+    /// One activation of a task within a room.
+    FrameId(u32), "f"
+}
+number! {
+    /// A timer that the core asked for.
+    TimerId(u64), "t"
+}
+
+/// Milliseconds since the Unix epoch, as recorded with an event.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Millis(pub u64);
+
+impl Millis {
+    /// Milliseconds from `earlier` to here; 0 when the clock went back.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// The moment `milliseconds` later.
+    #[must_use]
+    pub fn plus(self, milliseconds: u64) -> Self {
+        Self(self.0.saturating_add(milliseconds))
+    }
+}

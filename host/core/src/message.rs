@@ -1,0 +1,194 @@
+//! Messages: what seats say to each other, as the host stamps it. Mirrors `wit/types.wit`, and adds what only the host may know:
+//! the signal that ends a task and the action that the message carries.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::action::Action;
+
+/// The seat that a message comes from (L-001).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Entity {
+    /// The agent component.
+    Llm,
+    /// The host, on the agent's behalf.
+    Agent,
+    /// A person, or whoever called the task.
+    User,
+    /// The host, on its own behalf.
+    System,
+}
+
+impl Entity {
+    /// The seat that `name` addresses; entity names ignore case (L-006).
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Llm, Self::Agent, Self::User].into_iter().find(|entity| name.eq_ignore_ascii_case(entity.as_str()))
+    }
+
+    /// Lower-case name, the same in WIT and JSON.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Llm => "llm",
+            Self::Agent => "agent",
+            Self::User => "user",
+            Self::System => "system",
+        }
+    }
+}
+
+impl fmt::Display for Entity {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.pad(self.as_str())
+    }
+}
+
+/// One request to run a tool.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Unique within its message.
+    pub id: String,
+    /// `plugin.tool` or an orchestration tool.
+    pub name: String,
+    /// As the agent wrote it; checked before the tool sees it.
+    pub arguments: Value,
+}
+
+/// The answer to one tool call, as the model reads it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolResult {
+    /// The call that it answers.
+    pub call_id: String,
+    /// The tool that ran, or was refused.
+    pub name: String,
+    /// Text for the model.
+    pub content: String,
+    /// The structured result, when the tool gave one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// The tool failed or was refused.
+    #[serde(default)]
+    pub is_error: bool,
+}
+
+/// Content kept by the host and passed by reference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Blob {
+    /// Lower-case hexadecimal.
+    pub sha256: String,
+    /// Such as `image/png`.
+    pub media_type: String,
+    /// In bytes.
+    pub length: u64,
+    /// A file name for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+}
+
+/// Where content came from. Stamped by the host (L-170), never read from text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Label {
+    /// It came from outside: a person, a file, a plugin that the operator does not vouch for.
+    Untrusted,
+}
+
+impl Label {
+    /// The word that plugins see.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Untrusted => "untrusted",
+        }
+    }
+}
+
+/// What a message does to the task that it is in (L-081, L-140 and after).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "signal", rename_all = "kebab-case")]
+pub enum Signal {
+    /// The task is done; `value` when the result is more than text.
+    Done {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        value: Option<Value>,
+    },
+    /// The agent says that it cannot be done.
+    Rejected,
+}
+
+/// Something said in a room.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    /// Position in the room, without gaps among messages.
+    pub seq: u64,
+    /// The seat that it comes from.
+    pub sender: Entity,
+    /// Task, channel or plugin that spoke.
+    pub sender_name: String,
+    /// Who should answer; none when anyone may.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipient: Option<String>,
+    /// The text; none when nothing was said at all, which differs from empty (L-001).
+    pub content: Option<String>,
+    /// Calls that wait for the agent seat.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Answers to the calls of an earlier message.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_results: Vec<ToolResult>,
+    /// Blobs that it refers to.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Blob>,
+    /// Where its content came from.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub labels: Vec<Label>,
+    /// An action that is more than a reply, for the agent seat to carry out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action: Option<Action>,
+    /// What it does to its task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signal: Option<Signal>,
+    /// The message that it answers (L-059).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<u64>,
+}
+
+/// The answer that says "not me": valid only when nobody has a better one (L-056, L-058).
+pub const DO_NOT_KNOW: &str = "DO-NOT-KNOW";
+
+impl Message {
+    /// The text, empty when nothing was said.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.content.as_deref().unwrap_or_default()
+    }
+
+    /// Nothing in it that anyone could answer (L-057).
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.text().trim().is_empty()
+            && self.tool_calls.is_empty()
+            && self.tool_results.is_empty()
+            && self.attachments.is_empty()
+            && self.action.is_none()
+            && self.signal.is_none()
+    }
+
+    /// It says no more than that its speaker does not know (L-056).
+    #[must_use]
+    pub fn says_do_not_know(&self) -> bool {
+        self.tool_calls.is_empty()
+            && self.signal.is_none()
+            && self.text().trim_matches(|c: char| c.is_whitespace() || ",.!?:".contains(c)) == DO_NOT_KNOW
+    }
+
+    /// It carries work for the agent seat: tool calls, or an action of its own.
+    #[must_use]
+    pub fn wants_agent_seat(&self) -> bool {
+        !self.tool_calls.is_empty() || self.action.is_some()
+    }
+}

@@ -1,0 +1,150 @@
+//! Model calls as the core knows them. Mirrors the `model` interface of `wit/capabilities.wit`; not how a provider is spoken to.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::grant::Denial;
+use crate::message::{Entity, Message, ToolCall, ToolResult};
+use crate::tool::ToolSummary;
+
+/// Tokens and money.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub cached_input_tokens: u64,
+    pub output_tokens: u64,
+    /// None when the model's price is not known.
+    pub cost_micro_usd: Option<u64>,
+}
+
+/// A message of the plugin's own making, for a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Draft {
+    pub role: Entity,
+    pub content: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_results: Vec<ToolResult>,
+}
+
+/// A piece of a prompt.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "part", rename_all = "kebab-case")]
+pub enum Part {
+    System,
+    /// Indices of the step's history, `end` not included.
+    History { start: u64, end: u64 },
+    Draft { draft: Draft },
+}
+
+/// How tools are offered and called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToolFormat {
+    Native,
+    Json,
+    Xml,
+    Off,
+}
+
+/// Whether the model must call a tool.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "choice", rename_all = "kebab-case")]
+pub enum ToolChoice {
+    Auto,
+    None,
+    Required,
+    Named { name: String },
+}
+
+/// What a plugin asked for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ModelRequest {
+    /// None for the default.
+    pub model: Option<String>,
+    /// Empty: system and the whole history.
+    pub prompt: Vec<Part>,
+    /// None: all that the agent may call.
+    pub tools: Option<Vec<String>>,
+    pub tool_format: Option<ToolFormat>,
+    pub tool_choice: ToolChoice,
+    pub output_schema: Option<Value>,
+    /// The room sees the text while it is generated.
+    pub stream: bool,
+    pub options: Vec<(String, Value)>,
+}
+
+/// A piece of a prompt as a model client gets it: history by reference, nothing copied.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "piece", rename_all = "kebab-case")]
+pub enum PromptPiece {
+    System { text: Arc<str> },
+    Message { message: Arc<Message> },
+    Draft { draft: Draft },
+}
+
+/// A request with everything put in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Prompt {
+    pub pieces: Vec<PromptPiece>,
+    pub tools: Vec<ToolSummary>,
+    pub tool_format: ToolFormat,
+    pub tool_choice: ToolChoice,
+    pub output_schema: Option<Value>,
+    pub stream: bool,
+    pub options: Vec<(String, Value)>,
+}
+
+impl Prompt {
+    /// Text of the newest piece; empty when there is none.
+    #[must_use]
+    pub fn last_text(&self) -> &str {
+        match self.pieces.last() {
+            Some(PromptPiece::System { text }) => text,
+            Some(PromptPiece::Message { message }) => message.text(),
+            Some(PromptPiece::Draft { draft }) => &draft.content,
+            None => "",
+        }
+    }
+}
+
+/// Why the model stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Stop {
+    End,
+    Length,
+    ToolCalls,
+    ContentFilter,
+    Other,
+}
+
+/// What the model answered.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    pub id: String,
+    pub content: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reasoning: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    pub stop: Stop,
+    pub usage: Usage,
+    /// The model that answered, in the provider's words.
+    pub model: String,
+}
+
+/// Why there is no completion.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "kebab-case")]
+pub enum ModelError {
+    Denied { denial: Denial },
+    BudgetExhausted { what: String },
+    UnknownModel { name: String },
+    ContextTooLong { tokens: u64 },
+    Unavailable { retry_after_ms: Option<u64> },
+    Other { message: String },
+}
