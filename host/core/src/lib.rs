@@ -12,4 +12,5 @@ pub mod limits;
 pub mod manifest;
 pub mod message;
 pub mod model;
+pub mod setup;
 pub mod tool;
