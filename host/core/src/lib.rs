@@ -5,12 +5,20 @@
 
 pub mod action;
 pub mod delivery;
+pub mod effect;
+pub mod event;
 pub mod fault;
 pub mod grant;
+pub mod history;
 pub mod ids;
+pub mod journal;
 pub mod limits;
 pub mod manifest;
 pub mod message;
 pub mod model;
+pub mod notice;
+pub mod outcome;
+pub mod room;
 pub mod setup;
 pub mod tool;
+pub mod view;

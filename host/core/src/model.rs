@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::grant::Denial;
-use crate::message::{Entity, Message, ToolCall, ToolResult};
+use crate::history::History;
+use crate::message::{Entity, ToolCall, ToolResult};
 use crate::tool::ToolSummary;
 
 /// Tokens and money.
@@ -82,7 +83,8 @@ pub struct ModelRequest {
 #[serde(tag = "piece", rename_all = "kebab-case")]
 pub enum PromptPiece {
     System { text: Arc<str> },
-    Message { message: Arc<Message> },
+    /// Messages `start` to `end`, `end` not included, of a snapshot.
+    History { messages: History, start: usize, end: usize },
     Draft { draft: Draft },
 }
 
@@ -104,7 +106,9 @@ impl Prompt {
     pub fn last_text(&self) -> &str {
         match self.pieces.last() {
             Some(PromptPiece::System { text }) => text,
-            Some(PromptPiece::Message { message }) => message.text(),
+            Some(PromptPiece::History { messages, end, .. }) => {
+                end.checked_sub(1).and_then(|last| messages.get(last)).map_or("", |message| message.text())
+            }
             Some(PromptPiece::Draft { draft }) => &draft.content,
             None => "",
         }

@@ -1,0 +1,201 @@
+//! What is wrong with an operator's file: where, what, why, and what to write instead. Shown in the short style of rustc. Does not know
+//! which rule was broken, only how to say it.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::wording::plain;
+
+/// Characters of a source line that are shown before and after its mistake at most: a file of one long line must not fill the screen.
+const SHOWN_BEFORE: usize = 60;
+const SHOWN_AFTER: usize = 100;
+
+/// Whether the file can be used all the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Severity {
+    Error,
+    Warning,
+}
+
+/// One mistake in a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Problem {
+    pub severity: Severity,
+    pub file: Arc<str>,
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    /// What is wrong, in one sentence.
+    pub what: String,
+    /// Why that is a mistake, where `what` does not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+    /// What to write instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
+    excerpt: Excerpt,
+}
+
+/// The source line, made safe to print, and the part of it that is marked.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Excerpt {
+    text: String,
+    start: usize,
+    width: usize,
+}
+
+impl Problem {
+    /// The same, with the reason.
+    #[must_use]
+    pub fn because(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into());
+        self
+    }
+
+    /// The same, with what to write instead.
+    #[must_use]
+    pub fn help(mut self, remedy: impl Into<String>) -> Self {
+        self.remedy = Some(remedy.into());
+        self
+    }
+
+    /// The same, as a warning.
+    #[must_use]
+    pub fn as_warning(mut self) -> Self {
+        self.severity = Severity::Warning;
+        self
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let label = if self.severity == Severity::Warning { "warning: " } else { "" };
+        writeln!(out, "{}:{}:{}: {label}{}", self.file, self.line, self.column, self.what)?;
+        if !self.excerpt.text.trim().is_empty() {
+            let number = self.line.to_string();
+            let margin = " ".repeat(number.len());
+            let (indent, marks) = (" ".repeat(self.excerpt.start), "^".repeat(self.excerpt.width));
+            writeln!(out, "{number} | {}", self.excerpt.text)?;
+            writeln!(out, "{margin} | {indent}{marks}")?;
+        }
+        if let Some(why) = &self.why {
+            writeln!(out, "why: {why}")?;
+        }
+        if let Some(remedy) = &self.remedy {
+            writeln!(out, "help: {remedy}")?;
+        }
+        Ok(())
+    }
+}
+
+/// All mistakes of a file, in the order of its lines.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Problems(pub Vec<Problem>);
+
+impl Problems {
+    /// There are none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// One of them is more than a warning.
+    #[must_use]
+    pub fn has_errors(&self) -> bool {
+        self.0.iter().any(|problem| problem.severity == Severity::Error)
+    }
+
+    /// Adds one.
+    pub fn push(&mut self, problem: Problem) {
+        self.0.push(problem);
+    }
+
+    /// The same, in the order of lines and columns, each said once.
+    #[must_use]
+    pub fn in_order(mut self) -> Self {
+        self.0.sort_by(|a, b| (a.line, a.column, &a.what).cmp(&(b.line, b.column, &b.what)));
+        self.0.dedup();
+        self
+    }
+}
+
+impl fmt::Display for Problems {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, problem) in self.0.iter().enumerate() {
+            if index > 0 {
+                writeln!(out)?;
+            }
+            problem.fmt(out)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Problems {}
+
+/// Bytes of a file, from `start` to `end`.
+pub(crate) type Span = std::ops::Range<usize>;
+
+/// A file's text, with what is needed to point into it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct SourceText {
+    file: Arc<str>,
+    text: Arc<str>,
+}
+
+impl SourceText {
+    pub(crate) fn new(file: &str, text: &str) -> Self {
+        Self { file: file.chars().map(plain).collect::<String>().into(), text: text.into() }
+    }
+
+    /// Line and column, both from 1, of a byte.
+    pub(crate) fn position(&self, offset: usize) -> (usize, usize) {
+        let offset = self.text.floor_char_boundary(offset);
+        let before = &self.text[..offset];
+        let start = self.line_start(offset);
+        (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+    }
+
+    /// An error at these bytes.
+    pub(crate) fn problem(&self, span: &Span, what: impl Into<String>) -> Problem {
+        let (line, column) = self.position(span.start);
+        Problem {
+            severity: Severity::Error,
+            file: Arc::clone(&self.file),
+            line,
+            column,
+            what: what.into(),
+            why: None,
+            remedy: None,
+            excerpt: self.excerpt(span),
+        }
+    }
+
+    fn line_start(&self, offset: usize) -> usize {
+        self.text[..offset].rfind('\n').map_or(0, |newline| newline + 1)
+    }
+
+    fn excerpt(&self, span: &Span) -> Excerpt {
+        let start = self.text.floor_char_boundary(span.start);
+        let line_start = self.line_start(start);
+        let rest = &self.text[start..];
+        let line_end = start + rest.find('\n').unwrap_or(rest.len());
+        let end = self.text.floor_char_boundary(span.end).clamp(start, line_end);
+        let before: Vec<char> = self.text[line_start..start].chars().collect();
+        let cut = before.len().saturating_sub(SHOWN_BEFORE);
+        let prefix = if cut > 0 { "…" } else { "" };
+        let after = self.text[start..line_end].trim_end();
+        let suffix = if after.chars().count() > SHOWN_AFTER { "…" } else { "" };
+        let shown = before[cut..].iter().copied().chain(after.chars().take(SHOWN_AFTER)).map(plain);
+        Excerpt {
+            text: format!("{prefix}{}{suffix}", shown.collect::<String>()),
+            start: before.len() - cut + prefix.chars().count(),
+            width: self.text[start..end].chars().count().clamp(1, SHOWN_AFTER),
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What the host must do next. Names in the imperative. Each carries the `CallId` that the event which answers it must carry.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::delivery::Wake;
+use crate::event::Opening;
+use crate::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
+use crate::model::{Completion, ModelError, Prompt};
+use crate::outcome::Outcome;
+
+/// What the host must do.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "effect", rename_all = "kebab-case")]
+pub enum Effect {
+    /// Call the agent's `step` with `room.agent_view(call)`. Answer: `AgentStepped`.
+    StepAgent { call: CallId, frame: FrameId, task: TaskName, agent: PluginName },
+    /// Call the agent's `respond` with `room.agent_view(call)`. Answer: `AgentResponded`.
+    AskResponder { call: CallId, frame: FrameId, task: TaskName, agent: PluginName },
+    /// Call a tool. Answer: `ToolAnswered`.
+    CallTool { call: CallId, task: TaskName, caller: PluginName, plugin: PluginName, tool: String, arguments: Value },
+    /// Ask a person. Answer: `UserAnswered`.
+    AskUser { call: CallId, task: TaskName, channel: ChannelId, prompt: String },
+    /// Ask a model. Answer: `ModelAnswered`.
+    CallModel { call: CallId, ordinal: u32, model: ModelName, prompt: Prompt },
+    /// Give the plugin that waits in this call its answer. No event answers it.
+    AnswerModel { call: CallId, ordinal: u32, answer: Result<Completion, ModelError> },
+    /// Open a child room and run it to its end. Answer: `BackgroundEnded`.
+    StartBackground { call: CallId, id: BackgroundId, opening: Opening },
+    /// Call the strategy's `decide` with `room.delivery_view(call)`. Answer: `StrategyDecided`.
+    WakeStrategy { call: CallId, strategy: PluginName, wake: Wake },
+    /// Say something on a channel. Answer: `Spoken`.
+    Speak { call: CallId, channel: ChannelId, text: String, interrupt: bool },
+    /// Answer: `TimerFired`, at this time or later.
+    SetTimer { timer: TimerId, at: Millis },
+    /// Nobody waits for this call any more: stop it and drop its answer.
+    AbandonCall { call: CallId },
+    /// The room is over; nothing is in flight.
+    Finish { outcome: Arc<Outcome> },
+}
+
+impl Effect {
+    /// The call that this effect starts; none when it starts none.
+    #[must_use]
+    pub fn starts(&self) -> Option<CallId> {
+        match self {
+            Self::StepAgent { call, .. }
+            | Self::AskResponder { call, .. }
+            | Self::CallTool { call, .. }
+            | Self::AskUser { call, .. }
+            | Self::StartBackground { call, .. }
+            | Self::WakeStrategy { call, .. }
+            | Self::Speak { call, .. } => Some(*call),
+            Self::CallModel { .. } | Self::AnswerModel { .. } | Self::SetTimer { .. } | Self::AbandonCall { .. } | Self::Finish { .. } => None,
+        }
+    }
+}

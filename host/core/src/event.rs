@@ -1,0 +1,88 @@
+//! What happened: the only thing that changes a room. Names in the past tense. A bad outcome in the world is an event, not an error.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::action::Turn;
+use crate::delivery::{Decision, EndedTask};
+use crate::fault::{CallReport, Fault};
+use crate::ids::{CallId, ChannelId, Millis, RoomId, TaskName, TimerId};
+use crate::limits::RunLimits;
+use crate::model::{Completion, ModelError, ModelRequest};
+use crate::setup::Setup;
+use crate::tool::{ToolError, ToolOutcome};
+
+/// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
+pub const RULES: u32 = 1;
+
+/// Whom an event is for: the person or service on whose behalf the room runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Principal(pub Arc<str>);
+
+/// An event with what the journal stamps on it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Record {
+    /// From 0, without gaps.
+    pub seq: u64,
+    pub at: Millis,
+    pub principal: Principal,
+    pub rules: u32,
+    #[serde(flatten)]
+    pub event: Event,
+}
+
+/// The first message of a room.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Opening {
+    pub room: RoomId,
+    /// The task that gets the message.
+    pub entry: TaskName,
+    /// None: the task starts from its system message alone (L-051c).
+    pub content: Option<String>,
+    /// A JSON object for the agent's `inputs`.
+    pub inputs: Value,
+    /// What the whole room may use: the run's limits, or what a parent set aside.
+    pub limits: RunLimits,
+    /// When the run's wall time is over; none: never.
+    pub deadline: Option<Millis>,
+    /// How many rooms are above this one.
+    pub depth: u32,
+    /// The channel on which the user is asked.
+    pub channel: ChannelId,
+}
+
+/// What a background task used up of what was set aside for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Spent {
+    pub turns: u64,
+    pub tokens: u64,
+    pub cost_micro_usd: u64,
+}
+
+/// What happened in a room.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Event {
+    /// The first event, and only the first.
+    RoomOpened { setup: Arc<Setup>, opening: Opening },
+    /// An agent's `step` ended.
+    AgentStepped { call: CallId, answer: Result<Turn, Fault>, report: CallReport },
+    /// An agent's `respond` ended; none: no answer.
+    AgentResponded { call: CallId, answer: Result<Option<Turn>, Fault>, report: CallReport },
+    ToolAnswered { call: CallId, answer: Result<ToolOutcome, ToolError>, report: CallReport },
+    StrategyDecided { call: CallId, answer: Result<Vec<Decision>, Fault>, report: CallReport },
+    /// Somebody typed something, or nobody was there.
+    UserAnswered { call: CallId, text: Option<String> },
+    /// A plugin asked for a completion while it ran.
+    ModelAsked { call: CallId, ordinal: u32, request: ModelRequest },
+    ModelAnswered { call: CallId, ordinal: u32, answer: Result<Completion, ModelError> },
+    /// A channel took a speech, or says why it did not.
+    Spoken { call: CallId, failure: Option<String> },
+    BackgroundEnded { call: CallId, ended: EndedTask, spent: Spent },
+    TimerFired { timer: TimerId },
+    /// Somebody stopped the run.
+    Cancelled { reason: String },
+}

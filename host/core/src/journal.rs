@@ -1,0 +1,67 @@
+//! The journal as lines of JSON, and the fold that gives a room back. Text in, text out: where the lines are kept is the host's matter.
+
+use std::fmt;
+
+use crate::event::{RULES, Record};
+use crate::room::Room;
+
+/// A journal that cannot be folded.
+#[derive(Debug, thiserror::Error)]
+pub enum JournalError {
+    #[error("line {line} of the journal is not a record: {cause}")]
+    Malformed { line: usize, cause: serde_json::Error },
+    #[error("record {expected} of the journal is missing: line {line} holds record {found}. A line was lost, or two journals were joined.")]
+    Gap { line: usize, expected: u64, found: u64 },
+    #[error("record {seq} was written by rules {found}; this host folds rules {RULES}. Use the host that wrote it.")]
+    OtherRules { seq: u64, found: u32 },
+}
+
+/// One record as a line, without its end.
+#[must_use]
+pub fn to_line(record: &Record) -> String {
+    serde_json::to_string(record).expect("a record holds nothing but JSON values, texts and numbers")
+}
+
+/// The records of a journal, in order. A torn last line, cut off while it was written, was never acknowledged and is left out.
+///
+/// # Errors
+/// `Malformed` when another line is not a record, `Gap` when one is missing, `OtherRules` when it was written by other rules.
+pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
+    let mut records: Vec<Record> = Vec::new();
+    let ends_whole = text.ends_with('\n');
+    let lines: Vec<&str> = text.lines().collect();
+    for (index, line) in lines.iter().enumerate() {
+        let record: Record = match serde_json::from_str(line) {
+            Ok(record) => record,
+            Err(_) if index + 1 == lines.len() && !ends_whole => break,
+            Err(cause) => return Err(JournalError::Malformed { line: index + 1, cause }),
+        };
+        let expected = records.len() as u64;
+        if record.seq != expected {
+            return Err(JournalError::Gap { line: index + 1, expected, found: record.seq });
+        }
+        if record.rules != RULES {
+            return Err(JournalError::OtherRules { seq: record.seq, found: record.rules });
+        }
+        records.push(record);
+    }
+    Ok(records)
+}
+
+/// The room that these records lead to. Effects that they gave rise to are not given out again.
+#[must_use]
+pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
+    let mut room = Room::new();
+    for record in records {
+        room.handle(record.event, record.at);
+        while room.poll_effect().is_some() {}
+        while room.poll_notice().is_some() {}
+    }
+    room
+}
+
+impl fmt::Display for Record {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&to_line(self))
+    }
+}

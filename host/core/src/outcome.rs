@@ -1,0 +1,81 @@
+//! How a task, and so a run, can end. Every ending says why, also when there is no result.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::event::Spent;
+
+/// Why a task stopped (L-090).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Status {
+    /// It says that it is done.
+    Done,
+    /// Its agent says that it cannot be done.
+    Rejected,
+    /// It made as many steps as it was given (L-050f).
+    FixedTurns,
+    /// The run made as many steps as it may.
+    MaxTurns,
+    /// Nobody had a valid answer, several times in a row (L-084).
+    Stalled,
+    /// Somebody stopped it.
+    Kill,
+    /// The run took longer than it may.
+    Timeout,
+    /// The run spent more than it may (L-085).
+    MaxCost,
+    /// The run used more tokens than it may (L-085).
+    MaxTokens,
+    /// Its agent failed again and again.
+    Error,
+    /// The user said goodbye (L-086).
+    UserQuit,
+}
+
+impl Status {
+    /// The task got to an end that its operator wanted.
+    #[must_use]
+    pub fn is_success(self) -> bool {
+        matches!(self, Self::Done | Self::FixedTurns | Self::UserQuit)
+    }
+
+    /// A hard limit of the run ended it.
+    #[must_use]
+    pub fn is_budget(self) -> bool {
+        matches!(self, Self::MaxTurns | Self::MaxCost | Self::MaxTokens)
+    }
+
+    /// The word in JSON and in conformance cases.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "DONE",
+            Self::Rejected => "REJECTED",
+            Self::FixedTurns => "FIXED_TURNS",
+            Self::MaxTurns => "MAX_TURNS",
+            Self::Stalled => "STALLED",
+            Self::Kill => "KILL",
+            Self::Timeout => "TIMEOUT",
+            Self::MaxCost => "MAX_COST",
+            Self::MaxTokens => "MAX_TOKENS",
+            Self::Error => "ERROR",
+            Self::UserQuit => "USER_QUIT",
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Outcome {
+    pub status: Status,
+    /// Why, in one sentence for people.
+    pub reason: String,
+    /// The text of the result; none when there is none.
+    pub content: Option<String>,
+    /// The result, when it is more than text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
+    /// Background tasks included.
+    pub spent: Spent,
+}

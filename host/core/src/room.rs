@@ -1,0 +1,369 @@
+//! The room: a state machine without IO, and the unit that is journalled. `handle` takes what happened, `poll_effect` gives what to do
+//! next, `agent_view` and `delivery_view` show what a plugin may see. Nothing else changes it, so a room is the fold of its events.
+//!
+//! A run is a tree of frames (a task and its sub-tasks) inside one room. Background tasks are rooms of their own.
+
+mod background;
+mod delivery;
+mod ending;
+mod frame;
+mod models;
+mod posting;
+mod scratch;
+mod seats;
+mod steps;
+mod tools;
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::effect::Effect;
+use crate::event::{Event, Opening, Spent};
+use crate::history::History;
+use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName, TimerId};
+use crate::limits::RunLimits;
+use crate::notice::Notice;
+use crate::outcome::{Outcome, Status};
+use crate::setup::{Setup, TaskSetup};
+use crate::view::{AgentView, Remaining};
+
+use background::BackgroundTask;
+use delivery::Inbox;
+use frame::Frame;
+use models::ModelCall;
+use scratch::ScratchKey;
+
+/// Where a room is in its life.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Phase {
+    /// Waits for `RoomOpened`.
+    Unopened,
+    /// The entry task is at work.
+    Running { root: FrameId },
+    /// The entry task has ended; background work goes on.
+    Draining { outcome: Arc<Outcome> },
+    /// Nothing will happen any more.
+    Finished { outcome: Arc<Outcome> },
+}
+
+/// What a call is for, so that its answer finds its place.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum Purpose {
+    Step { frame: FrameId },
+    Respond { frame: FrameId },
+    Tool { frame: FrameId, slot: usize, plugin: PluginName },
+    User { frame: FrameId },
+    Background { id: BackgroundId },
+    Strategy { strategy: PluginName },
+    Speech { strategy: PluginName, tasks: Vec<BackgroundId>, speech: Box<delivery::Speech> },
+}
+
+impl Purpose {
+    fn frame(&self) -> Option<FrameId> {
+        match self {
+            Self::Step { frame } | Self::Respond { frame } | Self::Tool { frame, .. } | Self::User { frame } => Some(*frame),
+            Self::Background { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
+        }
+    }
+}
+
+/// Why a timer was set.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+enum TimerPurpose {
+    /// The run's wall time is over.
+    Wall,
+    /// A strategy waits.
+    Delivery { strategy: PluginName },
+}
+
+/// Numbers that only grow; the room's ids come from here, so folding gives the same ones.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Counters {
+    call: u64,
+    frame: u32,
+    message: u64,
+    timer: u64,
+    background: u32,
+}
+
+/// What one plugin used of its grants, over the whole room.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Used {
+    tool_calls: u64,
+    model_calls: u64,
+    model_tokens: u64,
+    model_cost: u64,
+    background: u32,
+    speeches: u64,
+    wakes: u32,
+}
+
+/// A conversation and the work that goes on in it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Room {
+    phase: Phase,
+    now: Millis,
+    opened: Millis,
+    setup: Arc<Setup>,
+    opening: Opening,
+    frames: BTreeMap<FrameId, Frame>,
+    histories: BTreeMap<TaskName, History>,
+    calls: BTreeMap<CallId, Purpose>,
+    model_calls: Vec<ModelCall>,
+    background: BTreeMap<BackgroundId, BackgroundTask>,
+    inbox: Vec<Inbox>,
+    timers: BTreeMap<TimerId, TimerPurpose>,
+    #[serde(with = "scratch::as_pairs")]
+    scratch: BTreeMap<ScratchKey, Arc<Vec<u8>>>,
+    used: BTreeMap<PluginName, Used>,
+    counters: Counters,
+    /// Used up, background tasks included.
+    spent: Spent,
+    /// Set aside for background tasks that still run.
+    reserved: Spent,
+    /// Frames to go on with; empty between events.
+    runnable: VecDeque<FrameId>,
+    effects: VecDeque<Effect>,
+    /// For people who follow; not part of what a fold must give back.
+    #[serde(skip)]
+    notices: VecDeque<Notice>,
+}
+
+impl Default for Room {
+    fn default() -> Self {
+        Self {
+            phase: Phase::Unopened,
+            now: Millis::default(),
+            opened: Millis::default(),
+            setup: Arc::new(Setup {
+                entry: TaskName::from(""),
+                tasks: BTreeMap::new(),
+                plugins: BTreeMap::new(),
+                models: BTreeMap::new(),
+                channels: BTreeMap::new(),
+                limits: RunLimits::default(),
+            }),
+            opening: Opening {
+                room: RoomId::from(""),
+                entry: TaskName::from(""),
+                content: None,
+                inputs: serde_json::Value::Null,
+                limits: RunLimits::default(),
+                deadline: None,
+                depth: 0,
+                channel: crate::ids::ChannelId::from(""),
+            },
+            frames: BTreeMap::new(),
+            histories: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            model_calls: Vec::new(),
+            background: BTreeMap::new(),
+            inbox: Vec::new(),
+            timers: BTreeMap::new(),
+            scratch: BTreeMap::new(),
+            used: BTreeMap::new(),
+            counters: Counters::default(),
+            spent: Spent::default(),
+            reserved: Spent::default(),
+            runnable: VecDeque::new(),
+            effects: VecDeque::new(),
+            notices: VecDeque::new(),
+        }
+    }
+}
+
+impl Room {
+    /// A room that waits for `RoomOpened`.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Takes what happened. An event that answers nothing (an abandoned call, a second opening) changes nothing.
+    pub fn handle(&mut self, event: Event, now: Millis) {
+        self.now = self.now.max(now);
+        match event {
+            Event::RoomOpened { setup, opening } => self.open(setup, opening),
+            _ if matches!(self.phase, Phase::Unopened | Phase::Finished { .. }) => {}
+            Event::AgentStepped { call, answer, report } => {
+                if let Some(frame) = self.take_step(call, answer.is_ok(), &report) {
+                    self.agent_stepped(frame, call, answer);
+                }
+            }
+            Event::AgentResponded { call, answer, report } => {
+                if let Some(frame) = self.take_step(call, answer.is_ok(), &report) {
+                    self.agent_responded(frame, call, answer);
+                }
+            }
+            Event::ToolAnswered { call, answer, report } => self.tool_answered(call, answer, report),
+            Event::UserAnswered { call, text } => self.user_answered(call, text),
+            Event::ModelAsked { call, ordinal, request } => self.model_asked(call, ordinal, request),
+            Event::ModelAnswered { call, ordinal, answer } => self.model_answered(call, ordinal, answer),
+            Event::StrategyDecided { call, answer, report } => self.strategy_decided(call, answer, &report),
+            Event::Spoken { call, failure } => self.spoken(call, failure),
+            Event::BackgroundEnded { call, ended, spent } => self.background_ended(call, ended, spent),
+            Event::TimerFired { timer } => self.timer_fired(timer),
+            Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
+        }
+        self.run();
+        self.finish_if_idle();
+    }
+
+    /// The next thing that the host must do, if any.
+    pub fn poll_effect(&mut self) -> Option<Effect> {
+        self.effects.pop_front()
+    }
+
+    /// The next thing that people may want to know, if any.
+    pub fn poll_notice(&mut self) -> Option<Notice> {
+        self.notices.pop_front()
+    }
+
+    /// How the run ended; none while it goes on.
+    #[must_use]
+    pub fn outcome(&self) -> Option<&Arc<Outcome>> {
+        match &self.phase {
+            Phase::Finished { outcome } => Some(outcome),
+            Phase::Unopened | Phase::Running { .. } | Phase::Draining { .. } => None,
+        }
+    }
+
+    /// What the room runs with.
+    #[must_use]
+    pub fn setup(&self) -> &Arc<Setup> {
+        &self.setup
+    }
+
+    /// The room's id; empty before it is opened.
+    #[must_use]
+    pub fn id(&self) -> &RoomId {
+        &self.opening.room
+    }
+
+    /// Used up so far, background tasks that have ended included.
+    #[must_use]
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    /// Calls that wait for an answer, oldest first.
+    pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
+        self.calls.keys().copied()
+    }
+
+    /// The history of a task's agent; empty when it has none.
+    #[must_use]
+    pub fn history(&self, task: &TaskName) -> History {
+        self.histories.get(task).cloned().unwrap_or_default()
+    }
+
+    /// What the agent may see in this call of its `step` or `respond`; none when the call is not one, or is abandoned.
+    #[must_use]
+    pub fn agent_view(&self, call: CallId) -> Option<AgentView> {
+        let (Purpose::Step { frame } | Purpose::Respond { frame }) = self.calls.get(&call)? else { return None };
+        let frame = self.frames.get(frame)?;
+        let task = self.setup.tasks.get(&frame.task)?;
+        Some(AgentView {
+            task: frame.task.clone(),
+            inputs: Arc::clone(&frame.inputs),
+            pending: frame.pending.clone(),
+            history: self.history(&frame.task),
+            since: Arc::new(frame.past.clone()),
+            intent: frame.intent.clone(),
+            plan: Arc::new(serde_json::json!({ "id": "", "goal": "", "state": "open", "subtasks": [] })),
+            tools: Arc::clone(&task.tools),
+            peers: Arc::clone(&frame.peers),
+            remaining: self.remaining(frame),
+            iteration: frame.iteration,
+        })
+    }
+
+    fn open(&mut self, setup: Arc<Setup>, opening: Opening) {
+        if self.phase != Phase::Unopened {
+            return;
+        }
+        self.setup = setup;
+        self.opened = self.now;
+        if let Some(at) = opening.deadline {
+            self.set_timer(TimerPurpose::Wall, at);
+        }
+        self.opening = opening;
+        let entry = self.opening.entry.clone();
+        let root = self.new_frame(&entry, None, Arc::new(self.opening.inputs.clone()));
+        self.phase = Phase::Running { root };
+        if let Some(content) = self.opening.content.clone() {
+            // L-051a: the message is the user's, and external text is tainted (L-170).
+            let message = self.user_message(content);
+            self.put_pending(root, frame::Responder::User, message);
+        }
+        self.runnable.push_back(root);
+    }
+
+    /// The frame of an agent's call that is answered; keeps what it left in its scratch.
+    fn take_step(&mut self, call: CallId, ok: bool, report: &crate::fault::CallReport) -> Option<FrameId> {
+        match self.calls.get(&call)? {
+            Purpose::Step { frame } | Purpose::Respond { frame } => {
+                let frame = *frame;
+                self.keep_scratch(call, ok, report);
+                self.calls.remove(&call);
+                self.drop_model_calls(call);
+                Some(frame)
+            }
+            _ => None,
+        }
+    }
+
+    fn remaining(&self, frame: &Frame) -> Remaining {
+        let limits = &self.opening.limits;
+        let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
+        let of_run = left(limits.turns, self.spent.turns + self.reserved.turns);
+        let of_task = frame.turn_limit.map(|limit| u64::from(limit.saturating_sub(frame.steps)));
+        let turns = [of_run, of_task].into_iter().flatten().min();
+        Remaining {
+            turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
+            tokens: left(limits.tokens, self.spent.tokens + self.reserved.tokens),
+            cost_micro_usd: left(limits.cost_micro_usd, self.spent.cost_micro_usd + self.reserved.cost_micro_usd),
+            wall_ms: self.opening.deadline.map(|deadline| deadline.since(self.now)),
+        }
+    }
+
+    fn next_call(&mut self, purpose: Purpose) -> CallId {
+        let call = CallId(self.counters.call);
+        self.counters.call += 1;
+        self.calls.insert(call, purpose);
+        call
+    }
+
+    fn set_timer(&mut self, purpose: TimerPurpose, at: Millis) {
+        let timer = TimerId(self.counters.timer);
+        self.counters.timer += 1;
+        self.timers.insert(timer, purpose);
+        self.effects.push_back(Effect::SetTimer { timer, at });
+    }
+
+    fn timer_fired(&mut self, timer: TimerId) {
+        match self.timers.remove(&timer) {
+            Some(TimerPurpose::Wall) => self.stop(Status::Timeout, "the run took longer than limits.run.wall allows"),
+            Some(TimerPurpose::Delivery { strategy }) => self.wake(&strategy, crate::delivery::Wake::Timer),
+            None => {}
+        }
+    }
+
+    fn task_of(&self, frame: FrameId) -> Option<(&Frame, &Arc<TaskSetup>)> {
+        let frame = self.frames.get(&frame)?;
+        Some((frame, self.setup.tasks.get(&frame.task)?))
+    }
+
+    fn used_by(&mut self, plugin: &PluginName) -> &mut Used {
+        if !self.used.contains_key(plugin) {
+            self.used.insert(plugin.clone(), Used::default());
+        }
+        self.used.get_mut(plugin).expect("it was put in above")
+    }
+
+    fn tell(&mut self, notice: Notice) {
+        self.notices.push_back(notice);
+    }
+}

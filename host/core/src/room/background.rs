@@ -1,0 +1,189 @@
+//! Background tasks: may it be started, with how much of the run's budget, in which child room (R-020…R-065). What becomes of the result
+//! is decided in `delivery`.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Purpose, Room};
+use crate::action::Background;
+use crate::delivery::{BackgroundStatus, EndedTask, Wake};
+use crate::effect::Effect;
+use crate::event::{Opening, Spent};
+use crate::grant::Layer;
+use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName};
+use crate::limits::RunLimits;
+use crate::manifest::Capability;
+use crate::notice::Notice;
+
+/// A background task that runs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct BackgroundTask {
+    id: BackgroundId,
+    task: TaskName,
+    prompt: String,
+    context: Value,
+    /// The plugin whose grant it counts against.
+    started_by: PluginName,
+    /// The task that is told of the result.
+    notify: TaskName,
+    strategy: Option<PluginName>,
+    started: Millis,
+    /// Set aside for it.
+    reserved: Spent,
+}
+
+impl Room {
+    /// The task of that name, if the frame's agent was granted to delegate to it.
+    pub(super) fn may_delegate(&mut self, frame: FrameId, name: &str) -> Result<TaskName, String> {
+        let Some(agent) = self.agent_of(frame).cloned() else { return Err("the task is over".to_owned()) };
+        let setup = Arc::clone(&self.setup);
+        let Some(rights) = setup.rights(&agent) else { return Err("the task is over".to_owned()) };
+        let smallest = || setup.tasks.contains_key(name).then(|| format!("plugins.{agent}.grants.delegate = [\"{name}\"]"));
+        if let Err(record) = rights.require(Capability::Delegate, name, smallest) {
+            return Err(self.denied(&agent, record));
+        }
+        let tasks = rights.grants.delegate.as_ref().map_or(&[][..], |grant| &grant.tasks);
+        if let Some(task) = tasks.iter().find(|task| task.as_str() == name) {
+            return Ok(task.clone());
+        }
+        let reason = format!("plugins.{agent}.grants.delegate does not hold \"{name}\"");
+        let record = rights.refuse(Capability::Delegate, name, Layer::Config, &reason, smallest());
+        Err(self.denied(&agent, record))
+    }
+
+    /// Starts a background task; the receipt of R-083, or a text that says why not (R-084 done right).
+    pub(super) fn delegate_in_background(&mut self, frame: FrameId, wanted: &Background) -> Result<Value, String> {
+        let task = self.may_delegate(frame, &wanted.agent)?;
+        if wanted.task.trim().is_empty() {
+            return Err("delegate_task needs a `task`: what to do, in words".to_owned());
+        }
+        let Some(agent) = self.agent_of(frame).cloned() else { return Err("the task is over".to_owned()) };
+        self.check_delegation_limits(&agent, &task)?;
+        let notify = self.frames.get(&frame).map_or_else(|| self.opening.entry.clone(), |frame| frame.task.clone());
+        let opening = self.child_opening(&task, wanted);
+        let reserved = self.reserve(&opening.limits);
+        self.used_by(&agent).background += 1;
+        self.counters.background += 1;
+        let id = BackgroundId::from(format!("task-{}", self.counters.background));
+        let room = opening.room.clone();
+        let strategy = self.setup.tasks.get(&task).and_then(|task| task.deliver.clone());
+        let running = BackgroundTask {
+            id: id.clone(),
+            task: task.clone(),
+            prompt: wanted.task.clone(),
+            context: wanted.context.clone(),
+            started_by: agent,
+            notify,
+            strategy,
+            started: self.now,
+            reserved,
+        };
+        self.background.insert(id.clone(), running);
+        let call = self.next_call(Purpose::Background { id: id.clone() });
+        self.tell(Notice::BackgroundStarted { id: id.clone(), task: task.clone(), room: room.clone() });
+        self.effects.push_back(Effect::StartBackground { call, id: id.clone(), opening });
+        Ok(json!({ "status": "delegated", "task_id": id, "room_id": room, "agent": task }))
+    }
+
+    fn check_delegation_limits(&mut self, agent: &PluginName, task: &TaskName) -> Result<(), String> {
+        let setup = Arc::clone(&self.setup);
+        let Some((rights, grant)) = setup.rights(agent).and_then(|rights| Some((rights, rights.grants.delegate.as_ref()?))) else {
+            return Err("the task is over".to_owned());
+        };
+        let at_once = self.background.values().filter(|running| running.started_by == *agent).count();
+        let total = self.used_by(agent).background;
+        let reason = if at_once >= grant.at_once as usize {
+            format!("plugins.{agent}.grants.delegate.at_once is {}", grant.at_once)
+        } else if total >= grant.total {
+            format!("plugins.{agent}.grants.delegate.total is {}", grant.total)
+        } else if self.opening.depth >= self.opening.limits.depth {
+            format!("limits.run.depth is {}", self.opening.limits.depth)
+        } else {
+            return Ok(());
+        };
+        let record = rights.refuse(Capability::Delegate, task.as_str(), Layer::Runtime, &reason, None);
+        Err(self.denied(agent, record))
+    }
+
+    fn child_opening(&self, task: &TaskName, wanted: &Background) -> Opening {
+        // Half of what is left, so that neither side can starve the other; what is not used comes back (settled at the end).
+        let half = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used) / 2);
+        let limits = &self.opening.limits;
+        Opening {
+            room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background + 1)),
+            entry: task.clone(),
+            content: Some(wanted.task.clone()),
+            inputs: wanted.context.clone(),
+            limits: RunLimits {
+                turns: half(limits.turns, self.spent.turns + self.reserved.turns),
+                wall_ms: limits.wall_ms,
+                tokens: half(limits.tokens, self.spent.tokens + self.reserved.tokens),
+                cost_micro_usd: half(limits.cost_micro_usd, self.spent.cost_micro_usd + self.reserved.cost_micro_usd),
+                depth: limits.depth,
+            },
+            deadline: self.opening.deadline,
+            depth: self.opening.depth + 1,
+            channel: self.opening.channel.clone(),
+        }
+    }
+
+    fn reserve(&mut self, limits: &RunLimits) -> Spent {
+        let reserved = Spent {
+            turns: limits.turns.unwrap_or_default(),
+            tokens: limits.tokens.unwrap_or_default(),
+            cost_micro_usd: limits.cost_micro_usd.unwrap_or_default(),
+        };
+        self.reserved.turns += reserved.turns;
+        self.reserved.tokens += reserved.tokens;
+        self.reserved.cost_micro_usd += reserved.cost_micro_usd;
+        reserved
+    }
+
+    fn settle_reserve(&mut self, reserved: Spent, spent: Spent) {
+        self.reserved.turns -= reserved.turns;
+        self.reserved.tokens -= reserved.tokens;
+        self.reserved.cost_micro_usd -= reserved.cost_micro_usd;
+        self.spent.turns += spent.turns;
+        self.spent.tokens += spent.tokens;
+        self.spent.cost_micro_usd += spent.cost_micro_usd;
+    }
+
+    pub(super) fn background_ended(&mut self, call: CallId, mut ended: EndedTask, spent: Spent) {
+        let Some(Purpose::Background { id }) = self.calls.get(&call).cloned() else { return };
+        self.calls.remove(&call);
+        let Some(task) = self.background.remove(&id) else { return };
+        self.settle_reserve(task.reserved, spent);
+        // What the child says of itself is not trusted to name another task.
+        ended.id = id.clone();
+        ended.agent.clone_from(&task.task);
+        ended.task.clone_from(&task.prompt);
+        ended.metadata.clone_from(&task.context);
+        ended.duration_ms = self.now.since(task.started);
+        self.tell(Notice::BackgroundEnded { ended: ended.clone() });
+        self.put_in_inbox(ended, task.notify, task.strategy.clone());
+        match task.strategy {
+            Some(strategy) => self.wake(&strategy, Wake::Ended { task: id }),
+            None => self.keep_in_inbox(&id, "the task has no delivery strategy (tasks.NAME.deliver)"),
+        }
+        self.stop_if_spent();
+    }
+
+    /// The run is over before the background task is; its room is stopped with it.
+    pub(super) fn background_stopped(&mut self, id: &BackgroundId, reason: &str) {
+        let Some(task) = self.background.remove(id) else { return };
+        self.settle_reserve(task.reserved, Spent::default());
+        let ended = EndedTask {
+            id: task.id,
+            agent: task.task,
+            task: task.prompt,
+            status: BackgroundStatus::Cancelled,
+            output: None,
+            error: Some(reason.to_owned()),
+            duration_ms: self.now.since(task.started),
+            metadata: task.context,
+        };
+        self.tell(Notice::BackgroundEnded { ended });
+    }
+}

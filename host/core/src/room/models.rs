@@ -1,0 +1,194 @@
+//! Model calls that plugins ask for while they run: who may ask which model, what it gets to read, what is left to spend. Nothing is
+//! sent before the budget says yes, and no answer reaches a plugin before it is counted.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Purpose, Room};
+use crate::effect::Effect;
+use crate::grant::{DenialRecord, Layer, ModelGrant};
+use crate::history::History;
+use crate::ids::{CallId, ModelName, PluginName};
+use crate::manifest::Capability;
+use crate::model::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Usage};
+use crate::notice::Notice;
+use crate::setup::TaskSetup;
+
+/// A model call under way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct ModelCall {
+    call: CallId,
+    ordinal: u32,
+    plugin: PluginName,
+    model: ModelName,
+}
+
+impl Room {
+    pub(super) fn model_asked(&mut self, call: CallId, ordinal: u32, request: ModelRequest) {
+        match self.admit_model_call(call, ordinal, request) {
+            Ok(Some(effect)) => self.effects.push_back(effect),
+            // The call was abandoned, and whoever asked is being stopped.
+            Ok(None) => {}
+            Err(error) => self.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) }),
+        }
+    }
+
+    fn admit_model_call(&mut self, call: CallId, ordinal: u32, request: ModelRequest) -> Result<Option<Effect>, ModelError> {
+        let Some((plugin, task, history)) = self.who_asks(call) else { return Ok(None) };
+        let model = self.granted_model(&plugin, request.model.as_deref())?;
+        self.check_model_budget(&plugin)?;
+        let prompt = prompt(request, task.as_deref(), history)?;
+        self.used_by(&plugin).model_calls += 1;
+        self.model_calls.push(ModelCall { call, ordinal, plugin, model: model.clone() });
+        self.tell(Notice::ModelCalled { call, model: model.clone() });
+        Ok(Some(Effect::CallModel { call, ordinal, model, prompt }))
+    }
+
+    /// The plugin behind a call, and the task and history that its prompt may draw on: a step's, nobody else's.
+    fn who_asks(&self, call: CallId) -> Option<(PluginName, Option<Arc<TaskSetup>>, Option<History>)> {
+        match self.calls.get(&call)? {
+            Purpose::Step { frame } | Purpose::Respond { frame } => {
+                let (frame, task) = self.task_of(*frame)?;
+                Some((task.agent.clone(), Some(Arc::clone(task)), Some(self.history(&frame.task))))
+            }
+            Purpose::Tool { plugin, .. } | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None, None)),
+            Purpose::User { .. } | Purpose::Background { .. } | Purpose::Speech { .. } => None,
+        }
+    }
+
+    fn granted_model(&mut self, plugin: &PluginName, name: Option<&str>) -> Result<ModelName, ModelError> {
+        let setup = Arc::clone(&self.setup);
+        let Some(rights) = setup.rights(plugin) else { return Err(ModelError::UnknownModel { name: String::new() }) };
+        let wanted = name.unwrap_or("default");
+        let smallest = || Some(format!("plugins.{plugin}.grants.model = [\"{wanted}\"]"));
+        if let Err(record) = rights.require(Capability::Model, wanted, smallest) {
+            return Err(self.deny_model(plugin, record));
+        }
+        let names = rights.grants.model.as_ref().map_or(&[][..], |grant| &grant.names);
+        let found = match name {
+            Some(name) => names.iter().find(|granted| granted.as_str() == name),
+            // Without a name: `default` if it was granted, else the first that was.
+            None => names.iter().find(|granted| granted.as_str() == "default").or_else(|| names.first()),
+        };
+        match found {
+            Some(model) if setup.models.contains_key(model) => Ok(model.clone()),
+            Some(model) => Err(ModelError::UnknownModel { name: model.to_string() }),
+            None => {
+                let reason = format!("plugins.{plugin}.grants.model does not hold \"{wanted}\"");
+                let record = rights.refuse(Capability::Model, wanted, Layer::Config, &reason, smallest());
+                Err(self.deny_model(plugin, record))
+            }
+        }
+    }
+
+    fn deny_model(&mut self, plugin: &PluginName, record: Box<DenialRecord>) -> ModelError {
+        let denial = record.denial.clone();
+        self.denied(plugin, record);
+        ModelError::Denied { denial }
+    }
+
+    fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), ModelError> {
+        let limits = &self.opening.limits;
+        let (tokens, cost) = (self.spent.tokens + self.reserved.tokens, self.spent.cost_micro_usd + self.reserved.cost_micro_usd);
+        let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
+        let run = [("limits.run.tokens", over(limits.tokens, tokens)), ("limits.run.cost_usd", over(limits.cost_micro_usd, cost))];
+        let used = self.used_by(plugin);
+        let (used_calls, used_tokens, used_cost) = (used.model_calls, used.model_tokens, used.model_cost);
+        let grant = self.setup.plugins.get(plugin).and_then(|setup| setup.grants.model.as_ref());
+        let of_grant = |pick: fn(&ModelGrant) -> Option<u64>, used| over(grant.and_then(pick), used);
+        let granted = [
+            ("calls", of_grant(|grant| grant.calls, used_calls)),
+            ("tokens", of_grant(|grant| grant.tokens, used_tokens)),
+            ("cost_usd", of_grant(|grant| grant.cost_micro_usd, used_cost)),
+        ];
+        if let Some((what, _)) = run.iter().find(|(_, over)| *over) {
+            return Err(ModelError::BudgetExhausted { what: (*what).to_owned() });
+        }
+        match granted.iter().find(|(_, over)| *over) {
+            Some((what, _)) => Err(ModelError::BudgetExhausted { what: format!("plugins.{plugin}.grants.model.{what}") }),
+            None => Ok(()),
+        }
+    }
+
+    pub(super) fn model_answered(&mut self, call: CallId, ordinal: u32, answer: Result<Completion, ModelError>) {
+        let Some(index) = self.model_calls.iter().position(|under_way| under_way.call == call && under_way.ordinal == ordinal) else {
+            return;
+        };
+        let ModelCall { plugin, model, .. } = self.model_calls.swap_remove(index);
+        let answer = answer.map(|mut completion| {
+            completion.usage.cost_micro_usd = self.price(&model, completion.usage);
+            completion
+        });
+        let usage = answer.as_ref().map(|completion| completion.usage).unwrap_or_default();
+        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
+        let cost = usage.cost_micro_usd.unwrap_or_default();
+        self.spent.tokens = self.spent.tokens.saturating_add(tokens);
+        self.spent.cost_micro_usd = self.spent.cost_micro_usd.saturating_add(cost);
+        let used = self.used_by(&plugin);
+        used.model_tokens = used.model_tokens.saturating_add(tokens);
+        used.model_cost = used.model_cost.saturating_add(cost);
+        let error = answer.as_ref().err().map(error_text);
+        self.tell(Notice::ModelAnswered { call, tokens, cost_micro_usd: usage.cost_micro_usd, error });
+        self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
+        self.stop_if_spent();
+    }
+
+    /// The provider's own figure, else the operator's prices, else unknown.
+    fn price(&self, model: &ModelName, usage: Usage) -> Option<u64> {
+        let prices = self.setup.models.get(model)?;
+        let of = |price: Option<u64>, tokens: u64| price.map(|price| price.saturating_mul(tokens) / 1_000_000);
+        let computed = of(prices.input_price, usage.input_tokens).zip(of(prices.output_price, usage.output_tokens));
+        usage.cost_micro_usd.or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
+    }
+
+    /// The plugin that asked is gone; what was spent for it is counted when the answer comes no more.
+    pub(super) fn drop_model_calls(&mut self, call: CallId) {
+        self.model_calls.retain(|under_way| under_way.call != call);
+    }
+}
+
+/// Puts in what the request only names.
+fn prompt(request: ModelRequest, task: Option<&TaskSetup>, history: Option<History>) -> Result<Prompt, ModelError> {
+    let other = |message: &str| ModelError::Other { message: message.to_owned() };
+    let system = || task.map(|task| PromptPiece::System { text: Arc::clone(&task.system) });
+    let range = |start: u64, end: u64| {
+        let messages = history.clone()?;
+        let end = usize::try_from(end).ok()?.min(messages.len());
+        let start = usize::try_from(start).ok()?.min(end);
+        Some(PromptPiece::History { messages, start, end })
+    };
+    let parts = if request.prompt.is_empty() { vec![Part::System, Part::History { start: 0, end: u64::MAX }] } else { request.prompt };
+    let mut pieces = Vec::with_capacity(parts.len());
+    for part in parts {
+        pieces.push(match part {
+            Part::System => system().ok_or_else(|| other("only a step has a system message"))?,
+            Part::History { start, end } => range(start, end).ok_or_else(|| other("only a step has a history"))?,
+            Part::Draft { draft } => PromptPiece::Draft { draft },
+        });
+    }
+    let offered = task.map_or_else(Vec::new, |task| match &request.tools {
+        None => task.tools.iter().cloned().collect(),
+        Some(names) => task.tools.iter().filter(|tool| names.contains(&tool.name)).cloned().collect(),
+    });
+    Ok(Prompt {
+        pieces,
+        tools: offered,
+        tool_format: request.tool_format.or(task.map(|task| task.tool_format)).unwrap_or(crate::model::ToolFormat::Off),
+        tool_choice: request.tool_choice,
+        output_schema: request.output_schema,
+        stream: request.stream,
+        options: request.options,
+    })
+}
+
+fn error_text(error: &ModelError) -> String {
+    match error {
+        ModelError::Denied { denial } => denial.detail.clone(),
+        ModelError::BudgetExhausted { what } => format!("{what} is used up"),
+        ModelError::UnknownModel { name } => format!("there is no model {name:?} in the config"),
+        ModelError::ContextTooLong { tokens } => format!("the prompt does not fit into {tokens} tokens"),
+        ModelError::Unavailable { .. } => "the model is not available now".to_owned(),
+        ModelError::Other { message } => message.clone(),
+    }
+}
