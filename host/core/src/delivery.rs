@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{BackgroundId, ChannelId, Millis, RoomId, TaskName};
+use crate::outcome::{Outcome, Status};
 
 /// How a background task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -43,6 +44,47 @@ pub struct EndedTask {
     pub error: Option<String>,
     pub duration_ms: u64,
     pub metadata: Value,
+}
+
+impl EndedTask {
+    /// What a child room's end amounts to: completed only with an answer, and a failure always with its reason (R-041 done
+    /// right). The parent puts in which task it was.
+    #[must_use]
+    pub fn from_outcome(outcome: &Outcome) -> Self {
+        let answer = outcome.content.clone().filter(|content| !content.trim().is_empty());
+        let status = match outcome.status {
+            Status::Timeout => BackgroundStatus::TimedOut,
+            Status::Kill => BackgroundStatus::Cancelled,
+            status if status.is_success() && answer.is_some() => BackgroundStatus::Completed,
+            _ => BackgroundStatus::Failed,
+        };
+        let completed = status == BackgroundStatus::Completed;
+        Self {
+            id: BackgroundId::from(""),
+            agent: TaskName::from(""),
+            task: String::new(),
+            status,
+            error: (!completed).then(|| outcome.reason.clone()),
+            output: answer.filter(|_| completed),
+            duration_ms: 0,
+            metadata: Value::Null,
+        }
+    }
+
+    /// A child room that could not be opened or broke off on the host's side.
+    #[must_use]
+    pub fn interrupted(reason: String) -> Self {
+        Self {
+            id: BackgroundId::from(""),
+            agent: TaskName::from(""),
+            task: String::new(),
+            status: BackgroundStatus::Interrupted,
+            error: Some(reason),
+            output: None,
+            duration_ms: 0,
+            metadata: Value::Null,
+        }
+    }
 }
 
 /// What kind of channel it is.

@@ -4,9 +4,9 @@
 pub const NAME_MAX: usize = 64;
 
 /// Tools of the host that steer a task (L-140 and after); granted with `grants.route`, so no task may be called like one.
-pub const ORCHESTRATION_TOOLS: [&str; 15] = [
+pub const ORCHESTRATION_TOOLS: [&str; 16] = [
     "done", "agent_done", "result", "final_result", "pass", "done_pass", "forward", "send", "agent_send", "recipient_message",
-    "add_recipient", "rewind", "delegate", "delegate_task", "finish",
+    "add_recipient", "rewind", "delegate", "delegate_task", "finish", "reject",
 ];
 
 /// Seats and whoever sits on them: addresses, so no task may be called like one.

@@ -1,0 +1,96 @@
+//! Amounts of the config: counts, sizes, durations, money. An amount of nothing is refused: it would forbid in a roundabout way what
+//! leaving out a grant forbids plainly.
+
+use toml::de::DeValue;
+
+use super::reader::{Item, Reader};
+use super::units::{self, UnitError, show_duration, show_size};
+use super::wording::{code, thousands};
+
+impl Item<'_> {
+    /// A whole number from 1 to `most`.
+    pub(crate) fn count(&self, reader: &mut Reader, most: u64) -> Option<u64> {
+        self.whole(reader, 1, most)
+    }
+
+    /// A whole number from `least` to `most`.
+    pub(crate) fn whole(&self, reader: &mut Reader, least: u64, most: u64) -> Option<u64> {
+        let DeValue::Integer(integer) = self.value else {
+            self.expected(reader, "a whole number");
+            return None;
+        };
+        // What has more digits than i128 is too large, or too small, in any case.
+        let number = i128::from_str_radix(integer.as_str(), integer.radix());
+        let fallback = if integer.as_str().starts_with('-') { i128::MIN } else { i128::MAX };
+        self.within(reader, number.unwrap_or(fallback), least, most, thousands)
+    }
+
+    /// Bytes, from a text such as `64 MiB`.
+    pub(crate) fn size(&self, reader: &mut Reader, least: u64, most: u64) -> Option<u64> {
+        self.measured(reader, units::size, "a size such as \"64 MiB\"", "B, KiB, MiB, GiB, kB, MB or GB", (least, most, show_size))
+    }
+
+    /// Milliseconds, from a text such as `500 ms`.
+    pub(crate) fn duration(&self, reader: &mut Reader, least: u64, most: u64) -> Option<u64> {
+        self.measured(reader, units::duration, "a duration such as \"2 s\"", "ms, s, min or h", (least, most, show_duration))
+    }
+
+    /// Micro-US-dollars, from a number of dollars; at least a millionth of one.
+    pub(crate) fn spending(&self, reader: &mut Reader) -> Option<u64> {
+        let amount = self.dollars(reader)?;
+        if amount == 0 {
+            self.wrong(reader, "must be at least 0.000001", "to allow no spending, leave out the grant of the model".to_owned());
+            return None;
+        }
+        Some(amount)
+    }
+
+    /// Micro-US-dollars, from a number of dollars; a price may be 0.
+    pub(crate) fn dollars(&self, reader: &mut Reader) -> Option<u64> {
+        let number: Option<f64> = match self.value {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
+            _ => {
+                self.expected(reader, "a number of US dollars");
+                return None;
+            }
+        };
+        let amount = number.and_then(units::micro_usd);
+        if amount.is_none() {
+            self.wrong(reader, "must be an amount of US dollars from 0 to a billion", None);
+        }
+        amount
+    }
+
+    fn measured(
+        &self,
+        reader: &mut Reader,
+        parse: fn(&str) -> Result<u64, UnitError>,
+        what: &str,
+        known: &str,
+        (least, most, show): (u64, u64, fn(u64) -> String),
+    ) -> Option<u64> {
+        let DeValue::String(text) = self.value else {
+            self.expected(reader, what);
+            return None;
+        };
+        match parse(text) {
+            Ok(amount) => self.within(reader, i128::from(amount), least, most, show),
+            Err(error) => {
+                let units = format!("units are {known}");
+                let help = self.example().map_or(units.clone(), |example| format!("{example}; {units}"));
+                self.wrong(reader, &format!("must be {what}: {} {error}", code(text)), help);
+                None
+            }
+        }
+    }
+
+    fn within(&self, reader: &mut Reader, amount: i128, least: u64, most: u64, show: fn(u64) -> String) -> Option<u64> {
+        let fitting = u64::try_from(amount).ok().filter(|amount| (least..=most).contains(amount));
+        if fitting.is_none() {
+            let bound = if amount < i128::from(least) { ("at least", show(least)) } else { ("at most", show(most)) };
+            self.wrong(reader, &format!("must be {} {}", bound.0, bound.1), None);
+        }
+        fitting
+    }
+}

@@ -1,0 +1,254 @@
+//! Reads a spanned TOML tree strictly: a table knows its keys, a value knows its type, and whatever does not fit becomes a problem while
+//! reading goes on. Knows TOML and the list of keys; not what the keys mean.
+
+use toml::de::{DeTable, DeValue};
+
+use super::keys::{self, Key};
+use super::problem::{Problem, Severity, SourceText, Span};
+use super::wording::{code, suggest};
+
+/// Collects what is wrong.
+pub(crate) struct Reader {
+    pub(crate) source: SourceText,
+    pub(crate) problems: Vec<Problem>,
+    /// What seems to be missing. Meaningless when a syntax error may have swallowed it.
+    pub(crate) absences: Vec<Problem>,
+}
+
+impl Reader {
+    pub(crate) fn new(source: SourceText) -> Self {
+        Self { source, problems: Vec::new(), absences: Vec::new() }
+    }
+
+    pub(crate) fn error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
+        let remedy = help.into();
+        self.problems.push(Problem { remedy, ..self.source.problem(span, what) });
+    }
+
+    pub(crate) fn warning(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
+        let remedy = help.into();
+        self.problems.push(Problem { remedy, severity: Severity::Warning, ..self.source.problem(span, what) });
+    }
+
+    /// Something that should be there is not, as far as the file could be read.
+    pub(crate) fn absence(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
+        let remedy = help.into();
+        self.absences.push(Problem { remedy, ..self.source.problem(span, what) });
+    }
+
+    /// Something of a later version.
+    pub(crate) fn unavailable(&mut self, span: &Span, what: &str, help: impl Into<Option<String>>) {
+        self.error(span, format!("{} is not available in this version", code(what)), help);
+    }
+}
+
+/// Where a table is, as people would say it: the header and what is below it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Place {
+    pub(crate) header: String,
+    pub(crate) below: String,
+}
+
+impl Place {
+    /// `in [plugins.search] limits`.
+    pub(crate) fn within(&self) -> String {
+        match (self.header.as_str(), self.below.as_str()) {
+            ("", _) => "at the top level".to_owned(),
+            (header, "") => format!("in [{header}]"),
+            (header, below) => format!("in [{header}] {below}"),
+        }
+    }
+
+    /// What a key is called here: `grants.fetch`.
+    fn name(&self, key: &str) -> String {
+        if self.below.is_empty() { key.to_owned() } else { format!("{}.{key}", self.below) }
+    }
+}
+
+/// A table whose keys were checked.
+#[derive(Clone)]
+pub(crate) struct Table<'a> {
+    pub(crate) place: Place,
+    /// As the list of keys has it: `plugins.NAME.limits`.
+    kind: &'static str,
+    /// Of the key, or of the value where there is none.
+    pub(crate) span: Span,
+    entries: &'a DeTable<'a>,
+}
+
+impl<'a> Table<'a> {
+    /// The whole file.
+    pub(crate) fn root(reader: &mut Reader, entries: &'a DeTable<'a>) -> Self {
+        let root = Self { place: Place::default(), kind: "", span: 0..0, entries };
+        root.check_keys(reader);
+        root
+    }
+
+    fn check_keys(&self, reader: &mut Reader) {
+        for (key, _) in self.entries {
+            let name = key.get_ref();
+            match keys::of_table(self.kind).find(|known| known.name == name) {
+                Some(Key { available: true, .. }) => {}
+                Some(Key { available: false, .. }) => reader.unavailable(&key.span(), &self.place.name(name), None),
+                None => {
+                    let known: Vec<&str> = keys::of_table(self.kind).filter(|key| key.available).map(|key| key.name).collect();
+                    let what = format!("unknown key {} {}", code(name), self.place.within());
+                    reader.error(&key.span(), what, suggest(name, &known, "keys here"));
+                }
+            }
+        }
+    }
+
+    /// The value of a key of this version; none when it is not there.
+    pub(crate) fn get(&self, name: &str) -> Option<Item<'a>> {
+        let key = keys::of_table(self.kind).find(|key| key.name == name && key.available)?;
+        let (written, value) = self.entries.get_key_value(name)?;
+        Some(Item {
+            name: self.place.name(name),
+            place: self.place.clone(),
+            key: Some(key),
+            key_span: written.span(),
+            span: value.span(),
+            value: value.get_ref(),
+        })
+    }
+
+    /// The value of a key that must be there; its absence is a problem.
+    pub(crate) fn require(&self, reader: &mut Reader, name: &str) -> Option<Item<'a>> {
+        let found = self.get(name);
+        if found.is_none() {
+            let example = keys::of_table(self.kind).find(|key| key.name == name).map(|key| format!("write {}", code(key.example)));
+            reader.absence(&self.span, format!("{} is missing {}", code(name), self.place.within()), example);
+        }
+        found
+    }
+
+    /// All tables under names of the operator's choice, such as those of `[plugins]`.
+    pub(crate) fn named(&self, reader: &mut Reader, section: &str, kind: &'static str) -> Vec<(&'a str, Span, Table<'a>)> {
+        let Some(entries) = self.get(section).and_then(|item| item.entries(reader, &format!("tables such as [{section}.x]"))) else {
+            return Vec::new();
+        };
+        let mut found = Vec::new();
+        for (key, value) in entries {
+            let name: &'a str = key.get_ref();
+            let header = format!("{section}.{name}");
+            let Some(entries) = value.get_ref().as_table() else {
+                let what = format!("{} must be a table", code(&header));
+                reader.error(&key.span(), what, format!("write the header `[{section}.{name}]`, and its keys below"));
+                continue;
+            };
+            let place = Place { header, below: String::new() };
+            found.push((name, key.span(), Table { place, kind, span: key.span(), entries }));
+        }
+        found
+    }
+}
+
+/// A value with where it stands.
+#[derive(Clone)]
+pub(crate) struct Item<'a> {
+    /// For people: `grants.tools`, or `grants.tools[0]`.
+    pub(crate) name: String,
+    place: Place,
+    key: Option<&'static Key>,
+    pub(crate) key_span: Span,
+    pub(crate) span: Span,
+    pub(crate) value: &'a DeValue<'a>,
+}
+
+impl<'a> Item<'a> {
+    /// The line that could be written instead.
+    pub(crate) fn example(&self) -> Option<String> {
+        self.key.map(|key| key.example).filter(|example| !example.is_empty()).map(|example| format!("write {}", code(example)))
+    }
+
+    /// Reports that the value is of another type.
+    pub(crate) fn expected(&self, reader: &mut Reader, what: &str) {
+        let found = match self.value {
+            DeValue::String(_) => "a string",
+            DeValue::Integer(_) | DeValue::Float(_) => "a number",
+            DeValue::Boolean(_) => "true or false",
+            DeValue::Datetime(_) => "a date",
+            DeValue::Array(_) => "a list",
+            DeValue::Table(_) => "a table",
+        };
+        reader.error(&self.span, format!("{} must be {what}, not {found}", code(&self.name)), self.example());
+    }
+
+    /// Reports that the value is of the right type and wrong all the same.
+    pub(crate) fn wrong(&self, reader: &mut Reader, problem: &str, help: impl Into<Option<String>>) {
+        reader.error(&self.span, format!("{} {problem}", code(&self.name)), help.into().or_else(|| self.example()));
+    }
+
+    pub(crate) fn string(&self, reader: &mut Reader) -> Option<&'a str> {
+        if let DeValue::String(text) = self.value {
+            return Some(text);
+        }
+        self.expected(reader, "a string");
+        None
+    }
+
+    pub(crate) fn boolean(&self, reader: &mut Reader) -> Option<bool> {
+        let found = self.value.as_bool();
+        if found.is_none() {
+            self.expected(reader, "true or false");
+        }
+        found
+    }
+
+    /// A string that is one of these; reports the nearest when it is not.
+    pub(crate) fn choice(&self, reader: &mut Reader, known: &[&'static str]) -> Option<&'static str> {
+        let text = self.string(reader)?;
+        let found = known.iter().find(|known| **known == text).copied();
+        if found.is_none() {
+            self.wrong(reader, &format!("cannot be {}", code(text)), suggest(text, known, "it can be"));
+        }
+        found
+    }
+
+    /// The entries of a list.
+    pub(crate) fn list(&self, reader: &mut Reader) -> Option<Vec<Item<'a>>> {
+        let DeValue::Array(entries) = self.value else {
+            self.expected(reader, "a list");
+            return None;
+        };
+        let item = |(index, value): (usize, &'a toml::Spanned<DeValue<'a>>)| Item {
+            name: format!("{}[{index}]", self.name),
+            place: self.place.clone(),
+            key: self.key,
+            key_span: value.span(),
+            span: value.span(),
+            value: value.get_ref(),
+        };
+        Some(entries.iter().enumerate().map(item).collect())
+    }
+
+    /// A table of this kind, its keys checked.
+    pub(crate) fn table(&self, reader: &mut Reader, kind: &'static str) -> Option<Table<'a>> {
+        let entries = self.entries(reader, "a table")?;
+        let (header, below) = match self.place.header.as_str() {
+            "" => (self.name.clone(), String::new()),
+            "limits" => (format!("limits.{}", self.name), String::new()),
+            header => (header.to_owned(), self.name.clone()),
+        };
+        let table = Table { place: Place { header, below }, kind, span: self.key_span.clone(), entries };
+        table.check_keys(reader);
+        Some(table)
+    }
+
+    fn entries(&self, reader: &mut Reader, what: &str) -> Option<&'a DeTable<'a>> {
+        let found = self.value.as_table();
+        if found.is_none() {
+            self.expected(reader, what);
+        }
+        found
+    }
+}
+
+impl Table<'_> {
+    /// Checks the keys of a table found by `named`; apart, because a table of a later kind is refused as a whole.
+    pub(crate) fn checked(self, reader: &mut Reader) -> Self {
+        self.check_keys(reader);
+        self
+    }
+}

@@ -1,0 +1,63 @@
+//! Where each key of the file stands, so that what is found out later (a plugin that cannot be loaded, a grant that is missing) can still
+//! be reported at its line.
+
+use std::collections::BTreeMap;
+
+use toml::de::{DeTable, DeValue};
+
+use super::problem::Span;
+
+/// Levels that are remembered; what is deeper is found at its parent.
+const DEPTH: usize = 8;
+
+/// Spans by dotted path: `plugins.search.grants.files[0].dir`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Spans(BTreeMap<String, Span>);
+
+impl Spans {
+    pub(crate) fn of(table: &DeTable<'_>) -> Self {
+        let mut spans = Self::default();
+        spans.add_table(table, "", 0);
+        spans
+    }
+
+    /// The span of a path, else of the nearest one above it; none when not even its first part is there.
+    pub(crate) fn find(&self, path: &str) -> Option<&Span> {
+        let mut path = path;
+        loop {
+            if let Some(span) = self.0.get(path) {
+                return Some(span);
+            }
+            path = &path[..path.rfind(['.', '['])?];
+        }
+    }
+
+    /// The path itself is there.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        self.0.contains_key(path)
+    }
+
+    fn add_table(&mut self, table: &DeTable<'_>, prefix: &str, depth: usize) {
+        for (key, value) in table {
+            let name = key.get_ref();
+            let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
+            self.add_value(value.get_ref(), &path, depth);
+            self.0.insert(path, key.span());
+        }
+    }
+
+    fn add_value(&mut self, value: &DeValue<'_>, path: &str, depth: usize) {
+        match value {
+            _ if depth >= DEPTH => {}
+            DeValue::Table(table) => self.add_table(table, path, depth + 1),
+            DeValue::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    let path = format!("{path}[{index}]");
+                    self.add_value(item.get_ref(), &path, depth + 1);
+                    self.0.insert(path, item.span());
+                }
+            }
+            _ => {}
+        }
+    }
+}

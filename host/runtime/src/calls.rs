@@ -1,0 +1,59 @@
+//! Calls into plugins, as the driver asks for them. Components are one source; tests and embedders can put in their own.
+
+use std::sync::Arc;
+
+use conclave_core::action::Turn;
+use conclave_core::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::fault::{CallReport, Fault};
+use conclave_core::grant::DenialRecord;
+use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
+use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::view::AgentView;
+use serde_json::Value;
+
+use crate::clock::BoxFuture;
+use crate::subscribe::Level;
+
+/// What every call starts with.
+pub struct CallStart {
+    pub room: RoomId,
+    pub call: CallId,
+    pub plugin: PluginName,
+    /// The time that the guest sees.
+    pub now: Millis,
+    pub scratch: Arc<Vec<u8>>,
+    pub models: Arc<dyn ModelPort>,
+    pub observer: Arc<dyn Observer>,
+}
+
+/// What a tool call starts with besides.
+pub struct ToolStart {
+    pub task: TaskName,
+    /// The plugin of the agent that called.
+    pub caller: PluginName,
+    /// Without the plugin's name.
+    pub tool: String,
+    pub arguments: Value,
+}
+
+/// Where a plugin's model requests go.
+pub trait ModelPort: Send + Sync + 'static {
+    /// `ordinal` counts the requests of one call from 0. Dropping the future gives up waiting.
+    fn ask(&self, call: CallId, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>>;
+}
+
+/// Who wants to know what a plugin does while it runs.
+pub trait Observer: Send + Sync + 'static {
+    fn log(&self, call: CallId, level: Level, message: &str);
+    fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str);
+    fn denied(&self, call: CallId, record: &DenialRecord);
+}
+
+/// The plugins of a run. Every call ends, within the plugin's limits, with an answer; dropping the future stops the guest.
+pub trait Plugins: Send + Sync + 'static {
+    fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)>;
+    fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)>;
+    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)>;
+    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
+}

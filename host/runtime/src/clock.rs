@@ -1,0 +1,35 @@
+//! Time, as the driver needs it. The core gets it as an argument; tests put in one that stands still.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use conclave_core::ids::Millis;
+
+/// A future that can be sent to another thread.
+pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
+
+/// Where time comes from.
+pub trait Clock: Send + Sync + 'static {
+    /// Milliseconds since the Unix epoch.
+    fn now(&self) -> Millis;
+
+    /// Ends at this time or later.
+    fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()>;
+}
+
+/// The machine's clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemClock;
+
+impl Clock for SystemClock {
+    fn now(&self) -> Millis {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+        let wait = at.since(self.now());
+        Box::pin(tokio::time::sleep(Duration::from_millis(wait)))
+    }
+}

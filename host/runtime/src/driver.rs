@@ -1,0 +1,184 @@
+//! The loop around a room: wait for events, append them to the journal, hand them to the core, perform the effects. No decisions.
+//!
+//! One loop is the one writer of its room. Everything that takes time runs beside it and comes back as an event.
+
+mod perform;
+mod port;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conclave_core::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::ids::{CallId, RoomId};
+use conclave_core::outcome::Outcome;
+use conclave_core::room::Room;
+use conclave_core::setup::Setup;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::{AbortHandle, JoinSet};
+
+use crate::calls::Plugins;
+use crate::channel::Channels;
+use crate::clock::Clock;
+use crate::journal::{Journal, JournalFailure, Journals};
+use crate::models::ModelClient;
+use crate::subscribe::{Happening, Subscribers, What};
+use port::WaitingModels;
+
+/// Events that are taken at once: one append for all of them.
+const BATCH: usize = 64;
+
+/// What the rooms of a run share.
+pub(crate) struct Shared {
+    pub(crate) plugins: Arc<dyn Plugins>,
+    pub(crate) models: HashMap<conclave_core::ids::ModelName, Arc<dyn ModelClient>>,
+    pub(crate) channels: Arc<dyn Channels>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) journals: Arc<dyn Journals>,
+    pub(crate) subscribers: Subscribers,
+    pub(crate) principal: Principal,
+}
+
+/// A room with its loop.
+pub(crate) struct Driver {
+    shared: Arc<Shared>,
+    setup: Arc<Setup>,
+    id: RoomId,
+    room: Room,
+    journal: Box<dyn Journal>,
+    seq: u64,
+    sender: UnboundedSender<Event>,
+    events: UnboundedReceiver<Event>,
+    under_way: HashMap<CallId, UnderWay>,
+    waiting: Arc<WaitingModels>,
+    /// Model requests and timers; stopped when the room ends.
+    beside: JoinSet<()>,
+    /// Child rooms; waited for when the room ends.
+    children: JoinSet<()>,
+}
+
+/// Something that runs for a call.
+enum UnderWay {
+    /// Stopping it drops its sandbox.
+    Work(AbortHandle),
+    /// A child room is told, so that its journal has an end.
+    Child(UnboundedSender<Event>),
+}
+
+impl Driver {
+    /// A room that is about to open.
+    pub(crate) fn open(shared: Arc<Shared>, setup: Arc<Setup>, opening: Opening) -> Result<Self, JournalFailure> {
+        let journal = shared.journals.open(&opening.room)?;
+        let (sender, events) = unbounded_channel();
+        let id = opening.room.clone();
+        // The loop holds the other end, so this cannot fail.
+        let _ = sender.send(Event::RoomOpened { setup: Arc::clone(&setup), opening });
+        Ok(Self {
+            shared,
+            setup,
+            id,
+            room: Room::new(),
+            journal,
+            seq: 0,
+            sender,
+            events,
+            under_way: HashMap::new(),
+            waiting: Arc::default(),
+            beside: JoinSet::new(),
+            children: JoinSet::new(),
+        })
+    }
+
+    /// Where events from outside go in, such as `Cancelled`.
+    pub(crate) fn sender(&self) -> UnboundedSender<Event> {
+        self.sender.clone()
+    }
+
+    /// Runs the room to its end.
+    ///
+    /// # Errors
+    /// When the journal fails: what it does not hold must not be performed.
+    pub(crate) async fn run(mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        let mut batch = Vec::with_capacity(BATCH);
+        loop {
+            // The loop holds a sender itself, so there is always one more event to wait for until the room has finished.
+            self.events.recv_many(&mut batch, BATCH).await;
+            self.take(&mut batch)?;
+            while let Some(effect) = self.room.poll_effect() {
+                self.perform(effect);
+            }
+            if let Some(outcome) = self.room.outcome() {
+                let outcome = Arc::clone(outcome);
+                self.wait_for_children().await;
+                return Ok(outcome);
+            }
+            while self.beside.try_join_next().is_some() {}
+            while self.children.try_join_next().is_some() {}
+        }
+    }
+
+    /// Journal first, then the core.
+    fn take(&mut self, batch: &mut Vec<Event>) -> Result<(), JournalFailure> {
+        let now = self.shared.clock.now();
+        let records: Vec<Arc<Record>> = batch
+            .drain(..)
+            .map(|event| {
+                let seq = self.seq;
+                self.seq += 1;
+                Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event })
+            })
+            .collect();
+        self.journal.append(&records)?;
+        for record in records {
+            if self.shared.subscribers.is_empty() {
+                self.room.handle(Arc::unwrap_or_clone(record).event, now);
+            } else {
+                self.tell(What::Recorded { record: Arc::clone(&record) });
+                self.room.handle(record.event.clone(), now);
+            }
+            self.end_answered();
+            while let Some(told) = self.room.poll_notice() {
+                self.tell(What::Told { told });
+            }
+        }
+        Ok(())
+    }
+
+    /// Forgets what ran for calls that have been answered.
+    fn end_answered(&mut self) {
+        if self.under_way.len() > 32 {
+            let in_flight: std::collections::HashSet<CallId> = self.room.calls_in_flight().collect();
+            self.under_way.retain(|call, _| in_flight.contains(call));
+        }
+    }
+
+    fn tell(&self, what: What) {
+        if !self.shared.subscribers.is_empty() {
+            self.shared.subscribers.tell(&Happening { room: self.id.clone(), at: self.shared.clock.now(), what });
+        }
+    }
+
+    /// Children that were told to stop end by themselves; their journals are whole before the run is over.
+    async fn wait_for_children(&mut self) {
+        for (_, under_way) in self.under_way.drain() {
+            match under_way {
+                UnderWay::Work(work) => work.abort(),
+                UnderWay::Child(child) => drop(child.send(Event::Cancelled { reason: "the run is over".to_owned() })),
+            }
+        }
+        self.waiting.clear();
+        while let Some(ended) = self.children.join_next().await {
+            drop(ended);
+        }
+    }
+}
+
+impl Drop for Driver {
+    /// A dropped run stops its guests: nobody would take their answers.
+    fn drop(&mut self) {
+        for under_way in self.under_way.values() {
+            if let UnderWay::Work(work) = under_way {
+                work.abort();
+            }
+        }
+    }
+}

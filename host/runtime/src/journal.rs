@@ -1,0 +1,153 @@
+//! Where records are kept. The driver appends before it performs, so what was acknowledged is never lost. The format of a line is the
+//! core's.
+
+use std::collections::BTreeMap;
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::event::Record;
+use conclave_core::ids::RoomId;
+use conclave_core::journal::to_line;
+
+/// The journal of one room; there is one writer.
+pub trait Journal: Send + 'static {
+    /// Keeps records, in this order, all or none, before it returns.
+    ///
+    /// # Errors
+    /// When they could not be kept; the room stops.
+    fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure>;
+}
+
+/// Makes the journal of each room of a run.
+pub trait Journals: Send + Sync + 'static {
+    /// A new journal.
+    ///
+    /// # Errors
+    /// When it cannot be made, or one of that room is there already.
+    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure>;
+}
+
+/// A journal that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the journal of room {room} could not be written to {place}: {cause}. The run was stopped; nothing after this point was done.")]
+pub struct JournalFailure {
+    pub room: RoomId,
+    pub place: String,
+    pub cause: std::io::Error,
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoJournals;
+
+struct NoJournal;
+
+impl Journals for NoJournals {
+    fn open(&self, _: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        Ok(Box::new(NoJournal))
+    }
+}
+
+impl Journal for NoJournal {
+    fn append(&mut self, _: &[Arc<Record>]) -> Result<(), JournalFailure> {
+        Ok(())
+    }
+}
+
+/// Keeps records in memory, for tests and embedders.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryJournals(Arc<Mutex<BTreeMap<RoomId, Vec<Arc<Record>>>>>);
+
+impl MemoryJournals {
+    /// The records of a room so far; empty when there is none of that name.
+    #[must_use]
+    pub fn records(&self, room: &RoomId) -> Vec<Arc<Record>> {
+        self.lock().get(room).cloned().unwrap_or_default()
+    }
+
+    /// The rooms that have a journal, in order of name.
+    #[must_use]
+    pub fn rooms(&self) -> Vec<RoomId> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<RoomId, Vec<Arc<Record>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journals for MemoryJournals {
+    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        self.lock().insert(room.clone(), Vec::new());
+        Ok(Box::new(MemoryJournal { room: room.clone(), journals: self.clone() }))
+    }
+}
+
+struct MemoryJournal {
+    room: RoomId,
+    journals: MemoryJournals,
+}
+
+impl Journal for MemoryJournal {
+    fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
+        if let Some(kept) = self.journals.lock().get_mut(&self.room) {
+            kept.extend(records.iter().cloned());
+        }
+        Ok(())
+    }
+}
+
+/// One file of JSON lines for each room, in one folder. A child room's file is named after it, with `-` for `/`.
+#[derive(Clone, Debug)]
+pub struct JsonLines {
+    folder: PathBuf,
+}
+
+impl JsonLines {
+    /// Journals in this folder, which is made when the first room opens.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// The file of a room.
+    #[must_use]
+    pub fn path(&self, room: &RoomId) -> PathBuf {
+        self.folder.join(format!("{}.jsonl", room.as_str().replace('/', "-")))
+    }
+}
+
+impl Journals for JsonLines {
+    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        let path = self.path(room);
+        let failure = |cause| JournalFailure { room: room.clone(), place: path.display().to_string(), cause };
+        std::fs::create_dir_all(&self.folder).map_err(failure)?;
+        // `create_new`: two runs never share a journal.
+        let file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(failure)?;
+        Ok(Box::new(JsonLinesJournal { room: room.clone(), path, file }))
+    }
+}
+
+struct JsonLinesJournal {
+    room: RoomId,
+    path: PathBuf,
+    file: File,
+}
+
+impl Journal for JsonLinesJournal {
+    fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
+        let mut lines = String::new();
+        for record in records {
+            lines.push_str(&to_line(record));
+            lines.push('\n');
+        }
+        // One write, so that a crash leaves whole lines and at most one torn one at the end.
+        self.file.write_all(lines.as_bytes()).map_err(|cause| JournalFailure {
+            room: self.room.clone(),
+            place: self.path.display().to_string(),
+            cause,
+        })
+    }
+}
