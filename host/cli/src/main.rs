@@ -1,1 +1,53 @@
-fn main(){}
+//! The program `conclave`. The only crate that prints, exits, reads the environment and installs handlers; it decides nothing about tasks.
+
+mod args;
+mod commands;
+mod error;
+mod exit;
+mod setup;
+mod show;
+mod stock;
+mod terminal;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use args::{Cli, Command, Output, Plugin};
+use error::CliError;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    if cli.output.no_color {
+        anstream::ColorChoice::Never.write_global();
+    }
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return report(cli.output, &CliError::internal(format!("the async runtime could not start: {error}"))),
+    };
+    let code = match runtime.block_on(dispatch(cli.command, cli.output)) {
+        Ok(code) => ExitCode::from(code),
+        Err(error) => report(cli.output, &error),
+    };
+    // A thread that still reads from the terminal, or compiles, must not keep the program alive.
+    runtime.shutdown_background();
+    code
+}
+
+async fn dispatch(command: Command, output: Output) -> Result<u8, CliError> {
+    match command {
+        Command::Run(args) => commands::run::run(args, output).await,
+        Command::Check(args) => commands::check::check(args, output).await,
+        Command::Plugin(Plugin::Inspect { file }) => commands::inspect::inspect(&file, output),
+    }
+}
+
+/// Tells an error on stderr; with `--json` also as the last line of stdout.
+fn report(output: Output, error: &CliError) -> ExitCode {
+    if output.json {
+        println!("{}", error.to_json());
+    }
+    let _ = writeln!(anstream::stderr(), "{} {error}", show::paint(show::BAD, "error:"));
+    ExitCode::from(error.code())
+}

@@ -4,6 +4,8 @@
 //! randomness, no engine and no executor; `clippy.toml` fences them off.
 
 pub mod action;
+pub mod assemble;
+pub mod config;
 pub mod delivery;
 pub mod effect;
 pub mod event;
@@ -18,6 +20,7 @@ pub mod message;
 pub mod model;
 pub mod notice;
 pub mod outcome;
+pub mod rights;
 pub mod room;
 pub mod setup;
 pub mod tool;

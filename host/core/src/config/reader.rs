@@ -4,7 +4,7 @@
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, Key};
-use super::problem::{Problem, Severity, SourceText, Span};
+use super::problem::{Problem, SourceText, Span};
 use super::wording::{code, suggest};
 
 /// Collects what is wrong.
@@ -21,19 +21,16 @@ impl Reader {
     }
 
     pub(crate) fn error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
-        let remedy = help.into();
-        self.problems.push(Problem { remedy, ..self.source.problem(span, what) });
-    }
-
-    pub(crate) fn warning(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
-        let remedy = help.into();
-        self.problems.push(Problem { remedy, severity: Severity::Warning, ..self.source.problem(span, what) });
+        let mut problem = self.source.problem(span, what);
+        problem.remedy = help.into();
+        self.problems.push(problem);
     }
 
     /// Something that should be there is not, as far as the file could be read.
     pub(crate) fn absence(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
-        let remedy = help.into();
-        self.absences.push(Problem { remedy, ..self.source.problem(span, what) });
+        let mut problem = self.source.problem(span, what);
+        problem.remedy = help.into();
+        self.absences.push(problem);
     }
 
     /// Something of a later version.

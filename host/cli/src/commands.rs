@@ -1,0 +1,5 @@
+//! One command, one file.
+
+pub(crate) mod check;
+pub(crate) mod inspect;
+pub(crate) mod run;

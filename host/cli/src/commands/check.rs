@@ -1,0 +1,70 @@
+//! `conclave check FILE`: is the config right, do its plugins fit, who may do what. Runs nothing but each plugin's list of tools.
+
+use std::io::Write;
+use std::path::Path;
+
+use conclave_core::limits::PluginLimits;
+use conclave_core::rights::data_can_leave;
+use conclave_runtime::Prepared;
+
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::exit;
+use crate::setup;
+use crate::show::{FAINT, GOOD, NAME, bytes, head, paint};
+
+pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
+    let prepared = setup::prepare(&args.file, output).await?;
+    if output.json {
+        println!("{}", as_json(&prepared));
+    } else {
+        // A closed pipe is the reader's choice, not an error.
+        let _ = show(&prepared, &args.file, args.all);
+    }
+    Ok(exit::OK)
+}
+
+fn as_json(prepared: &Prepared) -> serde_json::Value {
+    serde_json::json!({
+        "ok": true,
+        "data_can_leave": data_can_leave(prepared.setup()),
+        "rights": head::rows(prepared),
+        "setup": &**prepared.setup(),
+    })
+}
+
+fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
+    let mut out = anstream::stdout();
+    let setup = prepared.setup();
+    writeln!(out, "{} {}: {} plugins, {} tasks", paint(GOOD, "ok"), file.display(), setup.plugins.len(), setup.tasks.len())?;
+    writeln!(out, "\nWho may do what (data can leave to: {})", data_can_leave(setup))?;
+    for row in head::rows(prepared) {
+        writeln!(out, "  {}", head::line(&row))?;
+        if all && let Some(plugin) = setup.plugins.get(row.plugin.as_str()) {
+            for line in limits(&plugin.limits) {
+                writeln!(out, "    {}", paint(FAINT, line))?;
+            }
+        }
+    }
+    writeln!(out, "\nTasks")?;
+    for (name, task) in &setup.tasks {
+        let entry = if *name == setup.entry { " (entry)" } else { "" };
+        let tools: Vec<&str> = task.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let subtasks: Vec<&str> = task.subtasks.iter().map(conclave_core::ids::TaskName::as_str).collect();
+        let mut parts = vec![format!("agent {}", task.agent)];
+        parts.extend((!tools.is_empty()).then(|| format!("tools {}", tools.join(", "))));
+        parts.extend((!subtasks.is_empty()).then(|| format!("then {}", subtasks.join(", "))));
+        parts.extend(task.deliver.as_ref().map(|strategy| format!("delivered by {strategy}")));
+        writeln!(out, "  {}{entry} {}", paint(NAME, format_args!("{name:<13}")), parts.join(" · "))?;
+    }
+    Ok(())
+}
+
+fn limits(limits: &PluginLimits) -> [String; 3] {
+    let PluginLimits { memory, cpu_ms, wall_ms, output, log, host_calls, handles, read, scratch, at_once } = limits;
+    [
+        format!("memory {} · cpu {cpu_ms} ms · wall {wall_ms} ms · output {}", bytes(*memory), bytes(*output)),
+        format!("log {} · read {} · scratch {}", bytes(*log), bytes(*read), bytes(*scratch)),
+        format!("host calls {host_calls} · handles {handles} · at once {at_once}"),
+    ]
+}

@@ -1,0 +1,148 @@
+//! `conclave run FILE [MESSAGE]`: the answer on stdout, everything else on stderr.
+
+use std::io::{IsTerminal, Read, Write};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conclave_core::outcome::{Outcome, Status};
+use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
+use conclave_runtime::{Run, RunOptions};
+
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::exit;
+use crate::setup;
+use crate::show::trace::{Counts, Trace};
+use crate::show::{BAD, FAINT, head, paint, printable, time};
+use crate::terminal::Terminal;
+
+/// How long a run may take to end after Ctrl-C: a spinning guest gives way at its next tick, and there is nothing else to wait for.
+const GRACE: Duration = Duration::from_millis(500);
+
+pub(crate) async fn run(args: args::Run, output: Output) -> Result<u8, CliError> {
+    let message = message(args.message)?;
+    let started = Instant::now();
+    // Compiling cannot be broken off, so Ctrl-C does not wait for it.
+    let prepared = tokio::select! {
+        prepared = setup::prepare(&args.file, output) => prepared?,
+        _ = tokio::signal::ctrl_c() => return Ok(exit::INTERRUPTED),
+    };
+    let trace = Arc::new(Trace::new(args.verbose));
+    let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
+    if output.json {
+        subscribers.push(Arc::new(JsonLinesOnStdout));
+    }
+    if !output.quiet && !output.json {
+        subscribers.push(Arc::clone(&trace) as Arc<dyn Subscriber>);
+    }
+    let journals: Arc<dyn Journals> = match &args.journal {
+        Some(folder) => Arc::new(JsonLines::in_folder(folder)),
+        None => Arc::new(NoJournals),
+    };
+    let options = RunOptions {
+        room: Some(setup::run_id()),
+        channels: Arc::new(Terminal { quiet: output.quiet || output.json }),
+        journals,
+        subscribers: Subscribers::new(subscribers),
+        ..RunOptions::default()
+    };
+    let room = options.room.clone();
+    if !output.quiet && !output.json {
+        head::print(&prepared, room.as_ref(), started.elapsed());
+    }
+    let run = prepared.start(message, options).map_err(|failure| CliError::internal(failure.to_string()))?;
+    let outcome = follow(run).await?;
+    finish(&outcome, output, started.elapsed(), trace.counts(), args.journal.as_deref());
+    Ok(exit::of(outcome.status))
+}
+
+/// The message of the command line; `-`, or nothing when something is piped in, reads stdin.
+fn message(given: Option<String>) -> Result<Option<String>, CliError> {
+    let piped = given.is_none() && !std::io::stdin().is_terminal();
+    if given.as_deref() != Some("-") && !piped {
+        return Ok(given);
+    }
+    let mut text = String::new();
+    std::io::stdin().read_to_string(&mut text).map_err(|error| {
+        CliError::usage(format!("the message could not be read from stdin: {error}")).hint("give it as an argument: conclave run FILE \"MESSAGE\"")
+    })?;
+    let text = text.trim_end().to_owned();
+    Ok(if text.is_empty() { None } else { Some(text) })
+}
+
+/// Waits for the end; Ctrl-C stops the run, a second one the program.
+async fn follow(run: Run) -> Result<Arc<Outcome>, CliError> {
+    let stop = run.stopper();
+    let mut outcome = std::pin::pin!(run.outcome());
+    tokio::select! {
+        outcome = &mut outcome => return outcome.map_err(|failure| CliError::internal(failure.to_string())),
+        _ = tokio::signal::ctrl_c() => stop.stop("Ctrl-C"),
+    }
+    tokio::select! {
+        outcome = outcome => outcome.map_err(|failure| CliError::internal(failure.to_string())),
+        _ = tokio::signal::ctrl_c() => std::process::exit(i32::from(exit::INTERRUPTED)),
+        () = tokio::time::sleep(GRACE) => std::process::exit(i32::from(exit::INTERRUPTED)),
+    }
+}
+
+fn finish(outcome: &Outcome, output: Output, took: Duration, counts: Counts, journal: Option<&std::path::Path>) {
+    if output.json {
+        let result = serde_json::json!({ "type": "result", "exit_code": exit::of(outcome.status), "outcome": outcome });
+        let _ = writeln!(std::io::stdout(), "{result}");
+        return;
+    }
+    let mut err = anstream::stderr();
+    if outcome.status.is_success() {
+        if !output.quiet {
+            let _ = writeln!(err);
+        }
+        if let Some(content) = &outcome.content {
+            // A closed pipe is the reader's choice, not an error.
+            let _ = writeln!(std::io::stdout(), "{}", terminal_safe(content));
+        }
+    } else {
+        let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
+        if let Some(content) = outcome.content.as_deref().filter(|_| outcome.status != Status::Kill) {
+            let _ = writeln!(err, "{}", paint(FAINT, format_args!("the last that was said: {}", printable(content))));
+        }
+    }
+    if !output.quiet {
+        let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, counts, journal)));
+    }
+}
+
+/// What goes to a pipe stays as it is; what goes to a terminal must not steer it.
+fn terminal_safe(content: &str) -> String {
+    if std::io::stdout().is_terminal() { printable(content) } else { content.to_owned() }
+}
+
+fn summary(took: Duration, counts: Counts, journal: Option<&std::path::Path>) -> String {
+    let mut parts = vec![format!("done in {}", time(took)), plural(counts.sandboxes, "sandbox", "sandboxes")];
+    if counts.denials > 0 {
+        parts.push(plural(counts.denials, "denial", "denials"));
+    }
+    if counts.faults > 0 {
+        parts.push(plural(counts.faults, "fault", "faults"));
+    }
+    parts.push(plural(counts.tokens, "token", "tokens"));
+    if let Some(folder) = journal {
+        parts.push(format!("journal: {}", folder.display()));
+    }
+    parts.join(" · ")
+}
+
+fn plural(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
+/// The event stream as NDJSON.
+struct JsonLinesOnStdout;
+
+impl Subscriber for JsonLinesOnStdout {
+    fn on(&self, happening: &Happening) {
+        if let Ok(line) = serde_json::to_string(happening) {
+            let _ = writeln!(std::io::stdout(), "{line}");
+        }
+    }
+}

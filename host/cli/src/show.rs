@@ -1,0 +1,100 @@
+//! What people see: colors that switch off, columns, sizes and times in words. Everything goes to stderr; results go to stdout elsewhere.
+
+pub(crate) mod head;
+pub(crate) mod trace;
+
+use std::fmt::Display;
+use std::time::Duration;
+
+use anstyle::{AnsiColor, Style};
+
+/// For names of plugins and tasks.
+pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
+/// For what matters less.
+pub(crate) const FAINT: Style = Style::new().dimmed();
+/// For refusals and errors.
+pub(crate) const BAD: Style = AnsiColor::Red.on_default().bold();
+/// For warnings.
+pub(crate) const ODD: Style = AnsiColor::Yellow.on_default();
+/// For what went well.
+pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
+
+/// Text in a style; the stream takes the style out where colors are off.
+pub(crate) fn paint(style: Style, text: impl Display) -> String {
+    format!("{style}{text}{style:#}")
+}
+
+/// Bytes in words: `0.9 MiB`.
+pub(crate) fn bytes(count: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "one decimal is shown")]
+    let count_f = count as f64;
+    match count {
+        0..1024 => format!("{count} B"),
+        1024..1_048_576 => format!("{:.0} KiB", count_f / 1024.0),
+        _ => format!("{:.1} MiB", count_f / 1_048_576.0),
+    }
+}
+
+/// A duration in words: `2 ms`, `4.2 s`.
+pub(crate) fn time(duration: Duration) -> String {
+    let micros = duration.as_micros();
+    match micros {
+        0..1_000 => format!("{micros} µs"),
+        1_000..1_000_000 => format!("{} ms", micros / 1_000),
+        _ => format!("{:.1} s", duration.as_secs_f64()),
+    }
+}
+
+/// One line of at most so many characters; what a plugin wrote must not move the cursor, so control characters are escaped.
+pub(crate) fn one_line(text: &str, most: usize) -> String {
+    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let safe = printable(&line);
+    if safe.chars().count() <= most {
+        return safe;
+    }
+    let mut cut: String = safe.chars().take(most.saturating_sub(1)).collect();
+    cut.push('…');
+    cut
+}
+
+/// Text from a plugin, with everything that could steer a terminal or deceive a reader escaped; line ends stay.
+pub(crate) fn printable(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for c in text.chars() {
+        if (c.is_control() && c != '\n' && c != '\t') || is_deceptive(c) {
+            safe.extend(c.escape_unicode());
+        } else {
+            safe.push(c);
+        }
+    }
+    safe
+}
+
+/// Characters that reorder or hide text.
+fn is_deceptive(c: char) -> bool {
+    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, one_line, printable, time};
+    use std::time::Duration;
+
+    #[test]
+    fn a_plugin_cannot_steer_the_terminal() {
+        assert_eq!(printable("a\u{1b}[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
+        assert_eq!(one_line("first\n  second\u{7}", 80), "first second\\u{7}");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_with_a_mark() {
+        assert_eq!(one_line("abcdef", 4), "abc…");
+        assert_eq!(one_line("abcd", 4), "abcd");
+    }
+
+    #[test]
+    fn amounts_are_in_words() {
+        assert_eq!((bytes(900), bytes(2048), bytes(943_719)), ("900 B".into(), "2 KiB".into(), "922 KiB".into()));
+        assert_eq!((time(Duration::from_micros(40)), time(Duration::from_millis(4200))), ("40 µs".into(), "4.2 s".into()));
+    }
+}

@@ -1,0 +1,42 @@
+//! The head of a run: who may do what, and where data can leave.
+
+use std::io::Write;
+use std::time::Duration;
+
+use conclave_core::ids::RoomId;
+use conclave_core::rights::{RightsRow, data_can_leave, rights_table};
+use conclave_runtime::Prepared;
+
+use super::{FAINT, GOOD, NAME, ODD, paint, time};
+
+/// Prints it to stderr.
+pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
+    let mut err = anstream::stderr();
+    let plugins = prepared.plugins();
+    let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
+    let from = match cached {
+        all if all == plugins.len() => format!("{all} plugins from cache"),
+        0 => format!("{} plugins compiled", plugins.len()),
+        some => format!("{} plugins, {some} from cache", plugins.len()),
+    };
+    let id = room.map(|room| format!("run {room} · ")).unwrap_or_default();
+    let leaves = data_can_leave(prepared.setup());
+    let style = if leaves == "nowhere" { GOOD } else { ODD };
+    let _ = writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
+    for row in rows(prepared) {
+        let _ = writeln!(err, "  {}", line(&row));
+    }
+    let _ = writeln!(err);
+}
+
+/// The rights table of a prepared config.
+pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
+    rights_table(prepared.setup(), prepared.sources())
+}
+
+/// One row, in columns.
+pub(crate) fn line(row: &RightsRow) -> String {
+    let may = if row.may.is_empty() { paint(FAINT, "nothing but compute") } else { row.may.join(", ") };
+    let source = if row.source == "stock" { row.source.clone() } else { format!("{} UNSIGNED", row.source) };
+    format!("{} {} {may}", paint(NAME, format_args!("{:<13}", row.plugin)), paint(FAINT, format_args!("{source:<12}")))
+}

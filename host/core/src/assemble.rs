@@ -1,0 +1,124 @@
+//! A config and its plugins come together: what the operator wrote is held against what the plugins are, ask for and offer. All that does
+//! not fit is reported at once, at the line of the config where it can be put right. Pure; loads nothing.
+
+mod asks;
+mod settings;
+mod tools;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::wording::code;
+use crate::config::{Config, Problem, Problems, TERMINAL, TaskConfig};
+use crate::delivery::ChannelKind;
+use crate::ids::{ChannelId, PluginName, TaskName};
+use crate::model::ToolFormat;
+use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+
+/// A setup, and what is most likely not meant in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assembly {
+    pub setup: Setup,
+    /// Such as a grant without effect. Those of the config itself are in [`Config::warnings`].
+    pub warnings: Problems,
+}
+
+/// The plugins that were loaded, by their names in the config.
+type Plugins = BTreeMap<PluginName, PluginFacts>;
+
+/// Makes the setup of a run.
+///
+/// # Errors
+/// All problems, warnings among them, in the order of the config's lines: a plugin of the config that is not among `plugins`; a task whose
+/// agent or strategy exports no such thing; a required ask without its grant, or for what this host does not offer; tools and settings that
+/// are not as declared; a pattern that covers no admitted tool.
+pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems> {
+    let mut problems = Problems::default();
+    let mut setups = BTreeMap::new();
+    for (name, plugin) in &config.plugins {
+        let Some(facts) = plugins.get(name) else {
+            problems.push(config.problem(&format!("plugins.{name}.source"), format!("the plugin `{name}` is not loaded")));
+            continue;
+        };
+        asks::check(config, name, facts, plugins, &mut problems);
+        tools::check_declared(config, name, facts, &mut problems);
+        let settings = settings::check(config, name, facts, &plugin.config, &mut problems);
+        let setup =
+            PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits: plugin.limits.clone(), config: settings };
+        setups.insert(name.clone(), Arc::new(setup));
+    }
+    tools::check_patterns(config, plugins, &mut problems);
+    for (name, task) in &config.tasks {
+        check_exports(config, name, task, plugins, &mut problems);
+    }
+    if problems.has_errors() {
+        return Err(problems.in_order());
+    }
+    let tasks = config.tasks.iter().map(|(name, task)| (name.clone(), Arc::new(task_setup(config, task, plugins)))).collect();
+    let setup = Setup {
+        entry: config.entry.clone(),
+        tasks,
+        plugins: setups,
+        models: config.models.iter().map(|(name, model)| (name.clone(), model.prices.clone())).collect(),
+        channels: BTreeMap::from([(ChannelId::from(TERMINAL), ChannelKind::Text)]),
+        limits: config.limits.clone(),
+    };
+    Ok(Assembly { setup, warnings: problems.in_order() })
+}
+
+/// A task's plugins are of the kinds that it needs.
+fn check_exports(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, problems: &mut Problems) {
+    let mut need = |plugin: &PluginName, kind: PluginKind, key: &str, help: Option<String>| {
+        let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind)) else { return };
+        let what = format!("the plugin `{plugin}` exports no `{}`", kind.as_str());
+        let mut problem = config.problem(&format!("tasks.{name}.{key}"), what).because(exports(facts));
+        problem.remedy = help.or_else(|| others(plugins, kind).map(|others| format!("plugins here that do: {others}")));
+        problems.push(problem);
+    };
+    need(&task.agent, PluginKind::Agent, "agent", None);
+    if let Some(strategy) = &task.deliver {
+        need(strategy, PluginKind::DeliveryStrategy, "deliver", None);
+    }
+    if task.agent_seat == AgentSeat::Component {
+        let help = "write `agent_seat = \"host\"`: the host then answers with tools and actions".to_owned();
+        need(&task.agent, PluginKind::Responder, "agent_seat", Some(help));
+    }
+}
+
+fn exports(facts: &PluginFacts) -> String {
+    let kinds: Vec<String> = facts.kinds.iter().map(|kind| code(kind.as_str())).collect();
+    if kinds.is_empty() { "it exports nothing that this host knows".to_owned() } else { format!("it exports {}", kinds.join(", ")) }
+}
+
+fn others(plugins: &Plugins, kind: PluginKind) -> Option<String> {
+    let names: Vec<String> =
+        plugins.iter().filter(|(_, facts)| facts.kinds.contains(&kind)).map(|(name, _)| code(name.as_str())).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn task_setup(config: &Config, task: &TaskConfig, plugins: &Plugins) -> TaskSetup {
+    TaskSetup {
+        agent: task.agent.clone(),
+        description: task.description.clone(),
+        system: Arc::clone(&task.system),
+        subtasks: task.subtasks.clone(),
+        tools: Arc::new(tools::of_task(config, task, plugins)),
+        deliver: task.deliver.clone(),
+        interactive: task.interactive,
+        turns: task.turns,
+        max_stalled_steps: task.max_stalled_steps,
+        done_if_response: task.done_if_response.clone(),
+        done_if_no_response: task.done_if_no_response.clone(),
+        no_tool: task.no_tool.clone(),
+        agent_seat: task.agent_seat,
+        allow_null_result: task.allow_null_result,
+        // The config has no key for it yet; a plugin may choose another with each request.
+        tool_format: ToolFormat::Native,
+    }
+}
+
+/// A problem of what a plugin brought along, reported where the plugin is named: its author has to put it right.
+fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> Problem {
+    let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
+    config.problem(&format!("plugins.{plugin}.source"), what).help(help)
+}

@@ -1,0 +1,140 @@
+//! Tools as plugins declare them, and which of them a task's agent may call: admitted ∩ granted ∩ narrowed by the task.
+
+use std::collections::BTreeSet;
+
+use super::{Plugins, authors_problem};
+use crate::config::wording::{code, is_deceptive, suggest};
+use crate::config::{Config, NAME_MAX, Problem, Problems, TaskConfig};
+use crate::grant::ToolPattern;
+use crate::ids::PluginName;
+use crate::manifest::Capability;
+use crate::setup::PluginFacts;
+use crate::tool::{ToolSpec, ToolSummary};
+
+/// Bytes of a tool's description at most: it goes into every prompt of every agent that may call it.
+pub const DESCRIPTION_MAX: usize = 4 << 10;
+/// Bytes of a tool's input schema at most, for the same reason.
+pub const SCHEMA_MAX: usize = 64 << 10;
+
+/// The tools of a plugin have names that a model can write, each its own, and descriptions that a person can read.
+pub(super) fn check_declared(config: &Config, plugin: &PluginName, facts: &PluginFacts, problems: &mut Problems) {
+    let mut seen = BTreeSet::new();
+    for tool in &facts.tools {
+        let shown = code(&format!("{plugin}.{}", tool.name));
+        if !seen.insert(tool.name.as_str()) {
+            problems.push(authors_problem(config, plugin, format!("the plugin `{plugin}` has two tools called {shown}")));
+        }
+        for wrong in faults(tool) {
+            problems.push(authors_problem(config, plugin, format!("the tool {shown} {wrong}")));
+        }
+    }
+}
+
+fn faults(tool: &ToolSpec) -> Vec<String> {
+    let mut faults = Vec::new();
+    let in_name = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_';
+    if tool.name.is_empty() || tool.name.len() > NAME_MAX || !tool.name.chars().all(in_name) {
+        faults.push(format!("must have a name of 1 to {NAME_MAX} lower-case ASCII letters, digits and `_`"));
+    }
+    if tool.description.len() > DESCRIPTION_MAX {
+        faults.push(format!("has a description of {} bytes; {DESCRIPTION_MAX} are allowed", tool.description.len()));
+    }
+    // Text that a person does not see and a model reads; joiners are part of ordinary writing in some scripts.
+    let hidden = |c: char| is_deceptive(c) && !matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}');
+    if let Some(c) = tool.description.chars().find(|c| hidden(*c)) {
+        faults.push(format!("has an invisible character in its description: U+{:04X}", u32::from(c)));
+    }
+    match &tool.input_schema {
+        serde_json::Value::Object(schema) if schema.get("type").is_none_or(|kind| kind == "object") => {}
+        _ => faults.push("has an input schema that does not describe an object".to_owned()),
+    }
+    let length = tool.input_schema.to_string().len();
+    if length > SCHEMA_MAX {
+        faults.push(format!("has an input schema of {length} bytes; {SCHEMA_MAX} are allowed"));
+    }
+    faults
+}
+
+/// Every pattern of a grant or task covers a tool, and a task's pattern one that its agent was granted.
+pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut Problems) {
+    let admitted = admitted(plugins);
+    for (name, plugin) in &config.plugins {
+        for (index, pattern) in plugin.grants.tools.iter().flat_map(|grant| &grant.names).enumerate() {
+            problems.0.extend(covers_nothing(config, plugins, &admitted, pattern, &grant_path(config, name, index)));
+        }
+    }
+    for (name, task) in &config.tasks {
+        for (index, pattern) in task.tools.iter().flatten().enumerate() {
+            let path = format!("tasks.{name}.tools[{index}]");
+            let problem = covers_nothing(config, plugins, &admitted, pattern, &path);
+            problems.0.extend(problem.or_else(|| not_granted(config, task, &admitted, pattern, &path)));
+        }
+    }
+}
+
+fn covers_nothing(config: &Config, plugins: &Plugins, admitted: &BTreeSet<String>, pattern: &ToolPattern, path: &str) -> Option<Problem> {
+    let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);
+    // That a plugin is not loaded was said already, once.
+    let is_loaded = |name: &str| plugins.contains_key(name);
+    let all_loaded = config.plugins.keys().all(|name| is_loaded(name.as_str()));
+    if admitted.iter().any(|tool| pattern.covers(tool)) || !plugin.map_or(all_loaded, is_loaded) {
+        return None;
+    }
+    let here: Vec<&str> = admitted.iter().map(String::as_str).filter(|tool| plugin.is_none_or(|plugin| plugin_of(tool) == plugin)).collect();
+    let all: Vec<&str> = admitted.iter().map(String::as_str).collect();
+    let mut problem = config.problem(path, format!("{} covers no tool", code(&pattern.0)));
+    problem.remedy = match (plugin, here.is_empty()) {
+        (Some(plugin), true) => suggest(&pattern.0, &all, "tools here").map(|help| format!("`{plugin}` has no tools; {help}")),
+        _ => suggest(&pattern.0, &here, "its tools are"),
+    };
+    problem.remedy.get_or_insert_with(|| "no plugin here has tools".to_owned());
+    Some(problem)
+}
+
+/// A task may only narrow.
+fn not_granted(config: &Config, task: &TaskConfig, admitted: &BTreeSet<String>, pattern: &ToolPattern, path: &str) -> Option<Problem> {
+    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
+    let is_granted = |tool: &str| granted.is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
+    if admitted.iter().any(|tool| pattern.covers(tool) && is_granted(tool)) {
+        return None;
+    }
+    let what = format!("a task may only narrow what its agent was granted: `{}` may not call {}", task.agent, code(&pattern.0));
+    let names = granted.into_iter().flat_map(|grant| &grant.names).chain([pattern]).map(|pattern| &pattern.0);
+    let line = format!("grants.tools = {}", crate::config::wording::array(names));
+    Some(config.problem(path, what).help(format!("in [plugins.{}] write `{line}`", task.agent)))
+}
+
+/// What a task's agent may call, in order of name.
+pub(super) fn of_task(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<ToolSummary> {
+    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some());
+    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref()).filter(|_| asks);
+    let Some(granted) = granted else { return Vec::new() };
+    let covered = |patterns: &[ToolPattern], name: &str| patterns.iter().any(|pattern| pattern.covers(name));
+    let may_call = |name: &str| covered(&granted.names, name) && task.tools.as_deref().is_none_or(|patterns| covered(patterns, name));
+    let mut tools = Vec::new();
+    for (plugin, facts) in plugins.iter().filter(|(plugin, _)| config.plugins.contains_key(*plugin)) {
+        for tool in &facts.tools {
+            let name = format!("{plugin}.{}", tool.name);
+            if may_call(&name) {
+                tools.push(ToolSummary { name, description: tool.description.clone(), input_schema: tool.input_schema.clone() });
+            }
+        }
+    }
+    tools.sort_by(|a, b| a.name.cmp(&b.name));
+    tools
+}
+
+fn admitted(plugins: &Plugins) -> BTreeSet<String> {
+    plugins.iter().flat_map(|(plugin, facts)| facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))).collect()
+}
+
+fn plugin_of(tool: &str) -> &str {
+    tool.split_once('.').map_or(tool, |(plugin, _)| plugin)
+}
+
+/// Where the grant's pattern stands: in its short or its long form.
+fn grant_path(config: &Config, plugin: &PluginName, index: usize) -> String {
+    let grant = format!("plugins.{plugin}.grants.tools");
+    let long = format!("{grant}.names[{index}]");
+    if config.is_written(&long) { long } else { format!("{grant}[{index}]") }
+}

@@ -1,0 +1,242 @@
+//! The operator's conclave.toml as a value. Strict and complete: every mistake of a file is reported at once, with line, column, reason
+//! and what to write instead; nothing is ignored. Reads no file: text and folder come in, paths go out joined but not looked at.
+
+mod amounts;
+mod grants;
+mod json;
+mod keys;
+mod limits;
+mod model;
+mod names;
+mod plugin;
+mod problem;
+mod reader;
+mod references;
+mod spans;
+mod task;
+mod units;
+mod usage;
+pub(crate) mod wording;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use toml::de::DeTable;
+
+use crate::grant::{Grants, ToolPattern};
+use crate::ids::{ModelName, PluginName, TaskName};
+use crate::limits::{PluginLimits, RunLimits};
+use crate::message::Entity;
+use crate::setup::{AgentSeat, ModelSetup, NoTool};
+
+pub use keys::{KEYS, Key};
+pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, is_reserved_task};
+pub use problem::{Problem, Problems, Severity};
+
+use problem::{SourceText, Span};
+use reader::{Reader, Table};
+use references::References;
+use spans::Spans;
+use wording::{code, one_of, string};
+
+/// Syntax errors that are reported at most. A file with more of them is no TOML at all, and one line of it may give hundreds.
+const SYNTAX_ERRORS: usize = 20;
+
+/// The channel that every room of this version has.
+pub const TERMINAL: &str = "terminal";
+
+/// A path of the config: as the operator wrote it, and seen from where the host runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConfigPath {
+    /// For people.
+    pub shown: String,
+    /// Joined to the config's folder, lexically: `..` stays.
+    pub path: String,
+}
+
+/// Where a plugin comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum PluginSource {
+    /// It comes with the host; its name there.
+    Stock(String),
+    /// A .wasm file.
+    File(ConfigPath),
+}
+
+impl PluginSource {
+    /// The word for people: `stock`, or the path as written.
+    #[must_use]
+    pub fn label(&self) -> &str {
+        match self {
+            Self::Stock(_) => "stock",
+            Self::File(path) => &path.shown,
+        }
+    }
+}
+
+/// `[plugins.NAME]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginConfig {
+    pub source: PluginSource,
+    pub grants: Grants,
+    pub limits: PluginLimits,
+    /// A JSON object; what the manifest says of it is checked when the plugin is known.
+    pub config: Value,
+}
+
+/// How a model is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ModelKind {
+    /// Its replies come from a file.
+    Scripted { replies: ConfigPath },
+}
+
+/// `[models.NAME]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ModelConfig {
+    pub kind: ModelKind,
+    pub prices: ModelSetup,
+}
+
+/// `[tasks.NAME]`.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TaskConfig {
+    pub agent: PluginName,
+    pub description: String,
+    pub system: Arc<str>,
+    pub subtasks: Vec<TaskName>,
+    /// None: the task does not narrow what its agent was granted.
+    pub tools: Option<Vec<ToolPattern>>,
+    pub deliver: Option<PluginName>,
+    pub interactive: bool,
+    pub turns: Option<u32>,
+    pub max_stalled_steps: u32,
+    pub done_if_response: BTreeSet<Entity>,
+    pub done_if_no_response: BTreeSet<Entity>,
+    pub no_tool: NoTool,
+    pub agent_seat: AgentSeat,
+    pub allow_null_result: bool,
+}
+
+/// A conclave.toml that is right in itself. Whether it fits its plugins is said by [`crate::assemble::assemble`].
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    pub entry: TaskName,
+    pub models: BTreeMap<ModelName, ModelConfig>,
+    pub plugins: BTreeMap<PluginName, PluginConfig>,
+    pub tasks: BTreeMap<TaskName, TaskConfig>,
+    pub limits: RunLimits,
+    /// What is right and most likely not meant, such as a plugin that nobody uses.
+    pub warnings: Problems,
+    source: SourceText,
+    spans: Spans,
+}
+
+/// A place in the config file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+}
+
+impl Config {
+    /// Reads a config. `file_name` is shown in problems; `folder` is what its paths start at, empty for the current one.
+    ///
+    /// # Errors
+    /// All problems of the file, in the order of its lines. After a syntax error, what only seems to be missing is not reported.
+    pub fn parse(file_name: &str, folder: &str, text: &str) -> Result<Self, Problems> {
+        let source = SourceText::new(file_name, text);
+        let (root, errors) = DeTable::parse_recoverable(text);
+        let mut syntax = Vec::new();
+        for error in errors.iter().take(SYNTAX_ERRORS) {
+            let problem = source.problem(&error.span().unwrap_or(0..0), format!("not valid TOML: {}", error.message()));
+            syntax.push(problem);
+        }
+        let mut reader = Reader::new(source);
+        let spans = Spans::of(root.get_ref());
+        let draft = read(&mut reader, folder, root.get_ref(), spans, syntax.is_empty());
+        finish(reader, draft, syntax)
+    }
+
+    /// Where a key stands: `plugins.search.grants.files[0].dir`. What is not written is found at the nearest table above it, in the end at
+    /// the first line.
+    #[must_use]
+    pub fn locate(&self, path: &str) -> Position {
+        let (line, column) = self.source.position(self.span(path).start);
+        Position { line, column }
+    }
+
+    /// A problem at the place of a key, found after the file was read, such as a plugin's file that is missing.
+    #[must_use]
+    pub fn problem(&self, path: &str, what: impl Into<String>) -> Problem {
+        self.source.problem(&self.span(path), what)
+    }
+
+    /// The label of each plugin's source, as [`crate::rights::rights_table`] takes it.
+    #[must_use]
+    pub fn source_labels(&self) -> BTreeMap<PluginName, String> {
+        self.plugins.iter().map(|(name, plugin)| (name.clone(), plugin.source.label().to_owned())).collect()
+    }
+
+    /// The path is written in the file.
+    pub(crate) fn is_written(&self, path: &str) -> bool {
+        self.spans.has(path)
+    }
+
+    fn span(&self, path: &str) -> Span {
+        self.spans.find(path).cloned().unwrap_or(0..0)
+    }
+}
+
+/// Reads everything that can be read, also after a problem: no part depends on another before the references are checked.
+fn read(reader: &mut Reader, folder: &str, root: &DeTable<'_>, spans: Spans, is_whole: bool) -> Config {
+    let root = Table::root(reader, root);
+    let mut references = References::default();
+    let models = model::read_all(reader, folder, &root);
+    let plugins = plugin::read_all(reader, &mut references, folder, &root);
+    let tasks = task::read_all(reader, &mut references, &root);
+    let limits = limits::read_run(reader, &root);
+    let entry = read_entry(reader, &mut references, &root, &tasks);
+    if is_whole {
+        references.check(reader, &root);
+        references::check_cycles(reader, &spans, &tasks);
+    }
+    Config { entry, models, plugins, tasks, limits, warnings: Problems::default(), source: reader.source.clone(), spans }
+}
+
+fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>, tasks: &BTreeMap<TaskName, TaskConfig>) -> TaskName {
+    if let Some(item) = root.get("entry") {
+        let name = item.string(reader).unwrap_or_default();
+        references.add_task(&item, name);
+        return TaskName::from(name);
+    }
+    let help = match tasks.keys().next() {
+        Some(task) if tasks.len() == 1 => format!("write `entry = {}`", string(task.as_str())),
+        Some(_) => format!("write `entry = …` with {}", one_of(tasks.keys().map(TaskName::as_str))),
+        None => format!("write {} and a task of that name", code(r#"entry = "desk""#)),
+    };
+    reader.absence(&(0..0), "`entry` is missing: no task gets the message", help);
+    TaskName::from("")
+}
+
+/// Ends with the config, or with all that is wrong.
+fn finish(mut reader: Reader, mut config: Config, syntax: Vec<Problem>) -> Result<Config, Problems> {
+    if !syntax.is_empty() {
+        // A line that is no TOML was read in part only: what that part seems to say is not worth a second problem.
+        let broken: BTreeSet<usize> = syntax.iter().map(|problem| problem.line).collect();
+        reader.problems.retain(|problem| !broken.contains(&problem.line));
+        reader.problems.extend(syntax);
+    } else {
+        reader.problems.append(&mut reader.absences);
+    }
+    let mut problems = Problems(std::mem::take(&mut reader.problems));
+    if problems.has_errors() {
+        return Err(problems.in_order());
+    }
+    usage::check(&config, &mut problems);
+    config.warnings = problems.in_order();
+    Ok(config)
+}

@@ -1,0 +1,53 @@
+//! `limits` of a plugin and `[limits.run]`. A limit that is accepted here is enforced somewhere.
+
+use super::reader::{Item, Reader, Table};
+use super::units::DURATION_MAX;
+use crate::limits::{MEMORY_MAX, PluginLimits, RunLimits, TICK_MS};
+
+/// Bytes of a page: no component runs in less.
+const MEMORY_MIN: u64 = 64 << 10;
+/// TOML's integers end here.
+const COUNT_MAX: u64 = i64::MAX as u64;
+
+/// The limits of a plugin; the defaults for what is not given.
+pub(crate) fn read_plugin(reader: &mut Reader, item: &Item<'_>) -> PluginLimits {
+    let mut limits = PluginLimits::default();
+    let Some(table) = item.table(reader, "plugins.NAME.limits") else { return limits };
+    set(&table, "memory", &mut limits.memory, |item| item.size(reader, MEMORY_MIN, MEMORY_MAX));
+    set(&table, "cpu", &mut limits.cpu_ms, |item| item.duration(reader, TICK_MS, DURATION_MAX));
+    set(&table, "wall", &mut limits.wall_ms, |item| item.duration(reader, 1, DURATION_MAX));
+    // What a plugin hands over or leaves behind was in its memory before.
+    set(&table, "output", &mut limits.output, |item| item.size(reader, 1, MEMORY_MAX));
+    set(&table, "log", &mut limits.log, |item| item.size(reader, 1, MEMORY_MAX));
+    set(&table, "scratch", &mut limits.scratch, |item| item.size(reader, 1, MEMORY_MAX));
+    set(&table, "read", &mut limits.read, |item| item.size(reader, 1, COUNT_MAX));
+    set(&table, "host_calls", &mut limits.host_calls, |item| item.count(reader, COUNT_MAX));
+    set(&table, "handles", &mut limits.handles, |item| count32(reader, item));
+    set(&table, "at_once", &mut limits.at_once, |item| count32(reader, item));
+    limits
+}
+
+/// The limits of the whole run; the defaults for what is not given.
+pub(crate) fn read_run(reader: &mut Reader, root: &Table<'_>) -> RunLimits {
+    let mut limits = RunLimits::default();
+    let Some(section) = root.get("limits").and_then(|item| item.table(reader, "limits")) else { return limits };
+    let Some(table) = section.get("run").and_then(|item| item.table(reader, "limits.run")) else { return limits };
+    set(&table, "wall", &mut limits.wall_ms, |item| item.duration(reader, 1, DURATION_MAX).map(Some));
+    set(&table, "turns", &mut limits.turns, |item| item.count(reader, COUNT_MAX).map(Some));
+    set(&table, "tokens", &mut limits.tokens, |item| item.count(reader, COUNT_MAX).map(Some));
+    set(&table, "cost_usd", &mut limits.cost_micro_usd, |item| item.spending(reader).map(Some));
+    // 0 has a meaning here: background tasks start none of their own.
+    set(&table, "depth", &mut limits.depth, |item| item.whole(reader, 0, u64::from(u32::MAX)).and_then(|depth| u32::try_from(depth).ok()));
+    limits
+}
+
+/// A count of 32 bits.
+pub(crate) fn count32(reader: &mut Reader, item: &Item<'_>) -> Option<u32> {
+    item.count(reader, u64::from(u32::MAX)).and_then(|count| u32::try_from(count).ok())
+}
+
+fn set<T>(table: &Table<'_>, name: &str, limit: &mut T, mut read: impl FnMut(&Item<'_>) -> Option<T>) {
+    if let Some(value) = table.get(name).and_then(|item| read(&item)) {
+        *limit = value;
+    }
+}

@@ -1,0 +1,85 @@
+//! `[plugins.NAME]`: where a plugin comes from, what it may touch, what it may use up, its own settings.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+use super::problem::Span;
+use super::reader::{Item, Reader, Table};
+use super::references::References;
+use super::wording::{code, string};
+use super::{ConfigPath, PluginConfig, PluginSource, grants, json, limits, names};
+use crate::ids::PluginName;
+
+/// Ways to fetch a plugin that later versions have.
+const LATER_SCHEMES: [&str; 3] = ["https", "http", "oci"];
+
+pub(crate) fn read_all(
+    reader: &mut Reader,
+    references: &mut References,
+    folder: &str,
+    root: &Table<'_>,
+) -> BTreeMap<PluginName, PluginConfig> {
+    let mut plugins = BTreeMap::new();
+    for (name, span, table) in root.named(reader, "plugins", "plugins.NAME") {
+        check_name(reader, "plugins", name, &span);
+        let table = table.checked(reader);
+        plugins.insert(PluginName::from(name), read(reader, references, folder, &table));
+    }
+    plugins
+}
+
+fn read(reader: &mut Reader, references: &mut References, folder: &str, table: &Table<'_>) -> PluginConfig {
+    let source = table.require(reader, "source").and_then(|item| source(reader, &item, folder));
+    PluginConfig {
+        source: source.unwrap_or(PluginSource::Stock(String::new())),
+        grants: table.get("grants").map(|item| grants::read(reader, references, folder, &item)).unwrap_or_default(),
+        limits: table.get("limits").map(|item| limits::read_plugin(reader, &item)).unwrap_or_default(),
+        config: table.get("config").map_or_else(|| Value::Object(Map::new()), |item| json::settings(reader, &item)),
+    }
+}
+
+/// `stock:NAME`, or the path of a .wasm file.
+fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<PluginSource> {
+    let text = item.string(reader)?;
+    let scheme = text.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
+    match scheme {
+        Some(("stock", name)) => match names::check_name(name) {
+            Ok(()) => return Some(PluginSource::Stock(name.to_owned())),
+            Err(error) => item.wrong(reader, &format!("has no name of a stock plugin: {} {error}", code(name)), None),
+        },
+        Some((scheme, _)) if LATER_SCHEMES.contains(&scheme) => {
+            let help = "put the .wasm file beside the config and write `source = \"./x.wasm\"`";
+            reader.unavailable(&item.span, &format!("source = \"{scheme}:…\""), help.to_owned());
+        }
+        Some((scheme, _)) => item.wrong(reader, &format!("cannot begin with {}", code(&format!("{scheme}:"))), None),
+        None if text.ends_with(".wasm") => return path(reader, item, folder).map(PluginSource::File),
+        None => {
+            let help = names::check_name(text).ok().map(|()| format!("for a plugin that comes with the host write `source = \"stock:{text}\"`"));
+            item.wrong(reader, "is neither `stock:` and a name nor the path of a .wasm file", help);
+        }
+    }
+    None
+}
+
+/// A path from the config's folder.
+pub(crate) fn path(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<ConfigPath> {
+    let text = item.string(reader)?;
+    let problem = match text {
+        "" => "is empty",
+        _ if text.contains('\0') => "has a NUL character in it",
+        "~" => "begins with `~`, which is not replaced by your home folder",
+        _ if text.starts_with("~/") => "begins with `~`, which is not replaced by your home folder",
+        _ => return Some(super::model::config_path(folder, text)),
+    };
+    item.wrong(reader, problem, "write the path from the config's folder, or in full".to_owned());
+    None
+}
+
+/// The name of a plugin, task or model.
+pub(crate) fn check_name(reader: &mut Reader, section: &str, name: &str, span: &Span) {
+    let Err(error) = names::check_name(name) else { return };
+    let noun = &section[..section.len() - 1];
+    let help = names::proposed_name(name).map(|name| format!("write `[{section}.{name}]`"));
+    reader.error(span, format!("{} cannot be the name of a {noun}: it {error}", string(name)), help);
+}

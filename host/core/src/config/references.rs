@@ -1,0 +1,120 @@
+//! Names that one part of the config uses for another: each must be there. Collected while reading and checked at the end, so that the
+//! order of the file does not matter.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::problem::Span;
+use super::reader::{Item, Reader, Table};
+use super::spans::Spans;
+use super::wording::{code, suggest};
+use super::{ORCHESTRATION_TOOLS, TaskConfig};
+use crate::ids::TaskName;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Target {
+    Plugin,
+    Task,
+    Model,
+    /// A task, `user`, or an orchestration tool.
+    Address,
+}
+
+/// All names that were used.
+#[derive(Default)]
+pub(crate) struct References(Vec<Reference>);
+
+struct Reference {
+    target: Target,
+    name: String,
+    span: Span,
+    /// The key that uses it: `grants.delegate[0]`.
+    user: String,
+}
+
+impl References {
+    pub(crate) fn add_plugin(&mut self, item: &Item<'_>, name: &str) {
+        self.add(Target::Plugin, item, name);
+    }
+
+    pub(crate) fn add_task(&mut self, item: &Item<'_>, name: &str) {
+        self.add(Target::Task, item, name);
+    }
+
+    pub(crate) fn add_model(&mut self, item: &Item<'_>, name: &str) {
+        self.add(Target::Model, item, name);
+    }
+
+    pub(crate) fn add_address(&mut self, item: &Item<'_>, name: &str) {
+        self.add(Target::Address, item, name);
+    }
+
+    /// A well-formed pattern; `*` names no plugin.
+    pub(crate) fn add_pattern(&mut self, item: &Item<'_>, pattern: &str) {
+        if let Some((plugin, _)) = pattern.split_once('.') {
+            self.add(Target::Plugin, item, plugin);
+        }
+    }
+
+    fn add(&mut self, target: Target, item: &Item<'_>, name: &str) {
+        self.0.push(Reference { target, name: name.to_owned(), span: item.span.clone(), user: item.name.clone() });
+    }
+
+    /// Reports every name that is not in the config. What is there but wrong was reported where it stands.
+    pub(crate) fn check(&self, reader: &mut Reader, root: &Table<'_>) {
+        let declared = |section: &str| -> Vec<String> {
+            let table = root.get(section).and_then(|item| item.value.as_table());
+            table.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).unwrap_or_default()
+        };
+        let (plugins, tasks, models) = (declared("plugins"), declared("tasks"), declared("models"));
+        let addresses: Vec<String> =
+            tasks.iter().cloned().chain(["user".to_owned()]).chain(ORCHESTRATION_TOOLS.map(str::to_owned)).collect();
+        for reference in &self.0 {
+            let (noun, known, section) = match reference.target {
+                Target::Plugin => ("plugin", &plugins, "plugins"),
+                Target::Task => ("task", &tasks, "tasks"),
+                Target::Model => ("model", &models, "models"),
+                Target::Address => ("task, `user` or tool of the host", &addresses, "tasks"),
+            };
+            if known.contains(&reference.name) {
+                continue;
+            }
+            let what = format!("{} names the {noun} {}, which is not in this config", code(&reference.user), code(&reference.name));
+            let help = suggest(&reference.name, known, &format!("{section} here"));
+            reader.error(&reference.span, what, help.or_else(|| Some(format!("add a table `[{section}.{}]`", reference.name))));
+        }
+    }
+}
+
+/// Reports every circle of sub-tasks: a task that reaches itself would wait for its own answer.
+pub(crate) fn check_cycles(reader: &mut Reader, spans: &Spans, tasks: &BTreeMap<TaskName, TaskConfig>) {
+    let mut begun: BTreeSet<&TaskName> = BTreeSet::new();
+    for start in tasks.keys() {
+        // Not recursive, because a file can hold very many tasks. Each task of the path with the number of its sub-tasks already followed.
+        let mut path: Vec<(&TaskName, usize)> = Vec::new();
+        if begun.insert(start) {
+            path.push((start, 0));
+        }
+        while let Some((task, followed)) = path.last_mut() {
+            let (task, index) = (*task, *followed);
+            *followed += 1;
+            let Some(next) = tasks.get(task).and_then(|setup| setup.subtasks.get(index)) else {
+                path.pop();
+                continue;
+            };
+            if path.iter().any(|(task, _)| *task == next) {
+                report_cycle(reader, spans, &path, next, index);
+            } else if tasks.contains_key(next) && begun.insert(next) {
+                path.push((next, 0));
+            }
+        }
+    }
+}
+
+fn report_cycle(reader: &mut Reader, spans: &Spans, path: &[(&TaskName, usize)], back_to: &TaskName, index: usize) {
+    let Some((last, _)) = path.last() else { return };
+    let circle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != back_to).chain([back_to]);
+    let shown = circle.map(TaskName::as_str).collect::<Vec<_>>().join(" → ");
+    let span = spans.find(&format!("tasks.{last}.subtasks[{index}]")).cloned().unwrap_or(0..0);
+    let what = format!("a task cannot reach itself through its sub-tasks: {shown}");
+    reader.error(&span, what, format!("leave {} out here, or hand the work on with `grants.delegate`", code(back_to.as_str())));
+}

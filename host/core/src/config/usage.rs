@@ -1,0 +1,79 @@
+//! What is in the config and does nothing: most likely a name was changed in one place only. Warnings, because a file under work is
+//! seldom finished.
+
+use std::collections::BTreeSet;
+
+use super::{Config, Problems};
+use crate::ids::{ModelName, PluginName, TaskName};
+
+/// Adds a warning for each plugin, task, model and cost limit that has no effect.
+pub(crate) fn check(config: &Config, problems: &mut Problems) {
+    let tasks = reached_tasks(config);
+    let plugins = used_plugins(config, &tasks);
+    for name in config.tasks.keys().filter(|name| !tasks.contains(name)) {
+        let what = format!("nobody starts the task `{name}`: it is no sub-task, and no agent at work may delegate to it");
+        let help = format!("add it to the `subtasks` of a task, or to the `grants.delegate` of an agent, or leave out [tasks.{name}]");
+        problems.push(config.problem(&format!("tasks.{name}"), what).help(help).as_warning());
+    }
+    for name in config.plugins.keys().filter(|name| !plugins.contains(name)) {
+        let what = format!("nobody uses the plugin `{name}`: no task that is started names it, and no agent at work may call its tools");
+        problems.push(config.problem(&format!("plugins.{name}"), what).help(format!("leave out [plugins.{name}]")).as_warning());
+    }
+    for name in config.models.keys().filter(|name| !is_granted(config, name)) {
+        let what = format!("nobody may ask the model `{name}`");
+        let help = format!("write `grants.model = [\"{name}\"]` at the agent that may");
+        problems.push(config.problem(&format!("models.{name}"), what).help(help).as_warning());
+    }
+    check_costs(config, problems);
+}
+
+/// A limit in dollars holds nothing back where no price is known.
+fn check_costs(config: &Config, problems: &mut Problems) {
+    let unpriced = |name: &&ModelName| config.models.get(*name).is_some_and(|model| model.prices.input_price.is_none());
+    let run = config.limits.cost_micro_usd.map(|_| ("limits.run.cost_usd".to_owned(), config.models.keys().find(unpriced)));
+    let grants = config.plugins.iter().filter_map(|(name, plugin)| {
+        let grant = plugin.grants.model.as_ref().filter(|grant| grant.cost_micro_usd.is_some())?;
+        Some((format!("plugins.{name}.grants.model.cost_usd"), grant.names.iter().find(unpriced)))
+    });
+    for (path, model) in run.into_iter().chain(grants) {
+        let Some(model) = model else { continue };
+        let what = format!("`cost_usd` does not hold back the model `{model}`: its price is not known");
+        let help = format!("write `input_price` and `output_price` in [models.{model}], or limit `tokens`");
+        problems.push(config.problem(&path, what).help(help).as_warning());
+    }
+}
+
+/// The entry task, and all that it reaches through sub-tasks and background tasks.
+fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
+    let mut reached = BTreeSet::new();
+    let mut next = vec![&config.entry];
+    while let Some(name) = next.pop() {
+        let Some((name, task)) = config.tasks.get_key_value(name) else { continue };
+        if !reached.insert(name) {
+            continue;
+        }
+        next.extend(&task.subtasks);
+        let agent = config.plugins.get(&task.agent);
+        next.extend(agent.and_then(|agent| agent.grants.delegate.as_ref()).into_iter().flat_map(|grant| &grant.tasks));
+    }
+    reached
+}
+
+/// Agents and strategies of those tasks, and the plugins whose tools the agents may call.
+fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet<&'a PluginName> {
+    let mut used = BTreeSet::new();
+    for task in tasks.iter().filter_map(|name| config.tasks.get(*name)) {
+        used.insert(&task.agent);
+        used.extend(&task.deliver);
+        let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
+        for pattern in granted.into_iter().flat_map(|grant| &grant.names) {
+            let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);
+            used.extend(config.plugins.keys().filter(|name| plugin.is_none_or(|plugin| plugin == name.as_str())));
+        }
+    }
+    used
+}
+
+fn is_granted(config: &Config, model: &ModelName) -> bool {
+    config.plugins.values().filter_map(|plugin| plugin.grants.model.as_ref()).any(|grant| grant.names.contains(model))
+}

@@ -1,0 +1,129 @@
+//! What each plugin of a setup may do, in words, and where data can leave: the head of a run, before anything has run. Pure data; who
+//! prints it decides how it looks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde::{Deserialize, Serialize};
+
+use crate::config::wording::{count, money, thousands};
+use crate::config::ORCHESTRATION_TOOLS;
+use crate::grant::{DelegateGrant, FileGrant, Grants, ModelGrant, RoomsGrant, RouteGrant};
+use crate::ids::PluginName;
+use crate::manifest::{Capability, Manifest};
+use crate::setup::{ModelSetup, Setup};
+
+/// What data can reach when nothing lets it out.
+pub const NOWHERE: &str = "nowhere";
+
+/// A plugin and what it may do.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RightsRow {
+    pub plugin: PluginName,
+    /// `stock`, or the file as the operator wrote it.
+    pub source: String,
+    /// Such as `read docs/`; empty when it may do nothing but compute.
+    pub may: Vec<String>,
+}
+
+/// A row for each plugin, in order of name. What it may do was asked for and granted, and is not more than its tasks leave of it.
+#[must_use]
+pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Vec<RightsRow> {
+    let row = |plugin: &PluginName| RightsRow {
+        plugin: plugin.clone(),
+        source: sources.get(plugin).cloned().unwrap_or_default(),
+        may: rights_of(setup, plugin),
+    };
+    setup.plugins.keys().map(row).collect()
+}
+
+/// Where data can leave to. In this version `nowhere`: models are scripted, and nothing that reaches out can be granted.
+#[must_use]
+pub fn data_can_leave(setup: &Setup) -> String {
+    // Taken apart without `..`: a grant or a model that reaches out will not compile before it is counted here.
+    for ModelSetup { input_price: _, output_price: _ } in setup.models.values() {}
+    for plugin in setup.plugins.values() {
+        let Grants { model: _, tools: _, delegate: _, route: _, files: _, rooms: _ } = &plugin.grants;
+    }
+    NOWHERE.to_owned()
+}
+
+fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
+    let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
+    let Grants { model, tools, delegate, route, files, rooms } = asked_for(&plugin.facts.manifest, &plugin.grants);
+    let calls = tools.as_ref().and_then(|tools| tools.calls);
+    let words = [
+        route.as_ref().and_then(may_route),
+        delegate.as_ref().map(may_delegate),
+        tools.as_ref().and_then(|_| may_call(setup, name, calls)),
+        model.as_ref().map(may_ask),
+        (!files.is_empty()).then(|| may_read(&files)),
+        rooms.as_ref().map(may_speak),
+    ];
+    words.into_iter().flatten().collect()
+}
+
+/// Grants without those that the manifest does not ask for: they have no effect.
+fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
+    let asks = |capability: Capability| manifest.ask(capability).is_some();
+    Grants {
+        model: grants.model.clone().filter(|_| asks(Capability::Model)),
+        tools: grants.tools.clone().filter(|_| asks(Capability::Tools)),
+        delegate: grants.delegate.clone().filter(|_| asks(Capability::Delegate)),
+        route: grants.route.clone().filter(|_| asks(Capability::Route)),
+        files: if asks(Capability::Files) { grants.files.clone() } else { Vec::new() },
+        rooms: grants.rooms.clone().filter(|_| asks(Capability::Rooms)),
+    }
+}
+
+/// `call search.find, search.read`: what all its tasks together leave of the grant.
+fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<String> {
+    let tasks = setup.tasks.values().filter(|task| task.agent == *agent);
+    let tools: BTreeSet<&str> = tasks.flat_map(|task| task.tools.iter()).map(|tool| tool.name.as_str()).collect();
+    let names = tools.into_iter().collect::<Vec<_>>().join(", ");
+    (!names.is_empty()).then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
+}
+
+fn may_ask(grant: &ModelGrant) -> String {
+    let bounds = bounds(&[
+        grant.tokens.map(|tokens| count(tokens, "token")),
+        grant.cost_micro_usd.map(money),
+        grant.calls.map(|calls| count(calls, "call")),
+    ]);
+    let noun = if grant.names.len() == 1 { "model" } else { "models" };
+    format!("use {noun} {}{bounds}", join(grant.names.iter().map(|name| name.as_str())))
+}
+
+fn may_delegate(grant: &DelegateGrant) -> String {
+    let tasks = join(grant.tasks.iter().map(|name| name.as_str()));
+    format!("start {tasks} in the background ({} at once, {} in total)", thousands(grant.at_once.into()), thousands(grant.total.into()))
+}
+
+fn may_route(grant: &RouteGrant) -> Option<String> {
+    let is_tool = |name: &&str| ORCHESTRATION_TOOLS.contains(name);
+    let (tools, addresses): (Vec<&str>, Vec<&str>) = grant.names.iter().map(String::as_str).partition(is_tool);
+    let pass = (!addresses.is_empty()).then(|| format!("pass messages to {}", addresses.join(", ")));
+    let steer = (!tools.is_empty()).then(|| format!("steer its task with {}", tools.join(", ")));
+    let words: Vec<String> = pass.into_iter().chain(steer).collect();
+    (!words.is_empty()).then(|| words.join(" and "))
+}
+
+/// `read docs/`: as the operator wrote it, with a slash at the end.
+fn may_read(files: &[FileGrant]) -> String {
+    let dirs: Vec<String> = files.iter().map(|grant| format!("{}/", grant.shown.trim_end_matches('/'))).collect();
+    format!("read {}", dirs.join(", "))
+}
+
+fn may_speak(grant: &RoomsGrant) -> String {
+    let bounds = bounds(&[grant.messages.map(|messages| count(messages, "message"))]);
+    format!("speak on {}{bounds}", join(grant.channels.iter().map(|channel| channel.as_str())))
+}
+
+/// ` (50 000 tokens, $0.20)`; empty without any.
+fn bounds(bounds: &[Option<String>]) -> String {
+    let bounds: Vec<&str> = bounds.iter().flatten().map(String::as_str).collect();
+    if bounds.is_empty() { String::new() } else { format!(" ({})", bounds.join(", ")) }
+}
+
+fn join<'a>(names: impl Iterator<Item = &'a str>) -> String {
+    names.collect::<Vec<_>>().join(", ")
+}

@@ -1,0 +1,16 @@
+//! What an operator reads when conclave.toml is wrong, and what it means when it is right. Cases are data; the texts are snapshots.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[path = "config/any_text.rs"]
+mod any_text;
+#[path = "config/assemble.rs"]
+mod assemble;
+#[path = "config/diagnostics.rs"]
+mod diagnostics;
+#[path = "config/meaning.rs"]
+mod meaning;
+#[path = "config/rights.rs"]
+mod rights;
+#[path = "config/support.rs"]
+mod support;

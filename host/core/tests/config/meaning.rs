@@ -1,0 +1,199 @@
+//! What a config that is right means.
+
+use conclave_core::config::{KEYS, ModelKind, PluginSource, Position};
+use conclave_core::grant::{FileMode, ToolPattern};
+use conclave_core::ids::{ModelName, PluginName, TaskName};
+use conclave_core::limits::{PluginLimits, RunLimits};
+use conclave_core::message::Entity;
+use conclave_core::setup::{AgentSeat, NoTool};
+use serde_json::json;
+
+use crate::support::{LIBRARY, Parts, good, parse};
+
+#[test]
+fn the_library_is_read_whole() {
+    let config = good(LIBRARY);
+    assert_eq!(config.warnings.to_string(), "");
+    assert_eq!(config.entry, TaskName::from("desk"));
+    let limits = RunLimits { wall_ms: Some(300_000), turns: Some(40), cost_micro_usd: Some(500_000), ..RunLimits::default() };
+    assert_eq!(config.limits, limits);
+
+    let model = &config.models[&ModelName::from("default")];
+    let ModelKind::Scripted { replies } = &model.kind;
+    assert_eq!((replies.shown.as_str(), replies.path.as_str()), ("replies.json", "/home/ann/library/replies.json"));
+    assert_eq!((model.prices.input_price, model.prices.output_price), (Some(250_000), Some(2_000_000)));
+
+    let coordinator = &config.plugins[&PluginName::from("coordinator")];
+    assert_eq!(coordinator.source, PluginSource::Stock("coordinator".into()));
+    let delegate = coordinator.grants.delegate.as_ref().unwrap();
+    assert_eq!((delegate.at_once, delegate.total, delegate.tasks[0].as_str()), (1, 1, "digest"));
+    assert_eq!(coordinator.grants.route.as_ref().unwrap().names, ["answer", "user", "done"]);
+
+    let librarian = &config.plugins[&PluginName::from("librarian")].grants;
+    let grant = librarian.model.as_ref().unwrap();
+    assert_eq!((grant.tokens, grant.cost_micro_usd, grant.calls), (Some(50_000), Some(200_000), None));
+    assert_eq!(librarian.tools.as_ref().unwrap().names, ["search.*", "notes.save"].map(|name| ToolPattern(name.into())));
+
+    let search = &config.plugins[&PluginName::from("search")];
+    let limits = PluginLimits { memory: 64 << 20, cpu_ms: 500, wall_ms: 2000, output: 256 << 10, ..PluginLimits::default() };
+    assert_eq!(search.limits, limits);
+    let file = &search.grants.files[0];
+    assert_eq!((file.dir.as_str(), file.shown.as_str(), file.at.as_str()), ("/home/ann/library/docs", "docs", "/folder"));
+    assert_eq!(file.mode, FileMode::Read);
+
+    let notes = &config.plugins[&PluginName::from("notes")];
+    let PluginSource::File(source) = &notes.source else { panic!("{:?}", notes.source) };
+    assert_eq!((source.shown.as_str(), source.path.as_str()), ("./notes.wasm", "/home/ann/library/notes.wasm"));
+    assert_eq!((notes.grants.files[0].dir.as_str(), notes.grants.files[0].at.as_str()), ("/home/ann/library/notes", "/notes"));
+    assert_eq!(notes.config, json!({ "greeting": "hello" }));
+
+    let digest = config.plugins[&PluginName::from("digest")].grants.tools.as_ref().unwrap();
+    assert_eq!(digest.calls, Some(10));
+    let rooms = config.plugins[&PluginName::from("immediate")].grants.rooms.as_ref().unwrap();
+    assert_eq!((rooms.channels[0].as_str(), rooms.messages), ("terminal", Some(5)));
+    assert_eq!(config.tasks[&TaskName::from("digest")].deliver, Some(PluginName::from("immediate")));
+}
+
+#[test]
+fn every_limit_has_its_key() {
+    let all = "limits = { memory = \"1 GiB\", cpu = \"10 ms\", wall = \"1 ms\", output = \"1 MB\", log = \"2 kB\", host_calls = 3, handles = 4, \
+        read = \"5 B\", scratch = \"6 B\", at_once = 7 }";
+    let run = "[limits.run]\nwall = \"1 h\"\nturns = 2\ntokens = 3\ncost_usd = 4\ndepth = 0";
+    let config = good(&Parts { plugin: all, end: run, ..Parts::default() }.text());
+    let limits = PluginLimits {
+        memory: 1 << 30,
+        cpu_ms: 10,
+        wall_ms: 1,
+        output: 1_000_000,
+        log: 2000,
+        host_calls: 3,
+        handles: 4,
+        read: 5,
+        scratch: 6,
+        at_once: 7,
+    };
+    assert_eq!(config.plugins[&PluginName::from("chat")].limits, limits);
+    let limits = RunLimits { turns: Some(2), wall_ms: Some(3_600_000), tokens: Some(3), cost_micro_usd: Some(4_000_000), depth: 0 };
+    assert_eq!(config.limits, limits);
+}
+
+#[test]
+fn what_is_not_written_has_its_default() {
+    let config = good(&Parts::default().text());
+    let task = &config.tasks[&TaskName::from("desk")];
+    assert_eq!((task.max_stalled_steps, task.turns, task.interactive, task.allow_null_result), (5, None, false, false));
+    assert_eq!((task.tools.as_ref(), task.agent_seat, &task.no_tool), (None, AgentSeat::HostThenComponent, &NoTool::Done));
+    let plugin = &config.plugins[&PluginName::from("chat")];
+    assert_eq!((&plugin.limits, &plugin.config), (&PluginLimits::default(), &json!({})));
+    assert_eq!(config.limits, RunLimits::default());
+    let short = good(&Parts { plugin: "grants.delegate = [\"desk\"]", ..Parts::default() }.text());
+    let delegate = short.plugins[&PluginName::from("chat")].grants.delegate.clone().unwrap();
+    assert_eq!((delegate.at_once, delegate.total), (1, 8));
+}
+
+#[test]
+fn a_message_without_a_tool_call_is_done_where_nobody_comes_next() {
+    let sub = "[tasks.sub]\nagent = \"chat\"";
+    let cases = [
+        ("", "", NoTool::Done),
+        ("interactive = true", "", NoTool::Nothing),
+        ("subtasks = [\"sub\"]", sub, NoTool::Nothing),
+        ("subtasks = [\"sub\"]\nhandle_llm_no_tool = \"done\"", sub, NoTool::Done),
+        ("handle_llm_no_tool = \"nothing\"", "", NoTool::Nothing),
+        ("handle_llm_no_tool = \"user\"", "", NoTool::User),
+        ("handle_llm_no_tool = { nudge = \"Go on.\" }", "", NoTool::Nudge("Go on.".into())),
+    ];
+    for (task, end, expected) in cases {
+        let config = good(&Parts { task, end, ..Parts::default() }.text());
+        assert_eq!(config.tasks[&TaskName::from("desk")].no_tool, expected, "{task}");
+    }
+}
+
+#[test]
+fn a_task_says_how_it_works_and_ends() {
+    let task = "description = \"D\"\nsystem = \"S\"\ninteractive = true\nturns = 3\nmax_stalled_steps = 2\nagent_seat = \"component\"\n\
+        allow_null_result = true\ndone_if_response = [\"llm\", \"user\"]\ndone_if_no_response = [\"agent\"]\ntools = []";
+    let config = good(&Parts { task, ..Parts::default() }.text());
+    let task = &config.tasks[&TaskName::from("desk")];
+    assert_eq!((task.description.as_str(), &*task.system, task.turns, task.max_stalled_steps), ("D", "S", Some(3), 2));
+    assert_eq!((task.interactive, task.allow_null_result, task.agent_seat), (true, true, AgentSeat::Component));
+    assert_eq!(task.done_if_response.iter().copied().collect::<Vec<_>>(), [Entity::Llm, Entity::User]);
+    assert_eq!(task.done_if_no_response.iter().copied().collect::<Vec<_>>(), [Entity::Agent]);
+    assert_eq!(task.tools, Some(vec![]));
+    let host = good(&Parts { task: "agent_seat = \"host\"", ..Parts::default() }.text());
+    assert_eq!(host.tasks[&TaskName::from("desk")].agent_seat, AgentSeat::Host);
+}
+
+#[test]
+fn settings_keep_their_shape() {
+    let plugin = "[plugins.chat.config]\nlist = [1, -2.5, 0xff, 1_000]\nflag = true\nsub.sub = \"x\"\nbig = 9223372036854775807";
+    let config = good(&Parts { plugin, ..Parts::default() }.text());
+    let expected = json!({ "list": [1, -2.5, 255, 1000], "flag": true, "sub": { "sub": "x" }, "big": i64::MAX });
+    assert_eq!(config.plugins[&PluginName::from("chat")].config, expected);
+}
+
+#[test]
+fn what_nobody_uses_is_a_warning() {
+    let end = "[tasks.idle]\nagent = \"other\"\nsubtasks = [\"idler\"]\n[tasks.idler]\nagent = \"chat\"\n\
+        [plugins.other]\nsource = \"stock:other\"\ngrants.tools = [\"tool.*\"]\n[plugins.tool]\nsource = \"stock:tool\"\n\
+        [models.default]\nkind = \"scripted\"\nreplies = \"r.json\"";
+    insta::assert_snapshot!(good(&Parts { end, ..Parts::default() }.text()).warnings.to_string());
+}
+
+#[test]
+fn a_star_uses_every_plugin_and_a_grant_to_delegate_every_task() {
+    let end = "[tasks.idle]\nagent = \"chat\"\n[plugins.tool]\nsource = \"stock:tool\"";
+    let plugin = "grants.tools = [\"*\"]\ngrants.delegate = [\"idle\"]";
+    assert_eq!(good(&Parts { plugin, end, ..Parts::default() }.text()).warnings.to_string(), "");
+}
+
+#[test]
+fn a_cost_limit_without_a_price_is_a_warning() {
+    let plugin = "grants.model = { names = [\"default\"], cost_usd = 0.10 }";
+    let end = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n[limits.run]\ncost_usd = 1";
+    insta::assert_snapshot!(good(&Parts { plugin, end, ..Parts::default() }.text()).warnings.to_string());
+}
+
+#[test]
+fn a_key_is_found_at_its_line_and_what_is_not_there_at_what_is_above_it() {
+    let config = good(LIBRARY);
+    let cases = [
+        ("plugins.search", (19, 10)),
+        ("plugins.search.grants.files", (21, 8)),
+        ("plugins.search.grants.files[0]", (21, 17)),
+        ("plugins.search.grants.files[0].at", (21, 34)),
+        ("plugins.search.grants.files[7].at", (21, 8)),
+        ("plugins.search.grants.model", (21, 1)),
+        ("plugins.coordinator.limits.cpu", (10, 10)),
+        ("plugins.nobody", (4, 0)),
+        ("tasks.answer.tools[1]", (43, 25)),
+        ("policy", (1, 1)),
+    ];
+    for (path, (line, column)) in cases.into_iter().filter(|(path, _)| *path != "plugins.nobody") {
+        assert_eq!(config.locate(path), Position { line, column }, "{path}");
+    }
+    let problem = config.problem("plugins.notes.source", "there is no such file").help("build it first");
+    insta::assert_snapshot!(problem.to_string());
+}
+
+#[test]
+fn every_available_example_is_accepted_where_it_belongs() {
+    let parts = |table: &str, line: &'static str| match table {
+        "plugins.NAME.limits" | "plugins.NAME.grants" => Some(Parts { plugin: line, ..Parts::default() }),
+        "tasks.NAME" => Some(Parts { task: line, ..Parts::default() }),
+        "limits.run" => Some(Parts { end: line, ..Parts::default() }),
+        _ => None,
+    };
+    let more = "[plugins.search]\nsource = \"stock:search\"\n[plugins.immediate]\nsource = \"stock:i\"\n[plugins.librarian]\n\
+        source = \"stock:l\"\n[tasks.answer]\nagent = \"chat\"\n[tasks.digest]\nagent = \"chat\"\n[models.default]\n\
+        kind = \"scripted\"\nreplies = \"r.json\"\n";
+    for key in KEYS.iter().filter(|key| key.available && key.name != "agent") {
+        let Some(parts) = parts(key.table, key.example) else { continue };
+        let text = match key.table {
+            "plugins.NAME.limits" => parts.text().replace(key.example, &format!("limits.{}", key.example)),
+            "limits.run" => parts.text().replace(key.example, &format!("[limits.run]\n{}", key.example)),
+            _ => parts.text(),
+        };
+        assert!(parse(&format!("{text}{more}")).is_ok(), "{}", parse(&format!("{text}{more}")).unwrap_err());
+    }
+}

@@ -1,0 +1,40 @@
+//! The head of a run: who may do what.
+
+use std::fmt::Write;
+
+use conclave_core::rights::{RightsRow, data_can_leave, rights_table};
+use conclave_core::setup::PluginKind;
+
+use crate::support::{LIBRARY, Parts, assembled, good, library, named, plugin};
+
+fn shown(rows: &[RightsRow]) -> String {
+    rows.iter().fold(String::new(), |mut text, row| {
+        writeln!(text, "{:<12} {:<14} {}", row.plugin, row.source, row.may.join("; ")).unwrap();
+        text
+    })
+}
+
+#[test]
+fn the_library_in_words() {
+    let setup = assembled(LIBRARY, &library()).setup;
+    let table = rights_table(&setup, &good(LIBRARY).source_labels());
+    insta::assert_snapshot!(shown(&table), @"");
+    assert_eq!(data_can_leave(&setup), "nowhere");
+}
+
+#[test]
+fn bounds_are_named_and_grants_without_an_ask_are_not() {
+    let grants = "grants.route = [\"done\", \"pass\"]\ngrants.rooms = [\"terminal\"]\ngrants.files = [\"docs/\", \"/srv/data\"]\n\
+        grants.model = { names = [\"default\", \"small\"], calls = 1, cost_usd = 0.5 }\ngrants.delegate = [\"desk\"]\n\
+        grants.tools = { names = [\"tool.*\"], calls = 1_000 }";
+    let end = "[plugins.tool]\nsource = \"./t.wasm\"\n[models.default]\nkind = \"scripted\"\nreplies = \"r\"\n\
+        [models.small]\nkind = \"scripted\"\nreplies = \"r\"";
+    let text = Parts { plugin: grants, end, ..Parts::default() }.text();
+    let tool = || plugin(&[PluginKind::Tools], &[], &["b", "a"]);
+    let table = |asks: &[&str]| {
+        let setup = assembled(&text, &named([("chat", plugin(&[PluginKind::Agent], asks, &[])), ("tool", tool())])).setup;
+        shown(&rights_table(&setup, &good(&text).source_labels()))
+    };
+    insta::assert_snapshot!(table(&["route", "rooms", "files", "model", "delegate", "tools"]), @"");
+    insta::assert_snapshot!(table(&[]), @"");
+}

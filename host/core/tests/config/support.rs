@@ -1,0 +1,158 @@
+//! Small configs and plugins, and the one place that calls the API.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conclave_core::assemble::{Assembly, assemble};
+use conclave_core::config::{Config, Problems};
+use conclave_core::ids::PluginName;
+use conclave_core::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::tool::ToolSpec;
+use serde_json::{Value, json};
+
+/// The smallest config, with lines put into its parts.
+#[derive(Clone, Copy, Default)]
+pub struct Parts<'a> {
+    pub top: &'a str,
+    pub plugin: &'a str,
+    pub task: &'a str,
+    pub end: &'a str,
+}
+
+impl Parts<'_> {
+    pub fn text(self) -> String {
+        let Self { top, plugin, task, end } = self;
+        format!("entry = \"desk\"\n{top}\n[plugins.chat]\nsource = \"stock:chat\"\n{plugin}\n[tasks.desk]\nagent = \"chat\"\n{task}\n{end}\n")
+    }
+}
+
+/// The config of the design's sketch, without what later versions bring.
+pub const LIBRARY: &str = r#"#:schema ./conclave.schema.json
+entry = "desk"                          # the task that gets the message
+
+[models.default]
+kind = "scripted"
+replies = "replies.json"
+input_price = 0.25
+output_price = 2
+
+[plugins.coordinator]
+source = "stock:coordinator"
+grants.route = ["answer", "user", "done"]
+grants.delegate = { tasks = ["digest"], at_once = 1, total = 1 }
+
+[plugins.librarian]
+source = "stock:librarian"
+grants.tools = ["search.*", "notes.save"]
+grants.model = { names = ["default"], tokens = 50_000, cost_usd = 0.20 }
+
+[plugins.search]
+source = "stock:search"
+grants.files = [{ dir = "docs", at = "/folder", mode = "read" }]
+limits = { memory = "64 MiB", cpu = "500 ms", wall = "2 s", output = "256 KiB" }
+
+[plugins.digest]
+source = "stock:digest"
+grants.tools = { names = ["search.read"], calls = 10 }
+
+[plugins.notes]
+source = "./notes.wasm"
+grants.files = ["./notes"]
+config = { greeting = "hello" }
+
+[plugins.immediate]
+source = "stock:immediate"
+grants.rooms = { channels = ["terminal"], messages = 5 }
+
+[tasks.desk]
+agent = "coordinator"
+subtasks = ["answer"]
+[tasks.answer]
+agent = "librarian"
+tools = ["search.find", "notes.save"]
+[tasks.digest]
+agent = "digest"
+deliver = "immediate"
+
+[limits.run]
+wall = "5 min"
+turns = 40
+cost_usd = 0.50
+"#;
+
+pub fn parse(text: &str) -> Result<Config, Problems> {
+    Config::parse("conclave.toml", "/home/ann/library", text)
+}
+
+/// The config, which must be right.
+pub fn good(text: &str) -> Config {
+    parse(text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// What is said about a config that must be wrong.
+pub fn bad(text: &str) -> String {
+    parse(text).expect_err("the config should be refused").to_string()
+}
+
+/// A plugin of these kinds that asks for these capabilities; a `?` after one makes it optional.
+pub fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFacts {
+    let ask = |name: &&str| {
+        let plain = name.trim_end_matches('?');
+        (plain.to_owned(), Ask { why: format!("Needs {plain} to work."), optional: plain != *name, detail: BTreeMap::new() })
+    };
+    PluginFacts {
+        manifest: Manifest {
+            format: FORMAT,
+            name: "some".into(),
+            version: "0.1.0".into(),
+            contract: CONTRACT.into(),
+            asks: asks.iter().map(ask).collect(),
+            ..Manifest::default()
+        },
+        kinds: kinds.iter().copied().collect::<BTreeSet<_>>(),
+        tools: tools.iter().map(|name| tool(name)).collect(),
+        sha256: "00".repeat(32),
+    }
+}
+
+pub fn tool(name: &str) -> ToolSpec {
+    ToolSpec {
+        name: name.to_owned(),
+        description: format!("Does {name}."),
+        input_schema: json!({ "type": "object" }),
+        output_schema: None,
+        idempotent: false,
+    }
+}
+
+/// The plugins of `LIBRARY`.
+pub fn library() -> BTreeMap<PluginName, PluginFacts> {
+    let mut notes = plugin(&[PluginKind::Tools], &["files"], &["save"]);
+    notes.manifest.config.insert("greeting".into(), json!({ "type": "string" }));
+    notes.manifest.config.insert("size".into(), json!({ "type": "integer", "default": 3 }));
+    named([
+        ("coordinator", plugin(&[PluginKind::Agent], &["route", "delegate"], &[])),
+        ("librarian", plugin(&[PluginKind::Agent], &["tools", "model?"], &[])),
+        ("search", plugin(&[PluginKind::Tools], &["files", "log"], &["find", "read"])),
+        ("digest", plugin(&[PluginKind::Agent], &["tools"], &[])),
+        ("notes", notes),
+        ("immediate", plugin(&[PluginKind::DeliveryStrategy], &["rooms"], &[])),
+    ])
+}
+
+pub fn named<const N: usize>(plugins: [(&str, PluginFacts); N]) -> BTreeMap<PluginName, PluginFacts> {
+    plugins.into_iter().map(|(name, facts)| (PluginName::from(name), facts)).collect()
+}
+
+pub fn assembled(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> Assembly {
+    assemble(&good(text), plugins).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+/// What is said about plugins that must not fit.
+pub fn misfit(text: &str, plugins: &BTreeMap<PluginName, PluginFacts>) -> String {
+    assemble(&good(text), plugins).expect_err("they should not fit").to_string()
+}
+
+pub fn settings(value: Value) -> BTreeMap<String, Value> {
+    value.as_object().unwrap().clone().into_iter().collect()
+}

@@ -1,0 +1,21 @@
+//! What wasmtime makes of `wit/`: types, one trait per import, one accessor per export. Generated; `convert` is the way in and out.
+
+wasmtime::component::bindgen!({
+    world: "everything",
+    path: "../../wit",
+    imports: {
+        "conclave:plugin/files.list-entries": async | trappable,
+        "conclave:plugin/files.read": async | trappable,
+        "conclave:plugin/model.complete": async | trappable,
+        "conclave:plugin/model.[method]pending.next-text": async | trappable,
+        "conclave:plugin/model.[method]pending.finish": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+    with: {
+        "conclave:plugin/state.view": crate::capability::view::View,
+        "conclave:plugin/call.context": crate::capability::call::ToolContext,
+        "conclave:plugin/delivery-context.context": crate::capability::delivery::DeliveryContext,
+        "conclave:plugin/model.pending": crate::capability::model::Pending,
+    },
+});

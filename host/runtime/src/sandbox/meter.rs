@@ -1,0 +1,209 @@
+//! What one call uses up, and the limit that it broke first. The engine asks it before memory and tables grow; the epoch callback tells
+//! it of every tick; each import counts itself.
+
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use conclave_core::fault::FaultKind;
+use conclave_core::limits::{CORE_INSTANCES, MEMORIES, PluginLimits, TABLE_ELEMENTS, TABLES, TICK_MS};
+use wasmtime::ResourceLimiter;
+
+/// Stops a guest; which limit it broke is in the meter.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("a limit was broken: {}", .0.as_str())]
+pub(crate) struct Broken(pub(crate) FaultKind);
+
+/// Counters of one call.
+#[derive(Debug)]
+pub(crate) struct Meter {
+    memory_limit: u64,
+    tick_limit: u64,
+    host_call_limit: u64,
+    /// Bytes of all memories together. They never shrink, so this is also the most there was.
+    memory: u64,
+    table_elements: usize,
+    /// What the last growth added, to be given back when the engine could not do it after all.
+    last_growth: (u64, usize),
+    host_calls: u64,
+    // The epoch callback sees the meter through a shared reference only.
+    ticks: AtomicU64,
+    waited: AtomicBool,
+    broken: OnceLock<FaultKind>,
+}
+
+impl Meter {
+    pub(crate) fn new(limits: &PluginLimits) -> Self {
+        Self {
+            memory_limit: limits.memory,
+            tick_limit: limits.cpu_ms.div_ceil(TICK_MS).max(1),
+            host_call_limit: limits.host_calls,
+            memory: 0,
+            table_elements: 0,
+            last_growth: (0, 0),
+            host_calls: 0,
+            ticks: AtomicU64::new(0),
+            waited: AtomicBool::new(false),
+            broken: OnceLock::new(),
+        }
+    }
+
+    /// The limit that was broken first, if any.
+    pub(crate) fn broken(&self) -> Option<FaultKind> {
+        self.broken.get().copied()
+    }
+
+    pub(crate) fn memory(&self) -> u64 {
+        self.memory
+    }
+
+    pub(crate) fn ticks(&self) -> u64 {
+        self.ticks.load(Ordering::Relaxed)
+    }
+
+    /// Remembers a broken limit; the first one counts.
+    pub(crate) fn break_limit(&self, kind: FaultKind) -> Broken {
+        Broken(*self.broken.get_or_init(|| kind))
+    }
+
+    /// A call of the host.
+    ///
+    /// # Errors
+    /// When there were more than allowed.
+    pub(crate) fn count_host_call(&mut self) -> Result<(), Broken> {
+        self.host_calls += 1;
+        if self.host_calls > self.host_call_limit { Err(self.break_limit(FaultKind::HostCalls)) } else { Ok(()) }
+    }
+
+    /// The guest waited for the host for a tick or longer, so the tick that is due was not its own.
+    pub(crate) fn note_wait(&self) {
+        self.waited.store(true, Ordering::Relaxed);
+    }
+
+    /// A tick went by while the guest was inside.
+    ///
+    /// # Errors
+    /// When it has computed longer than allowed, or broke a limit where nothing could stop it.
+    pub(crate) fn tick(&self) -> Result<(), Broken> {
+        if let Some(kind) = self.broken() {
+            return Err(Broken(kind));
+        }
+        if self.waited.swap(false, Ordering::Relaxed) {
+            return Ok(());
+        }
+        let ticks = self.ticks.fetch_add(1, Ordering::Relaxed) + 1;
+        if ticks > self.tick_limit { Err(self.break_limit(FaultKind::Cpu)) } else { Ok(()) }
+    }
+}
+
+impl ResourceLimiter for Meter {
+    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let growth = desired.saturating_sub(current) as u64;
+        let memory = self.memory.saturating_add(growth);
+        if memory > self.memory_limit {
+            return Err(wasmtime::Error::new(self.break_limit(FaultKind::Memory)));
+        }
+        (self.memory, self.last_growth.0) = (memory, growth);
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
+        self.memory -= std::mem::take(&mut self.last_growth.0);
+        Ok(())
+    }
+
+    // A refusal that wasm knows how to deal with, so nothing is broken by it. It is not followed by `table_grow_failed`'s giving back.
+    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
+        let growth = desired.saturating_sub(current);
+        let elements = self.table_elements.saturating_add(growth);
+        if elements > TABLE_ELEMENTS {
+            return Ok(false);
+        }
+        (self.table_elements, self.last_growth.1) = (elements, growth);
+        Ok(true)
+    }
+
+    fn table_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
+        self.table_elements -= std::mem::take(&mut self.last_growth.1);
+        Ok(())
+    }
+
+    fn instances(&self) -> usize {
+        CORE_INSTANCES
+    }
+
+    fn tables(&self) -> usize {
+        TABLES
+    }
+
+    fn memories(&self) -> usize {
+        MEMORIES
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meter(change: impl FnOnce(&mut PluginLimits)) -> Meter {
+        let mut limits = PluginLimits::default();
+        change(&mut limits);
+        Meter::new(&limits)
+    }
+
+    #[test]
+    fn memory_is_counted_over_all_memories() {
+        let mut meter = meter(|limits| limits.memory = 100);
+        assert!(meter.memory_growing(0, 60, None).unwrap());
+        assert!(meter.memory_growing(0, 50, None).is_err());
+        assert_eq!(meter.broken(), Some(FaultKind::Memory));
+    }
+
+    #[test]
+    fn a_growth_that_fails_is_given_back_once() {
+        let mut meter = meter(|limits| limits.memory = 100);
+        meter.memory_growing(0, 60, None).unwrap();
+        for _ in 0..2 {
+            meter.memory_grow_failed(wasmtime::Error::msg("no")).unwrap();
+        }
+        assert_eq!(meter.memory(), 0);
+        assert!(meter.memory_growing(0, 100, None).is_ok());
+    }
+
+    /// A failed table growth is an answer that wasm knows how to deal with; nothing is lost by giving it.
+    #[test]
+    fn tables_are_counted_together() {
+        let mut meter = meter(|_| {});
+        assert!(meter.table_growing(0, TABLE_ELEMENTS, None).unwrap());
+        assert!(!meter.table_growing(0, 1, None).unwrap());
+        meter.table_grow_failed(wasmtime::Error::msg("refused")).unwrap();
+    }
+
+    #[test]
+    fn cpu_ends_after_the_last_tick_that_is_allowed() {
+        let meter = meter(|limits| limits.cpu_ms = 25);
+        for _ in 0..3 {
+            meter.tick().unwrap();
+        }
+        assert!(meter.tick().is_err());
+        assert_eq!(meter.broken(), Some(FaultKind::Cpu));
+    }
+
+    #[test]
+    fn a_wait_for_the_host_is_not_computing() {
+        let meter = meter(|limits| limits.cpu_ms = 10);
+        for _ in 0..10 {
+            meter.note_wait();
+            meter.tick().unwrap();
+        }
+        assert_eq!(meter.ticks(), 0);
+    }
+
+    #[test]
+    fn the_first_broken_limit_counts() {
+        let mut meter = meter(|limits| limits.host_calls = 1);
+        meter.count_host_call().unwrap();
+        assert!(meter.count_host_call().is_err());
+        meter.break_limit(FaultKind::Cpu);
+        assert_eq!(meter.broken(), Some(FaultKind::HostCalls));
+    }
+}

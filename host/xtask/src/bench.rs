@@ -1,0 +1,31 @@
+//! `cargo xtask bench`: builds the measuring program with its own profile and runs it.
+
+use std::process::{Command, ExitCode};
+
+use crate::components;
+use crate::demo;
+use crate::failure::Failure;
+use crate::needs;
+use crate::phase::Phases;
+use crate::place::Place;
+
+/// The profile of the root Cargo.toml: fast at run time, yet built in minutes.
+const PROFILE: &str = "bench-host";
+
+pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
+    let passed: Vec<&String> = arguments.iter().filter(|word| !matches!(word.as_str(), "--verbose" | "-v" | "--")).collect();
+    needs::check(&place)?;
+    let program = place.program(PROFILE, "conclave-bench");
+    if !program.is_file() {
+        eprintln!("The first build with optimisation takes some minutes; later ones take seconds.");
+    }
+    let mut phases = Phases::new(&place, 3, verbose);
+    components::build_stock(&place, &mut phases)?;
+    components::build_guests(&place, &mut phases)?;
+    phases.run("building the measurements", "bench", place.cargo(["build", "--profile", PROFILE, "-p", "conclave-bench"]))?;
+    let mut command = Command::new(program);
+    command.arg("--guests").arg(place.guests()).arg("--stock").arg(place.stock());
+    command.arg("--json").arg(place.bench_json()).args(passed).current_dir(&place.root);
+    demo::become_program(command)
+}

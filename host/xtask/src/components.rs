@@ -1,0 +1,148 @@
+//! Building components, the stock plugins and the guests of the tests, and putting them where host, tests and configs look for them.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::needs;
+use crate::phase::Phases;
+use crate::place::{PLUGIN_TARGET, Place};
+use crate::toml;
+
+const STOCK_PREFIX: &str = "conclave-plugin-";
+
+/// `cargo xtask build`.
+pub(crate) fn run_build(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let (mut verbose, mut release) = (false, false);
+    for word in arguments {
+        match word.as_str() {
+            "--verbose" | "-v" => verbose = true,
+            "--release" => release = true,
+            other => return Err(Failure::usage(format!("cargo xtask build does not know `{other}`: it takes --release and --verbose"))),
+        }
+    }
+    needs::check(&place)?;
+    let mut phases = Phases::new(&place, 2, verbose);
+    build_stock(&place, &mut phases)?;
+    build_conclave(&place, &mut phases, release)?;
+    let program = if release { place.program("release", "conclave") } else { place.conclave() };
+    eprintln!("{}", place.shown(&program));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `cargo xtask guests`.
+pub(crate) fn run_guests(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let verbose = match arguments {
+        [] => false,
+        [word] if word == "--verbose" || word == "-v" => true,
+        other => return Err(Failure::usage(format!("cargo xtask guests takes only --verbose, not `{}`", other.join(" ")))),
+    };
+    needs::check(&place)?;
+    build_guests(&place, &mut Phases::new(&place, 1, verbose))?;
+    eprintln!("{}", place.shown(&place.guests()));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// One phase: the stock plugins, into `target/conclave/stock`.
+pub(crate) fn build_stock(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+    let plugins = stock_plugins(place)?;
+    let mut command = place.cargo(["build", "--profile", "plugin", "--target", PLUGIN_TARGET]);
+    for plugin in &plugins {
+        command.args(["-p", &plugin.package]);
+    }
+    phases.run(&format!("building {} stock plugins", plugins.len()), "stock", command)?;
+    let built = place.target.join(PLUGIN_TARGET).join("plugin");
+    let components = plugins.iter().map(|plugin| (built.join(&plugin.file), plugin.name().to_owned()));
+    publish_all(components, &place.stock())
+}
+
+/// One phase: the program with the stock plugins inside.
+pub(crate) fn build_conclave(place: &Place, phases: &mut Phases, release: bool) -> Result<(), Failure> {
+    let mut command = place.cargo(["build", "-p", "conclave-host"]);
+    if release {
+        command.arg("--release");
+    }
+    phases.run("building the program conclave", "conclave", command)
+}
+
+/// One phase: the guests of the tests, into `target/conclave/guests`.
+pub(crate) fn build_guests(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+    let guests = guests(place)?;
+    let command = place.cargo(["build", "-p", "conclave-guests", "--examples", "--profile", "plugin", "--target", PLUGIN_TARGET]);
+    phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
+    let built = place.target.join(PLUGIN_TARGET).join("plugin/examples");
+    publish_all(guests.into_iter().map(|name| (built.join(format!("{}.wasm", name.replace('-', "_"))), name)), &place.guests())
+}
+
+/// The guests by name, as tests/guests/Cargo.toml lists them.
+pub(crate) fn guests(place: &Place) -> Result<Vec<String>, Failure> {
+    Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
+}
+
+struct Plugin {
+    package: String,
+    /// Name of the file that cargo makes of it.
+    file: String,
+}
+
+impl Plugin {
+    /// What configs call it: `stock:NAME`.
+    fn name(&self) -> &str {
+        self.package.strip_prefix(STOCK_PREFIX).unwrap_or(&self.package)
+    }
+}
+
+fn stock_plugins(place: &Place) -> Result<Vec<Plugin>, Failure> {
+    let mut plugins = Vec::new();
+    for kind in folders(&place.root.join("plugins")) {
+        for folder in folders(&kind) {
+            let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+            let Some(package) = toml::string(&text, "[package]", "name").filter(|name| name.starts_with(STOCK_PREFIX)) else { continue };
+            let library = toml::string(&text, "[lib]", "name").unwrap_or_else(|| package.replace('-', "_"));
+            plugins.push(Plugin { package, file: format!("{library}.wasm") });
+        }
+    }
+    if plugins.is_empty() {
+        return Err(Failure::new(format!("no package named {STOCK_PREFIX}… below {}", place.root.join("plugins").display())));
+    }
+    plugins.sort_by(|a, b| a.package.cmp(&b.package));
+    Ok(plugins)
+}
+
+fn folders(folder: &Path) -> Vec<PathBuf> {
+    fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+/// Makes `folder` hold exactly these components. What has not changed is not touched: its age decides what is built anew.
+fn publish_all(components: impl Iterator<Item = (PathBuf, String)>, folder: &Path) -> Result<(), Failure> {
+    fs::create_dir_all(folder).map_err(|error| Failure::io("make", folder, &error))?;
+    let mut kept = BTreeSet::new();
+    for (built, name) in components {
+        let file = folder.join(format!("{name}.wasm"));
+        publish(&built, &file)?;
+        kept.insert(file);
+    }
+    for stale in fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path()) {
+        if !kept.contains(&stale) {
+            fs::remove_file(&stale).map_err(|error| Failure::io("remove", &stale, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn publish(built: &Path, file: &Path) -> Result<(), Failure> {
+    let bytes = fs::read(built).map_err(|error| Failure::io("read the component", built, &error))?;
+    // The fifth to eighth byte: version 13 of the binary format in layer 1 is a component, anything else a bare core module.
+    if bytes.get(..8) != Some(b"\0asm\x0d\0\x01\0") {
+        return Err(Failure::new(format!("{} is no component: its [lib] or [[example]] needs crate-type = [\"cdylib\"]", built.display())));
+    }
+    if fs::read(file).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    // In two steps, so that whoever reads at this moment never sees half a component.
+    let draft = file.with_extension("wasm.new");
+    fs::write(&draft, bytes).map_err(|error| Failure::io("write", &draft, &error))?;
+    fs::rename(&draft, file).map_err(|error| Failure::io("write", file, &error))
+}

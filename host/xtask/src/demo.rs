@@ -1,0 +1,189 @@
+//! `cargo xtask demo`: builds, then runs `conclave run` on an example config, which is all that the demo is.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::components;
+use crate::failure::Failure;
+use crate::needs;
+use crate::phase::{self, Phases};
+use crate::place::Place;
+
+const EXAMPLES: &str = "docs/examples";
+const QUESTION: &str = "Who can grant a capability to a plugin?";
+const FOLDER_QUESTION: &str = "What is this about?";
+const HOSTILE_QUESTION: &str = "What is the weather at Skerryvore?";
+
+#[derive(Default)]
+struct Options {
+    question: Option<String>,
+    folder: Option<PathBuf>,
+    hostile: bool,
+    verbose: bool,
+}
+
+pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let options = Options::read(arguments)?;
+    needs::check(&place)?;
+    if options.hostile && place.target != place.root.join("target") {
+        // Configs name components by their paths, and the example's is one for people to read and copy.
+        return Err(Failure::new(format!(
+            "{EXAMPLES}/hostile.toml refers to components below target/, but cargo builds to {}.\nUnset CARGO_TARGET_DIR for this demo.",
+            place.target.display()
+        )));
+    }
+    if !place.conclave().is_file() {
+        eprintln!("The first build takes some minutes; later ones take seconds.");
+    }
+    let mut phases = Phases::new(&place, if options.hostile { 3 } else { 2 }, options.verbose);
+    components::build_stock(&place, &mut phases)?;
+    if options.hostile {
+        components::build_guests(&place, &mut phases)?;
+    }
+    components::build_conclave(&place, &mut phases, false)?;
+
+    let config = options.config(&place)?;
+    let mut command = Command::new(place.conclave());
+    command.arg("run").arg(place.shown(&config)).arg(options.question()).current_dir(&place.root);
+    eprintln!("\nThe config: {}", place.shown(&config));
+    eprintln!("$ {} {}\n", place.shown(&place.conclave()), phase::arguments(&command));
+    become_program(command)
+}
+
+impl Options {
+    fn read(arguments: &[String]) -> Result<Self, Failure> {
+        let mut options = Self::default();
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--hostile" => options.hostile = true,
+                "--verbose" | "-v" => options.verbose = true,
+                "--folder" => options.folder = Some(folder(words.next().map(String::as_str).unwrap_or_default())?),
+                option if option.starts_with("--folder=") => options.folder = Some(folder(&option["--folder=".len()..])?),
+                option if option.starts_with('-') => {
+                    return Err(Failure::usage(format!("cargo xtask demo does not know `{option}`; --help lists what it takes")));
+                }
+                question if options.question.is_none() => options.question = Some(question.to_owned()),
+                more => return Err(Failure::usage(format!("one question at a time: put it in quotes (`{more}` came after the first)"))),
+            }
+        }
+        Ok(options)
+    }
+
+    fn question(&self) -> &str {
+        let default = match (self.hostile, &self.folder) {
+            (true, _) => HOSTILE_QUESTION,
+            (false, Some(_)) => FOLDER_QUESTION,
+            (false, None) => QUESTION,
+        };
+        self.question.as_deref().unwrap_or(default)
+    }
+
+    /// The example itself, or a copy of it in the target folder that reads another folder.
+    fn config(&self, place: &Place) -> Result<PathBuf, Failure> {
+        let examples = place.root.join(EXAMPLES);
+        let name = if self.hostile { "hostile.toml" } else { "demo.toml" };
+        let example = examples.join(name);
+        let Some(folder) = &self.folder else { return Ok(example) };
+        let text = fs::read_to_string(&example).map_err(|error| Failure::io("read", &example, &error))?;
+        let copy = place.own().join(name);
+        fs::create_dir_all(place.own()).map_err(|error| Failure::io("make", &place.own(), &error))?;
+        fs::write(&copy, moved(&text, &examples, folder)).map_err(|error| Failure::io("write", &copy, &error))?;
+        Ok(copy)
+    }
+}
+
+fn folder(path: &str) -> Result<PathBuf, Failure> {
+    if path.is_empty() {
+        return Err(Failure::usage("--folder needs a path"));
+    }
+    let folder = fs::canonicalize(path).map_err(|error| Failure::usage(format!("--folder {path}: {error}")))?;
+    if folder.is_dir() { Ok(folder) } else { Err(Failure::usage(format!("--folder {path} is a file; name the folder it is in"))) }
+}
+
+/// The config for another place: the folder that its first `dir` names is replaced wherever it is granted, and other relative paths,
+/// which start at the config's own folder, become absolute.
+fn moved(text: &str, examples: &Path, folder: &Path) -> String {
+    let granted = text.lines().find_map(dir).map(str::to_owned);
+    let mut moved = String::from("# Written by `cargo xtask demo --folder`; overwritten the next time.\n");
+    for line in text.lines() {
+        let mut line = line.to_owned();
+        if let Some(old) = dir(&line).map(str::to_owned).filter(|old| Some(old) == granted.as_ref()) {
+            line = line.replace(&format!("dir = \"{old}\""), &format!("dir = {}", quoted(folder)));
+        } else if !line.trim_start().starts_with('#') {
+            line = absolute(&line, examples);
+        }
+        moved.push_str(&line);
+        moved.push('\n');
+    }
+    moved
+}
+
+/// The path in `dir = "PATH"`.
+fn dir(line: &str) -> Option<&str> {
+    let uncommented = Some(line).filter(|line| !line.trim_start().starts_with('#'))?;
+    uncommented.split_once("dir = \"")?.1.split_once('"').map(|(path, _)| path)
+}
+
+/// Strings that begin with `./` or `../`, joined to the folder they start from.
+fn absolute(line: &str, start: &Path) -> String {
+    let parts: Vec<&str> = line.split('"').collect();
+    let mut result = String::new();
+    for (number, part) in parts.iter().enumerate() {
+        match number % 2 {
+            1 if part.starts_with("./") || part.starts_with("../") => result.push_str(&quoted(&start.join(part))),
+            1 => result.push_str(&format!("\"{part}\"")),
+            _ => result.push_str(part),
+        }
+    }
+    result
+}
+
+/// As a TOML string.
+fn quoted(path: &Path) -> String {
+    format!("\"{}\"", path.display().to_string().replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// Hands over to the program: its exit code and its way with signals are the command's.
+#[cfg(unix)]
+pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, Failure> {
+    use std::os::unix::process::CommandExt;
+    let error = command.env_remove("CARGO_MANIFEST_DIR").exec();
+    Err(phase::not_started(&command, &error))
+}
+
+#[cfg(not(unix))]
+pub(crate) fn become_program(mut command: Command) -> Result<ExitCode, Failure> {
+    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_copy_reads_the_other_folder_and_nothing_else_changes() {
+        let text = "# dir = \"../..\" is the repository\na = [{ dir = \"../..\", at = \"/folder\" }]\nsource = \"../../target/x.wasm\"\n[b]\nc = [{ dir = \"../..\" }]\nd = [{ dir = \"./notes\" }] # ok\n";
+        let moved = moved(text, Path::new("/r/docs/examples"), Path::new("/home/me/my \"notes\""));
+        let lines: Vec<&str> = moved.lines().skip(1).collect();
+        assert_eq!(
+            lines,
+            [
+                "# dir = \"../..\" is the repository",
+                "a = [{ dir = \"/home/me/my \\\"notes\\\"\", at = \"/folder\" }]",
+                "source = \"/r/docs/examples/../../target/x.wasm\"",
+                "[b]",
+                "c = [{ dir = \"/home/me/my \\\"notes\\\"\" }]",
+                "d = [{ dir = \"/r/docs/examples/./notes\" }] # ok",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_second_question_is_refused() {
+        let words = ["why", "not"].map(String::from);
+        assert!(Options::read(&words).is_err_and(|failure| failure.code == 2));
+    }
+}

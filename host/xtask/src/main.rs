@@ -1,0 +1,70 @@
+//! `cargo xtask`: the chores of this repository behind one word each.
+//!
+//! It starts other programs (cargo, rustup, `conclave`) and moves files within the target folder. It knows nothing of the host's
+//! own code, so it builds in seconds and works while the rest does not compile.
+
+mod bench;
+mod components;
+mod demo;
+mod failure;
+mod gates;
+mod needs;
+mod phase;
+mod place;
+mod test;
+mod toml;
+
+use std::env;
+use std::process::ExitCode;
+
+use failure::Failure;
+use place::Place;
+
+const USAGE: &str = "\
+usage: cargo xtask COMMAND [OPTIONS]
+
+  demo [QUESTION]    build, then let the stock plugins answer a question; no key, no network
+      --folder PATH    about the files in this folder instead of this repository's documents
+      --hostile        run the plugins that try to break out instead
+  test [FILTER…]     everything that CI checks; with filters only the tests whose names contain one of them
+  build              the stock plugins, then the program `conclave` with them inside
+      --release        slow to build, fast to run
+  bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
+  guests             only the components that the tests run
+
+  --verbose          show cargo's own output instead of writing it to a log
+  --help             this text
+
+Exit codes: 0 all well · 1 something failed · 2 wrong usage · demo and bench: what the program that they ran returned.
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match dispatch(&arguments) {
+        Ok(code) => code,
+        Err(failure) => {
+            eprintln!("{}", failure.text.trim_end());
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
+    let Some((command, rest)) = arguments.split_first() else {
+        return Err(Failure::usage(USAGE));
+    };
+    // Behind `--` everything belongs to the program that the command runs.
+    let own = rest.iter().take_while(|word| *word != "--");
+    if matches!(command.as_str(), "--help" | "-h" | "help") || own.clone().any(|word| word == "--help" || word == "-h") {
+        print!("{USAGE}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    match command.as_str() {
+        "demo" => demo::run(Place::find()?, rest),
+        "test" => test::run(Place::find()?, rest),
+        "build" => components::run_build(Place::find()?, rest),
+        "guests" => components::run_guests(Place::find()?, rest),
+        "bench" => bench::run(Place::find()?, rest),
+        unknown => Err(Failure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),
+    }
+}

@@ -1,0 +1,143 @@
+//! What a machine must have before anything can be built, found out before a compiler says it in its own words.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::phase;
+use crate::place::{PLUGIN_TARGET, Place};
+use crate::toml;
+
+const RUSTUP: &str = "rustup (https://rustup.rs)";
+
+/// What every command needs: a compiler that is new enough, and the plugins' target.
+pub(crate) fn check(place: &Place) -> Result<(), Failure> {
+    let compiler = Compiler::find()?;
+    let wanted = toml::string(&place.read("Cargo.toml")?, "[workspace.package]", "rust-version").unwrap_or_default();
+    if numbers(&compiler.release) < numbers(&wanted) {
+        return Err(too_old(&compiler.release, &wanted));
+    }
+    if compiler.has_target(PLUGIN_TARGET) {
+        return Ok(());
+    }
+    add_target(place, &compiler)
+}
+
+/// What `test` needs besides: cargo's two companions.
+pub(crate) fn check_companions(place: &Place) -> Result<(), Failure> {
+    for (word, component) in [("fmt", "rustfmt"), ("clippy", "clippy")] {
+        if answers(&mut place.cargo([word, "--version"])) {
+            continue;
+        }
+        let by_hand = format!("`cargo {word}` is missing. Type:\n\n    rustup component add {component}\n");
+        if !has_rustup() {
+            return Err(Failure::new(format!("{by_hand}\nThere is no rustup here: install {component} the way Rust was installed.")));
+        }
+        let mut command = Command::new("rustup");
+        command.args(["component", "add", component]);
+        phase::beforehand(place, &format!("installing {component}"), &format!("rustup-{component}"), command)
+            .map_err(|failure| Failure::new(format!("{}\n\n{by_hand}", failure.text)))?;
+    }
+    Ok(())
+}
+
+/// Whether `cargo nextest` is installed.
+pub(crate) fn has_nextest(place: &Place) -> bool {
+    answers(&mut place.cargo(["nextest", "--version"]))
+}
+
+struct Compiler {
+    release: String,
+    sysroot: PathBuf,
+}
+
+impl Compiler {
+    fn find() -> Result<Self, Failure> {
+        let rustc = env::var_os("RUSTC").unwrap_or_else(|| OsString::from("rustc"));
+        let ask = |words: &[&str]| Command::new(&rustc).args(words).output().ok().filter(|answer| answer.status.success());
+        let missing = || {
+            Failure::new(format!(
+                "There is no working Rust compiler: `{} --version` did not answer.\nInstall it with {RUSTUP}, open a new terminal and try again.",
+                rustc.to_string_lossy()
+            ))
+        };
+        let version = ask(&["--version", "--verbose"]).ok_or_else(missing)?;
+        let sysroot = ask(&["--print", "sysroot"]).ok_or_else(missing)?;
+        let version = String::from_utf8_lossy(&version.stdout).into_owned();
+        let release = version.lines().find_map(|line| line.strip_prefix("release: ")).unwrap_or_default().to_owned();
+        Ok(Self { release, sysroot: PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim()) })
+    }
+
+    fn has_target(&self, target: &str) -> bool {
+        self.sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
+    }
+}
+
+fn too_old(found: &str, wanted: &str) -> Failure {
+    let remedy = if has_rustup() {
+        "Type:\n\n    rustup update stable\n\nand, if another toolchain is chosen here, `rustup override unset`.".to_owned()
+    } else {
+        format!("Install a newer one with {RUSTUP}, open a new terminal and try again.")
+    };
+    Failure::new(format!("This is Rust {found}; Conclave needs {wanted} or newer. {remedy}"))
+}
+
+fn add_target(place: &Place, compiler: &Compiler) -> Result<(), Failure> {
+    if !has_rustup() {
+        return Err(Failure::new(format!(
+            "Plugins are built for {PLUGIN_TARGET}, and this Rust has no standard library for it ({}).\n\
+             There is no rustup here that could add it. Either install Rust with {RUSTUP}, open a new terminal and try again,\n\
+             or install the package of your distribution that holds the standard library for {PLUGIN_TARGET}.",
+            compiler.sysroot.display()
+        )));
+    }
+    let mut command = Command::new("rustup");
+    command.args(["target", "add", PLUGIN_TARGET]);
+    let by_hand = format!(
+        "Plugins are built for {PLUGIN_TARGET}, and its standard library could not be added. It is downloaded once, from\n\
+         static.rust-lang.org (behind a proxy: set https_proxy). Type:\n\n    rustup target add {PLUGIN_TARGET}\n"
+    );
+    phase::beforehand(place, &format!("installing the target {PLUGIN_TARGET}"), "rustup-target", command)
+        .map_err(|failure| Failure::new(format!("{}\n\n{by_hand}", failure.text)))?;
+    if compiler.has_target(PLUGIN_TARGET) {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "rustup added {PLUGIN_TARGET} to another toolchain than the one in use ({}).\n\
+         Either a Rust outside rustup comes first in PATH, or RUSTC or RUSTUP_TOOLCHAIN point elsewhere; `rustup which rustc` tells.",
+        compiler.sysroot.display()
+    )))
+}
+
+fn has_rustup() -> bool {
+    answers(Command::new("rustup").arg("--version"))
+}
+
+fn answers(command: &mut Command) -> bool {
+    command.output().is_ok_and(|answer| answer.status.success())
+}
+
+/// `1.95.0-nightly` as `[1, 95, 0]`; a missing last number counts as 0.
+fn numbers(version: &str) -> [u32; 3] {
+    let mut numbers = [0; 3];
+    let plain = version.split(['-', ' ']).next().unwrap_or_default();
+    for (place, part) in numbers.iter_mut().zip(plain.split('.')) {
+        *place = part.parse().unwrap_or(0);
+    }
+    numbers
+}
+
+#[cfg(test)]
+mod tests {
+    use super::numbers;
+
+    #[test]
+    fn versions_compare_by_number() {
+        assert!(numbers("1.100.0") > numbers("1.95"));
+        assert!(numbers("1.95.0") >= numbers("1.95"));
+        assert!(numbers("1.94.1") < numbers("1.95"));
+        assert!(numbers("1.95.0-nightly (abc 2026-01-01)") >= numbers("1.95"));
+    }
+}

@@ -1,0 +1,246 @@
+//! A long piece of work as people see it: one line on stderr with the time it took, cargo's own words in a log, and the part of
+//! the log that matters when it fails.
+
+use std::env;
+use std::fs::{self, File};
+use std::io::{self, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use crate::failure::Failure;
+use crate::place::Place;
+
+/// At most so many lines of a log are shown; the first error and its context fit, a page of errors stays in the file.
+const SHOWN_LINES: usize = 60;
+
+/// What is known from a log about the cause, and what to do about it.
+const REMEDIES: [(&str, &str); 5] = [
+    ("No space left on device", "The disk is full. `cargo clean` frees what earlier builds left; a build needs about 4 GB."),
+    ("linker `cc` not found", "There is no C linker. Debian, Ubuntu: `apt install gcc`. Fedora: `dnf install gcc`. macOS: `xcode-select --install`."),
+    ("Could not resolve host", "The first build downloads the crates named in Cargo.lock and needs the network (behind a proxy: set https_proxy)."),
+    ("failed to download", "The first build downloads the crates named in Cargo.lock and needs the network (behind a proxy: set https_proxy)."),
+    ("can't find crate for `core`", "The standard library for the target is missing or broken. `rustup target add wasm32-wasip2`, or once more after `rustup target remove wasm32-wasip2`."),
+];
+
+/// The phases of one command, numbered.
+pub(crate) struct Phases {
+    place: Place,
+    screen: Screen,
+    verbose: bool,
+    total: usize,
+    begun: usize,
+}
+
+impl Phases {
+    pub(crate) fn new(place: &Place, total: usize, verbose: bool) -> Self {
+        Self { place: place.clone(), screen: Screen::find(), verbose, total, begun: 0 }
+    }
+
+    /// Runs a program to its end. Its output goes to `target/xtask/LOG.log`; with `--verbose` to the terminal instead.
+    pub(crate) fn run(&mut self, what: &str, log: &str, command: Command) -> Result<(), Failure> {
+        self.run_or(what, log, command, None)
+    }
+
+    /// As `run`; when it fails, the report ends with what to do about it.
+    pub(crate) fn run_or(&mut self, what: &str, log: &str, mut command: Command, remedy: Option<&str>) -> Result<(), Failure> {
+        let label = self.label(what);
+        if self.verbose {
+            return self.screen.aloud(&label, || run_aloud(&mut command));
+        }
+        let log = self.place.own().join(format!("{log}.log"));
+        let shown = self.place.shown(&log);
+        self.screen.quietly(&label, || {
+            run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, remedy))
+        })
+    }
+
+    /// Does something within this process.
+    pub(crate) fn check(&mut self, what: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        let label = self.label(what);
+        self.screen.quietly(&label, work)
+    }
+
+    /// Announces the last phase, whose program talks to the terminal itself.
+    pub(crate) fn announce(&mut self, what: &str) {
+        let label = self.label(what);
+        eprintln!("{label}");
+    }
+
+    fn label(&mut self, what: &str) -> String {
+        self.begun += 1;
+        let number = format!("[{}/{}]", self.begun, self.total);
+        format!("{} {what}", self.screen.dim(&number))
+    }
+}
+
+/// A phase before the numbered ones, such as getting something that is missing.
+pub(crate) fn beforehand(place: &Place, what: &str, log: &str, mut command: Command) -> Result<(), Failure> {
+    let log = place.own().join(format!("{log}.log"));
+    let shown = place.shown(&log);
+    Screen::find().quietly(what, || run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, None)))
+}
+
+/// What stderr can do.
+#[derive(Clone, Copy)]
+struct Screen {
+    /// The line may be written again while the phase runs.
+    live: bool,
+    colours: bool,
+}
+
+impl Screen {
+    fn find() -> Self {
+        let live = io::stderr().is_terminal() && env::var_os("TERM").is_none_or(|kind| kind != "dumb");
+        Self { live, colours: live && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) }
+    }
+
+    fn dim(self, text: &str) -> String {
+        if self.colours { format!("\x1b[2m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    fn red(self, text: &str) -> String {
+        if self.colours { format!("\x1b[31m{text}\x1b[0m") } else { text.to_owned() }
+    }
+
+    /// One line for the whole phase; on a terminal the seconds count up.
+    fn quietly(self, label: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        let began = Instant::now();
+        eprint!("{label} …");
+        let _ = io::stderr().flush();
+        let outcome = if self.live { ticking(label, began, work) } else { work() };
+        let time = self.dim(&format!("({})", spelled(began.elapsed())));
+        let start = if self.live { format!("\r{label} …") } else { String::new() };
+        match &outcome {
+            Ok(()) => eprintln!("{start}  {time}"),
+            Err(_) => eprintln!("{start}  {} {time}", self.red("failed")),
+        }
+        outcome
+    }
+
+    /// A line before and one after, because the work writes in between.
+    fn aloud(self, label: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+        let began = Instant::now();
+        eprintln!("{label} …");
+        let outcome = work();
+        let how = if outcome.is_ok() { "done" } else { "failed" };
+        eprintln!("{label}  {how} {}", self.dim(&format!("({})", spelled(began.elapsed()))));
+        outcome
+    }
+}
+
+fn ticking(label: &str, began: Instant, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    let (ended, ending) = mpsc::channel::<()>();
+    thread::scope(|scope| {
+        scope.spawn(move || {
+            while ending.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
+                eprint!("\r{label} …  ({})", spelled(began.elapsed()));
+                let _ = io::stderr().flush();
+            }
+        });
+        let outcome = work();
+        drop(ended); // the ticker stops at once, so the last word on the line is the caller's
+        outcome
+    })
+}
+
+/// `0.4 s`, `12 s`, `2 min 05 s`.
+pub(crate) fn spelled(time: Duration) -> String {
+    match time.as_secs() {
+        0..10 => format!("{:.1} s", time.as_secs_f64()),
+        seconds @ 10..60 => format!("{seconds} s"),
+        seconds => format!("{} min {:02} s", seconds / 60, seconds % 60),
+    }
+}
+
+fn run_aloud(command: &mut Command) -> Result<(), Failure> {
+    let status = command.stdin(Stdio::null()).status().map_err(|error| not_started(command, &error))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("{} ended with {status}", typed(command)))) }
+}
+
+fn run_to_log(command: &mut Command, log: &Path) -> Result<(), Failure> {
+    let (mut out, err) = open_log(log).map_err(|error| Failure::io("write", log, &error))?;
+    let _ = writeln!(out, "$ {}", typed(command));
+    command.env("CARGO_TERM_COLOR", "never").stdin(Stdio::null()).stdout(out).stderr(err);
+    let status = command.status().map_err(|error| not_started(command, &error))?;
+    if status.success() { Ok(()) } else { Err(Failure::new(format!("{} ended with {status}", typed(command)))) }
+}
+
+fn open_log(log: &Path) -> io::Result<(File, File)> {
+    fs::create_dir_all(log.parent().unwrap_or(Path::new(".")))?;
+    let file = File::create(log)?;
+    Ok((file.try_clone()?, file))
+}
+
+pub(crate) fn not_started(command: &Command, error: &io::Error) -> Failure {
+    Failure::new(format!("cannot start {}: {error}", Path::new(command.get_program()).display()))
+}
+
+/// The command as one could type it.
+fn typed(command: &Command) -> String {
+    let program = Path::new(command.get_program()).file_stem().unwrap_or(command.get_program());
+    format!("{} {}", program.to_string_lossy(), arguments(command))
+}
+
+/// The command's arguments, in quotes where a shell needs them.
+pub(crate) fn arguments(command: &Command) -> String {
+    let quoted = |word: &str| if word.is_empty() || word.contains([' ', '"', '\'', '$', '*', '?']) { format!("{word:?}") } else { word.to_owned() };
+    command.get_args().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
+}
+
+fn explained(what: &str, log: &PathBuf, shown: &str, remedy: Option<&str>) -> Failure {
+    let text = fs::read_to_string(log).unwrap_or_default();
+    let mut report = format!("\n{}\n\n{what}\nThe whole output: {shown}", excerpt(&text));
+    let known = REMEDIES.iter().find(|(sign, _)| text.contains(sign)).map(|(_, remedy)| *remedy);
+    if let Some(remedy) = remedy.or(known) {
+        report.push_str(&format!("\nWhat helps: {remedy}"));
+    }
+    Failure::new(report)
+}
+
+/// From the first error on, or else the end.
+fn excerpt(log: &str) -> String {
+    let lines: Vec<&str> = log.lines().skip(1).collect();
+    let first = lines.iter().position(|line| line.starts_with("error"));
+    let start = first.unwrap_or(lines.len().saturating_sub(SHOWN_LINES));
+    let shown = &lines[start..lines.len().min(start + SHOWN_LINES)];
+    let mut text: String = shown.iter().map(|line| format!("    {line}\n")).collect();
+    let left = lines.len() - start - shown.len();
+    if left > 0 {
+        text.push_str(&format!("    … and {left} more lines\n"));
+    }
+    text.trim_end().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_short() {
+        assert_eq!(spelled(Duration::from_millis(340)), "0.3 s");
+        assert_eq!(spelled(Duration::from_secs(12)), "12 s");
+        assert_eq!(spelled(Duration::from_secs(125)), "2 min 05 s");
+    }
+
+    #[test]
+    fn an_excerpt_begins_at_the_first_error() {
+        let log = "$ cargo build\n   Compiling a\nwarning: b\nerror[E0001]: c\n --> d\nerror: e\n";
+        assert_eq!(excerpt(log), "    error[E0001]: c\n     --> d\n    error: e");
+    }
+
+    #[test]
+    fn an_excerpt_without_errors_is_the_end() {
+        let log: String = (0..100).map(|n| format!("line {n}\n")).collect();
+        assert!(excerpt(&log).starts_with("    line 40\n"));
+        assert!(excerpt(&log).ends_with("line 99"));
+    }
+
+    #[test]
+    fn a_long_excerpt_says_how_much_is_missing() {
+        let log: String = (0..100).map(|n| format!("error {n}\n")).collect();
+        assert!(excerpt(&log).ends_with("… and 39 more lines"));
+    }
+}

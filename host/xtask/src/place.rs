@@ -1,0 +1,125 @@
+//! Where things are: the repository, cargo's target folder and what xtask keeps in it; and how to start cargo so that it agrees.
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+
+/// The triple that plugins are built for.
+pub(crate) const PLUGIN_TARGET: &str = "wasm32-wasip2";
+
+/// The folders that every command works in. All paths are absolute.
+#[derive(Debug, Clone)]
+pub(crate) struct Place {
+    /// The folder of the workspace's Cargo.toml.
+    pub(crate) root: PathBuf,
+    /// Cargo's target folder, wherever environment or config put it.
+    pub(crate) target: PathBuf,
+    /// Where cargo puts programs of the dev profile.
+    programs: PathBuf,
+}
+
+impl Place {
+    pub(crate) fn find() -> Result<Self, Failure> {
+        // At run time first: with a target folder shared by two checkouts the program may have been compiled in the other one.
+        let manifest = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| OsString::from(env!("CARGO_MANIFEST_DIR")));
+        let root = Path::new(&manifest).ancestors().nth(2).map(Path::to_path_buf).unwrap_or_default();
+        if !root.join("Cargo.toml").is_file() {
+            return Err(Failure::new(format!("{} is not Conclave's folder: start this with `cargo xtask` inside it", root.display())));
+        }
+        let program = env::current_exe().map_err(|error| Failure::new(format!("cannot find out where xtask itself lies: {error}")))?;
+        let programs = program.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(Self { target: target_of(&programs), root, programs })
+    }
+
+    /// Components of the stock plugins, `NAME.wasm`.
+    pub(crate) fn stock(&self) -> PathBuf {
+        self.target.join("conclave/stock")
+    }
+
+    /// Components that the tests run, `NAME.wasm`.
+    pub(crate) fn guests(&self) -> PathBuf {
+        self.target.join("conclave/guests")
+    }
+
+    pub(crate) fn bench_json(&self) -> PathBuf {
+        self.target.join("conclave/bench.json")
+    }
+
+    /// What xtask itself writes: logs and generated configs.
+    pub(crate) fn own(&self) -> PathBuf {
+        self.target.join("xtask")
+    }
+
+    /// The program `conclave` of the dev profile.
+    pub(crate) fn conclave(&self) -> PathBuf {
+        self.programs.join(format!("conclave{}", env::consts::EXE_SUFFIX))
+    }
+
+    /// A program of another profile.
+    pub(crate) fn program(&self, profile: &str, name: &str) -> PathBuf {
+        self.programs.with_file_name(profile).join(format!("{name}{}", env::consts::EXE_SUFFIX))
+    }
+
+    /// `cargo WORDS`, in the repository and with the same target folder as this process.
+    pub(crate) fn cargo<const N: usize>(&self, words: [&str; N]) -> Command {
+        let mut command = Command::new(env::var_os("CARGO").unwrap_or_else(|| OsString::from("cargo")));
+        command.args(words).current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
+        self.tell_where(&mut command);
+        // `cargo run` describes xtask's own package to this process. A build script that watches one of these would otherwise
+        // run again, and everything behind it be built again, at every change between `cargo build` and `cargo xtask build`.
+        for (name, _) in env::vars_os() {
+            if name.to_str().is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")) {
+                command.env_remove(name);
+            }
+        }
+        command
+    }
+
+    /// Says to tests and build scripts where the components are, where they could not find them by themselves.
+    fn tell_where(&self, command: &mut Command) {
+        command.env("CONCLAVE_GUESTS", self.guests()).env("CONCLAVE_BIN", self.conclave());
+        // host/cli/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable all the same would build the
+        // program anew whenever `cargo build` and `cargo xtask build` take turns.
+        if !self.target.join("CACHEDIR.TAG").is_file() || env::var_os("CARGO_BUILD_BUILD_DIR").is_some() {
+            command.env("CONCLAVE_STOCK", self.stock());
+        }
+    }
+
+    /// A path as people would type it inside the repository.
+    pub(crate) fn shown(&self, path: &Path) -> String {
+        path.strip_prefix(&self.root).unwrap_or(path).display().to_string()
+    }
+
+    pub(crate) fn read(&self, path: &str) -> Result<String, Failure> {
+        let path = self.root.join(path);
+        fs::read_to_string(&path).map_err(|error| Failure::io("read", &path, &error))
+    }
+}
+
+/// The target folder above the folder of programs: the one that cargo marked, or else the parent (cargo marks only what it made).
+fn target_of(programs: &Path) -> PathBuf {
+    let marked = programs.ancestors().skip(1).take(3).find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    marked.or(programs.parent()).unwrap_or(programs).to_path_buf()
+}
+
+/// Files below `folder` whose names end in `ending`, sorted; empty when there is no such folder.
+pub(crate) fn files_below(folder: &Path, ending: &str) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![folder.to_path_buf()];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.to_str().is_some_and(|name| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}

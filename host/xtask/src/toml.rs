@@ -1,0 +1,45 @@
+//! The little of TOML that xtask reads: string values in the repository's own Cargo.toml files, one to a line.
+//!
+//! A real parser would cost more build time than the rest of xtask.
+
+/// The string at `key` in each section with this header, such as `[lib]` or `[[example]]`.
+pub(crate) fn strings(text: &str, header: &str, key: &str) -> Vec<String> {
+    let mut inside = false;
+    let mut found = Vec::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            inside = line == header;
+        } else if inside {
+            found.extend(string_at(line, key));
+        }
+    }
+    found
+}
+
+pub(crate) fn string(text: &str, header: &str, key: &str) -> Option<String> {
+    strings(text, header, key).into_iter().next()
+}
+
+fn string_at(line: &str, key: &str) -> Option<String> {
+    let value = line.strip_prefix(key)?.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
+    value.split_once('"').map(|(value, _)| value.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{string, strings};
+
+    const TEXT: &str = "[package]\nname = \"a\"\n[[example]]\nname = \"b\"\nname2 = \"x\"\n\n[[example]] \n name=\"c\" # why\n[lib]\nname = \"d\"\n";
+
+    #[test]
+    fn a_key_is_read_only_in_its_section() {
+        assert_eq!(string(TEXT, "[package]", "name").as_deref(), Some("a"));
+        assert_eq!(string(TEXT, "[lib]", "name").as_deref(), Some("d"));
+        assert_eq!(string(TEXT, "[bin]", "name"), None);
+    }
+
+    #[test]
+    fn repeated_sections_give_one_string_each() {
+        assert_eq!(strings(TEXT, "[[example]]", "name"), ["b", "c"]);
+    }
+}

@@ -1,0 +1,89 @@
+//! Coordinator: answers nothing itself. It starts background work if it may, passes the question to the task that answers, and
+//! finishes with what comes back. A refused background task must not keep the user waiting: the question goes on all the same.
+
+use conclave_sdk::{Agent, Entity, Message, Result, Turn, View, config, delegate_in_background, finish, say};
+use serde::Deserialize;
+
+/// What the background task is asked to do.
+const BACKGROUND_WORK: &str = "Digest the folder.";
+
+/// The `config` table of this plugin.
+#[derive(Deserialize)]
+#[serde(default)]
+struct Settings {
+    answer: String,
+    background: String,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { answer: "answer".into(), background: "digest".into() }
+    }
+}
+
+struct Coordinator;
+
+impl Agent for Coordinator {
+    fn step(view: &View) -> Result<Turn> {
+        let settings: Settings = config::get()?;
+        let pending = view.pending();
+        if let Some(answer) = pending.as_ref().filter(|message| message.sender_name == settings.answer) {
+            return Ok(finish(answer.content.as_str()));
+        }
+        let has_background = view.agents().iter().any(|peer| peer.name == settings.background);
+        Ok(match phase(view.iteration(), has_background) {
+            Phase::Background => delegate_in_background(settings.background, BACKGROUND_WORK).because("it can go on beside the answer"),
+            Phase::Ask => say(question(view, pending)).to(settings.answer),
+            Phase::GiveUp => finish(known(&settings.answer, pending)),
+        })
+    }
+}
+
+/// Where the task stands. Each step happens once, so it ends whatever the others do.
+#[derive(Debug, PartialEq)]
+enum Phase {
+    Background,
+    Ask,
+    /// The question was passed on, and something else than its answer came back.
+    GiveUp,
+}
+
+fn phase(iteration: u32, has_background: bool) -> Phase {
+    match (iteration, has_background) {
+        (0, true) => Phase::Background,
+        (0, false) | (1, true) => Phase::Ask,
+        _ => Phase::GiveUp,
+    }
+}
+
+/// By the second step the pending message is what became of the background task, so the question is looked up where the history
+/// begins.
+fn question(view: &View, pending: Option<Message>) -> String {
+    let asked = view.history().find(|message| message.sender == Entity::User);
+    asked.or(pending).map(|message| message.content).unwrap_or_default()
+}
+
+fn known(answer: &str, pending: Option<Message>) -> String {
+    match pending.map(|message| message.content).filter(|content| !content.trim().is_empty()) {
+        Some(content) => format!("{answer} gave no answer: {content}"),
+        None => format!("{answer} gave no answer."),
+    }
+}
+
+conclave_sdk::export!(agent: Coordinator);
+
+#[cfg(test)]
+mod tests {
+    use super::{Phase, known, phase};
+
+    #[test]
+    fn background_work_comes_first_where_it_is_granted() {
+        assert_eq!([0, 1, 2, 9].map(|iteration| phase(iteration, true)), [Phase::Background, Phase::Ask, Phase::GiveUp, Phase::GiveUp]);
+        assert_eq!([0, 1, 2].map(|iteration| phase(iteration, false)), [Phase::Ask, Phase::GiveUp, Phase::GiveUp]);
+    }
+
+    #[test]
+    fn without_an_answer_it_says_so() {
+        assert_eq!(known("answer", None), "answer gave no answer.");
+    }
+}

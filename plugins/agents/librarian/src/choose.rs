@@ -1,0 +1,106 @@
+//! Which of the found sentences really answer. A search tool ranks by rare words; an answer must also cover the question, hold the
+//! kind of thing that was asked for, and state something.
+
+use std::cmp::Ordering;
+
+use conclave_prose::{overlap, terms};
+
+use crate::found::Hit;
+use crate::question::Question;
+
+/// Three sentences are still an answer; more is a list.
+const MOST: usize = 3;
+/// What the right kind of content is worth, measured in the share of the question that is covered.
+const KIND_BONUS: f64 = 0.25;
+/// Below this a sentence shares words with the question, but is about something else.
+const LEAST: f64 = 0.6;
+/// A further sentence must be nearly as good as the first.
+const NEARLY: f64 = 0.9;
+/// Two sentences that share so much say the same.
+const SAME: f64 = 0.8;
+
+/// The sentences to quote, best first; empty when none answers.
+pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
+    let highest = hits.iter().map(|hit| hit.score).fold(f64::MIN_POSITIVE, f64::max);
+    let relevant = hits.iter().filter(|hit| relevance(question, hit) >= LEAST);
+    let mut ranked: Vec<_> = relevant.map(|hit| (relevance(question, hit) + manner(hit) + 0.1 * hit.score / highest, hit)).collect();
+    ranked.sort_by(|(one, _), (other, _)| other.partial_cmp(one).unwrap_or(Ordering::Equal));
+    let Some(enough) = ranked.first().map(|(score, _)| score * NEARLY) else { return Vec::new() };
+    let mut chosen: Vec<&Hit> = Vec::new();
+    for (_, hit) in ranked.iter().filter(|(score, _)| *score >= enough) {
+        if chosen.len() < MOST && !chosen.iter().any(|other| says_the_same(other, hit)) {
+            chosen.push(hit);
+        }
+    }
+    chosen
+}
+
+/// The share of the question's terms that stand in the sentence or its file's name, and whether it holds what was asked for.
+fn relevance(question: &Question, hit: &Hit) -> f64 {
+    let mut about = terms(&hit.text);
+    about.extend(terms(hit.path.rsplit('/').next().unwrap_or_default()));
+    let covered = question.terms.iter().filter(|term| about.contains(term)).count();
+    let coverage = covered as f64 / question.terms.len().max(1) as f64;
+    coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
+}
+
+/// A statement answers; a question, a title or a scrap does not.
+fn manner(hit: &Hit) -> f64 {
+    let words = hit.text.split_whitespace().count();
+    if hit.text.ends_with('?') {
+        -0.4
+    } else if hit.text.ends_with('.') && (4..=40).contains(&words) {
+        0.1
+    } else {
+        0.0
+    }
+}
+
+fn says_the_same(one: &Hit, other: &Hit) -> bool {
+    overlap(&terms(&one.text), &terms(&other.text)) >= SAME
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Hit, best};
+    use crate::question::Question;
+
+    fn hits(texts: &[&str]) -> Vec<Hit> {
+        let hit = |(text, index): (&&str, u32)| Hit {
+            path: "/folder/notes.md".into(),
+            line: index,
+            text: (*text).into(),
+            score: 10.0 / f64::from(index),
+        };
+        texts.iter().zip(1..).map(hit).collect()
+    }
+
+    fn chosen(question: &str, texts: &[&str]) -> Vec<String> {
+        best(&Question::new(question), &hits(texts)).into_iter().map(|hit| hit.text.clone()).collect()
+    }
+
+    #[test]
+    fn the_kind_of_answer_beats_the_rank_of_the_tool() {
+        let texts = ["Skerryvore was lit by oil for years.", "When was Skerryvore lit?", "Skerryvore was first lit in 1844."];
+        assert_eq!(chosen("When was Skerryvore lit?", &texts), ["Skerryvore was first lit in 1844."]);
+        let texts = ["The tower of Skerryvore is tall.", "Skerryvore is 48 metres tall."];
+        assert_eq!(chosen("How tall is Skerryvore?", &texts)[0], "Skerryvore is 48 metres tall.");
+    }
+
+    #[test]
+    fn the_same_is_said_once() {
+        let texts = ["Skerryvore was first lit in 1844.", "In 1844 Skerryvore was first lit."];
+        assert_eq!(chosen("When was Skerryvore lit?", &texts).len(), 1);
+    }
+
+    #[test]
+    fn equally_good_sentences_stand_together() {
+        let texts = ["Alan Stevenson built Skerryvore.", "Skerryvore was built by masons from Mull."];
+        assert_eq!(chosen("Who built Skerryvore?", &texts).len(), 2);
+    }
+
+    #[test]
+    fn sharing_a_word_is_no_answer() {
+        assert_eq!(chosen("What does the harbour master earn?", &["The harbour is old."]), [""; 0]);
+    }
+}

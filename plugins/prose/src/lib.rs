@@ -1,0 +1,8 @@
+//! What the stock plugins know about text: words, light English stems, and the sentences of a file with their lines. Pure; it
+//! knows neither files nor the contract, so that three plugins share it and its tests need no host.
+
+mod passages;
+mod words;
+
+pub use passages::{Format, Passage, passages};
+pub use words::{is_common, overlap, stem, terms, words};

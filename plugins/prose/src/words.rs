@@ -1,0 +1,142 @@
+//! Words and their stems. Light on purpose: a stem need not be a word, it only has to be the same for forms of one word, and
+//! different for different words more often than not.
+
+use std::collections::BTreeSet;
+
+/// Words that say nothing about what a text is about. Question words are among them: they ask, they do not name.
+const COMMON: [&str; 111] = [
+    "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "before", "being", "between", "both",
+    "but", "by", "can", "could", "did", "do", "does", "down", "each", "few", "for", "from", "had", "has", "have", "he", "her", "here",
+    "him", "his", "how", "i", "if", "in", "into", "is", "it", "its", "just", "many", "may", "me", "might", "more", "most", "much", "must",
+    "my", "no", "nor", "not", "now", "of", "on", "only", "or", "other", "our", "out", "over", "own", "please", "same", "shall", "she",
+    "should", "so", "some", "such", "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
+    "to", "too", "under", "up", "us", "very", "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom", "whose",
+    "why", "will", "with", "would", "you",
+];
+
+/// The words of a text in lower case, in order: runs of letters and digits, with an apostrophe inside.
+pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
+        .map(|word| word.trim_matches(['\'', '’']))
+        .filter(|word| !word.is_empty())
+        .map(str::to_lowercase)
+}
+
+/// The stems of those words that say something, in order. All of the words' stems when none does.
+pub fn terms(text: &str) -> Vec<String> {
+    let telling: Vec<String> = words(text).filter(|word| !is_common(word)).map(|word| stem(&word)).collect();
+    if telling.is_empty() { words(text).map(|word| stem(&word)).collect() } else { telling }
+}
+
+/// The word says nothing about what a text is about.
+pub fn is_common(word: &str) -> bool {
+    COMMON.binary_search(&word).is_ok()
+}
+
+/// How much two lists of terms share: 0 for nothing, 1 when one is contained in the other.
+pub fn overlap(one: &[String], other: &[String]) -> f64 {
+    let one: BTreeSet<_> = one.iter().collect();
+    let other: BTreeSet<_> = other.iter().collect();
+    let smaller = one.len().min(other.len());
+    if smaller == 0 { 0.0 } else { one.intersection(&other).count() as f64 / smaller as f64 }
+}
+
+/// The stem of a word in lower case: without `'s`, plural, `ing`, `ed` and final `e`. Words with digits or other scripts stay.
+pub fn stem(word: &str) -> String {
+    let word = word.strip_suffix("'s").or_else(|| word.strip_suffix("’s")).unwrap_or(word);
+    if word.len() < 4 || !word.bytes().all(|byte| byte.is_ascii_lowercase()) {
+        return word.to_owned();
+    }
+    let singular = singular(word);
+    let base = without_ending(&singular);
+    // Without this, `named` and `name` would differ.
+    base.strip_suffix('e').filter(|rest| rest.len() >= 3).unwrap_or(base).to_owned()
+}
+
+fn singular(word: &str) -> String {
+    if let Some(rest) = word.strip_suffix("ies").filter(|rest| rest.len() >= 2) {
+        return format!("{rest}y");
+    }
+    for hissing in ["sses", "shes", "ches", "xes", "zes"] {
+        if word.ends_with(hissing) {
+            return word[..word.len() - 2].to_owned();
+        }
+    }
+    let keeps_its_s = ["ss", "us", "is"].iter().any(|ending| word.ends_with(ending));
+    word.strip_suffix('s').filter(|_| !keeps_its_s).unwrap_or(word).to_owned()
+}
+
+fn without_ending(word: &str) -> &str {
+    for ending in ["ing", "ed"] {
+        if let Some(rest) = word.strip_suffix(ending).filter(|rest| rest.len() >= 3 && rest.contains(is_vowel)) {
+            return without_doubled_end(rest);
+        }
+    }
+    word
+}
+
+/// `stopp` from `stopped`, but `fall` from `falling`.
+fn without_doubled_end(word: &str) -> &str {
+    let bytes = word.as_bytes();
+    let last = bytes[bytes.len() - 1];
+    let doubled = bytes[bytes.len() - 2] == last && !matches!(last, b'l' | b's' | b'z') && !is_vowel(char::from(last));
+    if doubled { &word[..word.len() - 1] } else { word }
+}
+
+fn is_vowel(letter: char) -> bool {
+    matches!(letter, 'a' | 'e' | 'i' | 'o' | 'u' | 'y')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMMON, overlap, stem, terms, words};
+
+    #[test]
+    fn forms_of_a_word_share_a_stem() {
+        let families: [&[&str]; 9] = [
+            &["light", "lights", "lighted", "lighting"],
+            &["house", "houses", "housed", "housing"],
+            &["name", "names", "named", "naming"],
+            &["city", "cities"],
+            &["box", "boxes"],
+            &["stop", "stops", "stopped", "stopping"],
+            &["tower", "towers", "tower's"],
+            &["watch", "watches", "watched", "watching"],
+            &["build", "builds", "building", "buildings"],
+        ];
+        for family in families {
+            for word in family {
+                assert_eq!(stem(word), stem(family[0]), "{word}");
+            }
+        }
+    }
+
+    #[test]
+    fn different_words_keep_different_stems() {
+        for (one, other) in [("glass", "gla"), ("bus", "bu"), ("bring", "br"), ("red", "r"), ("1844s", "1844"), ("this", "thi")] {
+            assert_ne!(stem(one), other);
+        }
+    }
+
+    #[test]
+    fn words_are_found_in_any_script() {
+        assert_eq!(words("It's Ærø's light—built 1844.").collect::<Vec<_>>(), ["it's", "ærø's", "light", "built", "1844"]);
+    }
+
+    #[test]
+    fn terms_leave_out_what_only_asks() {
+        assert_eq!(terms("When was Skerryvore lit?"), ["skerryvor", "lit"]);
+        assert_eq!(terms("Who is it?"), ["who", "is", "it"]);
+    }
+
+    #[test]
+    fn overlap_is_measured_on_the_shorter_list() {
+        assert!((overlap(&terms("the old tower"), &terms("an old stone tower")) - 1.0).abs() < f64::EPSILON);
+        assert!(overlap(&terms("tower"), &terms("boat")).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn common_words_are_sorted_for_the_binary_search() {
+        assert!(COMMON.is_sorted());
+    }
+}

@@ -1,0 +1,127 @@
+//! Search: finds sentences in the text files of the granted folders. It asks for `files` and only reads. Each call has a sandbox
+//! of its own, so nothing is indexed ahead: one pass over bounded text is fast enough, and always right.
+
+mod bm25;
+mod folder;
+
+use conclave_prose::terms;
+use conclave_sdk::{Error, Outcome, Result, files, tool};
+use serde::Serialize;
+
+use bm25::Hit;
+
+const LIMIT: usize = 8;
+const MOST_HITS: usize = 50;
+/// What `read` gives at once: a model's patience ends earlier.
+const MOST_BYTES: usize = 64 * 1024;
+
+#[derive(Serialize)]
+struct Found {
+    /// How many files were searched.
+    files: usize,
+    /// Files that were too large, or came after the total was reached.
+    left_out: usize,
+    hits: Vec<Hit>,
+}
+
+/// Finds the sentences that fit a query best, in every text file of the folder. Use it to answer a question from the folder, or to
+/// learn where something is written. Gives path, line and text of each.
+#[tool(idempotent)]
+fn find(
+    /// Words or a question. Forms of a word find each other; order does not matter.
+    query: String,
+    /// How many sentences at most, up to 50; 8 when absent.
+    limit: Option<usize>,
+) -> Result<Outcome> {
+    let wanted = terms(&query);
+    if wanted.is_empty() {
+        return Err(Error::invalid_arguments("query: has no words in it"));
+    }
+    let texts = folder::texts()?;
+    let hits = bm25::best(&texts.files, &wanted, limit.unwrap_or(LIMIT).min(MOST_HITS));
+    let found = Found { files: texts.files.len(), left_out: texts.left_out, hits };
+    Outcome::text(readable(&query, &found)).with_value(&found)
+}
+
+/// Reads lines of a text file.
+#[tool(idempotent)]
+fn read(
+    /// As `find` and `list` give it, such as `/folder/docs/a.md`.
+    path: String,
+    /// First line, from 1; the first of the file when absent.
+    start: Option<usize>,
+    /// Last line, included; the last of the file when absent.
+    end: Option<usize>,
+) -> Result<String> {
+    let path = if path.starts_with('/') { path } else { format!("/{path}") };
+    let text = files::read_to_string(&path)?;
+    Ok(lines(&text, start.unwrap_or(1), end.unwrap_or(usize::MAX)))
+}
+
+#[derive(Serialize)]
+struct Listed {
+    files: Vec<folder::Listing>,
+}
+
+/// Lists every file of the folder with its size in bytes.
+#[tool(idempotent)]
+fn list() -> Result<Outcome> {
+    let files = folder::listings()?;
+    let lines: Vec<_> = files.iter().map(|file| format!("{} {}", file.path, file.bytes)).collect();
+    Outcome::text(lines.join("\n")).with_value(&Listed { files })
+}
+
+/// What the model reads: one line per hit, as compilers and editors write places.
+fn readable(query: &str, found: &Found) -> String {
+    let mut lines: Vec<_> = found.hits.iter().map(|hit| format!("{}:{}: {}", hit.path, hit.line, hit.text)).collect();
+    if lines.is_empty() {
+        lines.push(format!("nothing about \"{query}\" in {} files", found.files));
+    }
+    if found.left_out > 0 {
+        lines.push(format!("({} files were too large to be searched)", found.left_out));
+    }
+    lines.join("\n")
+}
+
+fn lines(text: &str, start: usize, end: usize) -> String {
+    let skipped = start.saturating_sub(1);
+    let mut cut = String::new();
+    for (line, number) in text.lines().skip(skipped).take(end.saturating_sub(skipped)).zip(start.max(1)..) {
+        if cut.len() + line.len() > MOST_BYTES {
+            cut.push_str(&format!("… (goes on in line {number})"));
+            break;
+        }
+        cut.push_str(line);
+        cut.push('\n');
+    }
+    cut
+}
+
+conclave_sdk::export!(tools: [find, read, list]);
+
+#[cfg(test)]
+mod tests {
+    use super::{Found, Hit, MOST_BYTES, lines, readable};
+
+    #[test]
+    fn lines_count_from_one_and_include_the_last() {
+        assert_eq!(lines("a\nb\nc\nd", 2, 3), "b\nc\n");
+        assert_eq!(lines("a\nb", 1, usize::MAX), "a\nb\n");
+        assert_eq!(lines("a\nb", 0, 1), "a\n");
+        assert_eq!(lines("a\nb", 3, 9), "");
+    }
+
+    #[test]
+    fn a_long_file_says_where_it_goes_on() {
+        let text = "x".repeat(MOST_BYTES / 2) + "\n" + &"y".repeat(MOST_BYTES / 2 + 1);
+        assert!(lines(&text, 1, usize::MAX).ends_with("… (goes on in line 2)"));
+    }
+
+    #[test]
+    fn hits_read_like_places() {
+        let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was lit.".into(), score: 1.0 };
+        assert_eq!(readable("lit", &Found { files: 2, left_out: 0, hits: vec![hit] }), "/folder/a.md:3: It was lit.");
+        let nothing = readable("lit", &Found { files: 2, left_out: 1, hits: Vec::new() });
+        assert_eq!(nothing, "nothing about \"lit\" in 2 files\n(1 files were too large to be searched)");
+    }
+}

@@ -1,0 +1,212 @@
+//! `export!`: joins an author's items to the contract and embeds the manifest. What the calls do stands in the SDK's `export`
+//! module; here are only the impls that must live in the author's crate.
+
+use std::path::PathBuf;
+
+use proc_macro2::{Span, TokenStream};
+use quote::quote;
+use syn::parse::{Parse, ParseStream};
+use syn::punctuated::Punctuated;
+use syn::{Error, Ident, LitByteStr, LitStr, Path, Result, Token, bracketed};
+
+use crate::manifest;
+
+const USAGE: &str = "write `export!(tools: [a, b])`, `export!(agent: X)` or `export!(delivery: X)`, or several of them with commas between";
+
+/// What stands between the parentheses.
+#[derive(Default)]
+struct Exports {
+    tools: Vec<Path>,
+    agent: Option<Path>,
+    delivery: Option<Path>,
+    manifest: Option<LitStr>,
+    asks: Option<Vec<Ask>>,
+}
+
+/// A capability's name, with `?` when the plugin works without it.
+struct Ask {
+    name: Ident,
+    optional: bool,
+}
+
+impl Parse for Ask {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let name = input.parse()?;
+        let optional = input.parse::<Option<Token![?]>>()?.is_some();
+        Ok(Self { name, optional })
+    }
+}
+
+impl Parse for Exports {
+    fn parse(input: ParseStream) -> Result<Self> {
+        let mut exports = Self::default();
+        let mut seen: Vec<Ident> = Vec::new();
+        while !input.is_empty() {
+            let key: Ident = input.parse()?;
+            input.parse::<Token![:]>()?;
+            if seen.contains(&key) {
+                return Err(Error::new(key.span(), format!("`{key}` is given twice")));
+            }
+            match key.to_string().as_str() {
+                "tools" => exports.tools = list(input)?,
+                "agent" => exports.agent = Some(input.parse()?),
+                "delivery" => exports.delivery = Some(input.parse()?),
+                "manifest" => exports.manifest = Some(input.parse()?),
+                "asks" => exports.asks = Some(list(input)?),
+                _ => return Err(Error::new(key.span(), format!("unknown key `{key}`: {USAGE}"))),
+            }
+            seen.push(key);
+            if !input.is_empty() {
+                input.parse::<Token![,]>()?;
+            }
+        }
+        if exports.tools.is_empty() && exports.agent.is_none() && exports.delivery.is_none() {
+            return Err(Error::new(Span::call_site(), format!("nothing is exported: {USAGE}")));
+        }
+        Ok(exports)
+    }
+}
+
+fn list<T: Parse>(input: ParseStream) -> Result<Vec<T>> {
+    let content;
+    bracketed!(content in input);
+    Ok(Punctuated::<T, Token![,]>::parse_terminated(&content)?.into_iter().collect())
+}
+
+pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
+    let exports: Exports = syn::parse2(input)?;
+    let manifest = embedded_manifest(&exports)?;
+    let tools = (!exports.tools.is_empty()).then(|| export_tools(&exports.tools)).transpose()?;
+    let agent = exports.agent.as_ref().map(export_agent);
+    let delivery = exports.delivery.as_ref().map(export_delivery);
+    Ok(quote! {
+        const _: () = {
+            struct Plugin;
+            // Elsewhere nothing is exported, because native linkers do not accept the names; what is exported is used all the same.
+            const _: ::core::marker::PhantomData<Plugin> = ::core::marker::PhantomData;
+            #tools
+            #agent
+            #delivery
+            #manifest
+        };
+    })
+}
+
+fn export_tools(tools: &[Path]) -> Result<TokenStream> {
+    let mut names: Vec<String> = Vec::new();
+    for tool in tools {
+        let name = tool.segments.last().map(|segment| segment.ident.to_string()).unwrap_or_default();
+        if names.contains(&name) {
+            return Err(Error::new_spanned(tool, format!("two tools are named `{name}`")));
+        }
+        names.push(name.trim_start_matches("r#").to_owned());
+    }
+    Ok(quote! {
+        impl ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::Guest for Plugin {
+            fn list_tools() -> ::core::result::Result<
+                ::std::vec::Vec<::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolSpec>,
+                ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
+            > {
+                ::core::result::Result::Ok(::std::vec![#(<#tools as ::conclave_sdk::__private::Tool>::spec()),*])
+            }
+
+            fn call(
+                name: ::std::string::String,
+                arguments: ::std::string::String,
+                context: &::conclave_sdk::bindings::tool::conclave::plugin::call::Context,
+            ) -> ::core::result::Result<
+                ::conclave_sdk::Outcome,
+                ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
+            > {
+                match name.as_str() {
+                    #(#names => ::conclave_sdk::export::call_tool::<#tools>(&arguments, context),)*
+                    _ => ::conclave_sdk::export::unknown_tool(&name),
+                }
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::tool::export_tools!(Plugin with_types_in ::conclave_sdk::bindings::tool);
+    })
+}
+
+fn export_agent(agent: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::agent::exports::conclave::plugin::agent::Guest for Plugin {
+            fn step(
+                state: &::conclave_sdk::bindings::agent::conclave::plugin::state::View,
+            ) -> ::core::result::Result<
+                ::conclave_sdk::actions::Turn,
+                ::conclave_sdk::bindings::agent::exports::conclave::plugin::agent::AgentError,
+            > {
+                ::conclave_sdk::export::step::<#agent>(state)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::agent::export_agent!(Plugin with_types_in ::conclave_sdk::bindings::agent);
+    }
+}
+
+fn export_delivery(strategy: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::Guest for Plugin {
+            fn decide(
+                wake: ::conclave_sdk::delivery::Wake,
+                context: &::conclave_sdk::delivery::Context,
+            ) -> ::core::result::Result<
+                ::std::vec::Vec<::conclave_sdk::delivery::Decision>,
+                ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError,
+            > {
+                ::conclave_sdk::export::decide::<#strategy>(wake, context)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::delivery::export_delivery!(Plugin with_types_in ::conclave_sdk::bindings::delivery);
+    }
+}
+
+/// The custom section, on wasm only: elsewhere the name of a section has other rules. `include_str!` makes cargo build again when
+/// the file changes.
+fn embedded_manifest(exports: &Exports) -> Result<TokenStream> {
+    let (json, watch) = match (&exports.asks, &exports.manifest) {
+        (Some(_), Some(file)) => return Err(Error::new(file.span(), "give `manifest` or `asks`, not both: the file says what is asked")),
+        (Some(asks), None) => (inline_manifest(asks)?, None),
+        (None, file) => {
+            let (json, path) = manifest_of_file(file.as_ref())?;
+            (json, Some(quote! { const _: &str = ::core::include_str!(#path); }))
+        }
+    };
+    let length = json.len();
+    let bytes = LitByteStr::new(json.as_bytes(), Span::call_site());
+    let section = quote! {
+        #[cfg(target_family = "wasm")]
+        #[used]
+        #[unsafe(link_section = "conclave:manifest")]
+        static MANIFEST: [u8; #length] = *#bytes;
+    };
+    Ok(quote! { #section #watch })
+}
+
+fn manifest_of_file(file: Option<&LitStr>) -> Result<(String, String)> {
+    let span = file.map_or_else(Span::call_site, LitStr::span);
+    let name = file.map_or_else(|| "conclave-plugin.toml".to_owned(), LitStr::value);
+    let folder = std::env::var("CARGO_MANIFEST_DIR").unwrap_or_default();
+    let path = PathBuf::from(folder).join(&name);
+    let text = std::fs::read_to_string(&path).map_err(|error| {
+        Error::new(
+            span,
+            format!("{}: {error}\nA plugin says there what it is and what it asks for; the smallest one is\n\n{SMALLEST}", path.display()),
+        )
+    })?;
+    let json = manifest::to_json(&name, &text).map_err(|problems| Error::new(span, problems))?;
+    Ok((json, path.display().to_string()))
+}
+
+const SMALLEST: &str = "[plugin]\nname = \"my-plugin\"\nversion = \"0.1.0\"\n";
+
+/// A test guest's manifest: named after its crate.
+fn inline_manifest(asks: &[Ask]) -> Result<String> {
+    let asks: Vec<_> = asks.iter().map(|ask| (ask.name.to_string(), ask.optional)).collect();
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    manifest::inline(&variable("CARGO_CRATE_NAME"), &variable("CARGO_PKG_VERSION"), &asks)
+        .map_err(|problem| Error::new(Span::call_site(), problem))
+}

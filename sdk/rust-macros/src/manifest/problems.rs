@@ -1,0 +1,59 @@
+//! What is wrong with a manifest file, collected so that an author fixes it in one go.
+
+use std::ops::Range;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+/// The problems of one file, in the order of its lines.
+pub(super) struct Problems<'i> {
+    file: &'i str,
+    text: &'i str,
+    found: Vec<(usize, String)>,
+}
+
+impl<'i> Problems<'i> {
+    pub(super) fn new(file: &'i str, text: &'i str) -> Self {
+        Self { file, text, found: Vec::new() }
+    }
+
+    /// Without a span the problem is that of the whole file.
+    pub(super) fn add(&mut self, span: Option<Range<usize>>, message: String) {
+        self.found.push((span.map_or(0, |span| span.start), message));
+    }
+
+    /// Fails with every problem, one per line: `file:line:column: message`.
+    pub(super) fn finish(&mut self) -> Result<(), String> {
+        if self.found.is_empty() {
+            return Ok(());
+        }
+        self.found.sort_by_key(|(offset, _)| *offset);
+        let lines = self.found.iter().map(|(offset, message)| {
+            let (line, column) = self.position(*offset);
+            format!("{}:{line}:{column}: {message}", self.file)
+        });
+        Err(lines.collect::<Vec<_>>().join("\n"))
+    }
+
+    pub(super) fn check_keys(&mut self, place: &str, table: &DeTable, known: &[&str]) {
+        for key in table.keys().filter(|key| !known.contains(&key.get_ref().as_ref())) {
+            let message = format!("{place} has an unknown key `{}`; remove it or use one of {}", key.get_ref(), known.join(", "));
+            self.add(Some(key.span()), message);
+        }
+    }
+
+    pub(super) fn table<'t, 'v>(&mut self, path: &str, value: &'t Spanned<DeValue<'v>>) -> Option<&'t DeTable<'v>> {
+        let table = value.get_ref().as_table();
+        if table.is_none() {
+            self.add(Some(value.span()), format!("`{path}` must be a table: write [{path}] on a line of its own"));
+        }
+        table
+    }
+
+    /// Both from 1; columns in characters, as editors count them.
+    fn position(&self, offset: usize) -> (usize, usize) {
+        let before = self.text.get(..offset).unwrap_or(self.text);
+        let line_start = before.rfind('\n').map_or(0, |newline| newline + 1);
+        (before.matches('\n').count() + 1, before[line_start..].chars().count() + 1)
+    }
+}

@@ -1,0 +1,178 @@
+//! `#[tool]`: from a function to the type beside it that describes and calls it. Everything that the model reads comes from here.
+
+use proc_macro2::TokenStream;
+use quote::{format_ident, quote};
+use syn::ext::IdentExt;
+use syn::{Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat, PatType, Result, Type};
+
+/// A parameter, as the function's call needs it.
+enum Parameter {
+    /// Something that the model passes.
+    Argument { name: Ident, kind: Box<Type>, attributes: Vec<Attribute> },
+    /// The facts about the call.
+    Call,
+}
+
+pub(crate) fn expand(attribute: TokenStream, item: TokenStream) -> Result<TokenStream> {
+    let idempotent = is_idempotent(attribute)?;
+    let mut function: ItemFn = syn::parse2(item)?;
+    check_signature(&function)?;
+    let description = description(&function)?;
+    let parameters = function.sig.inputs.iter_mut().map(parameter).collect::<Result<Vec<_>>>()?;
+    let implementation = implementation(&function.sig.ident, &description, idempotent, &parameters);
+    let (name, visibility) = (&function.sig.ident, &function.vis);
+    let about = format!("The tool `{name}`, for `export!`.");
+    Ok(quote! {
+        #function
+
+        #[doc = #about]
+        #[doc(hidden)]
+        // Not `expect`: a name of one lower-case letter class may not trigger it.
+        #[allow(non_camel_case_types, reason = "it has the function's name, so that a path to one is a path to the other")]
+        #visibility enum #name {}
+
+        #implementation
+    })
+}
+
+fn is_idempotent(attribute: TokenStream) -> Result<bool> {
+    if attribute.is_empty() {
+        return Ok(false);
+    }
+    let word: Ident = syn::parse2(attribute)?;
+    if word == "idempotent" { Ok(true) } else { Err(Error::new(word.span(), "write `#[tool]` or `#[tool(idempotent)]`")) }
+}
+
+fn check_signature(function: &ItemFn) -> Result<()> {
+    let signature = &function.sig;
+    if let Some(word) = &signature.asyncness {
+        return Err(Error::new_spanned(
+            word,
+            "a tool is a plain function: the host runs many calls at once, each in its own sandbox; remove `async`",
+        ));
+    }
+    if !signature.generics.params.is_empty() {
+        return Err(Error::new_spanned(&signature.generics, "a tool has no generic parameters: the model could not choose them"));
+    }
+    let name = signature.ident.unraw().to_string();
+    let plain = name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    if !plain || name.split('_').any(str::is_empty) {
+        return Err(Error::new_spanned(
+            &signature.ident,
+            "a tool's name is lower-case letters and digits with `_` between words, such as `read_lines`",
+        ));
+    }
+    Ok(())
+}
+
+fn description(function: &ItemFn) -> Result<String> {
+    let text = documentation(&function.attrs);
+    if text.is_empty() {
+        let message = "a tool needs a doc comment: it is all that the model knows about it. Say what it does and when to use it";
+        return Err(Error::new_spanned(&function.sig.ident, message));
+    }
+    Ok(text)
+}
+
+/// The doc comment as one text: each line without the space that rustfmt puts after `///`.
+fn documentation(attributes: &[Attribute]) -> String {
+    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
+        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
+            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
+            _ => None,
+        },
+        _ => None,
+    });
+    let lines: Vec<_> = lines.map(|line| line.strip_prefix(' ').map_or_else(|| line.clone(), str::to_owned)).collect();
+    lines.join("\n").trim().to_owned()
+}
+
+/// Takes the attributes off: rustc accepts neither docs nor `schemars` on a parameter.
+fn parameter(input: &mut FnArg) -> Result<Parameter> {
+    let FnArg::Typed(typed) = input else {
+        return Err(Error::new_spanned(input, "a tool is a function, not a method: it has no `self`"));
+    };
+    if is_call(&typed.ty) {
+        return Ok(Parameter::Call);
+    }
+    if let Type::Reference(reference) = &*typed.ty {
+        let message = "a tool owns its arguments: take a `String` instead of a `&str`, a `Vec<T>` instead of a slice";
+        return Err(Error::new_spanned(reference, message));
+    }
+    let name = argument_name(typed)?;
+    let belongs_to_schema = |attribute: &Attribute| attribute.path().is_ident("doc") || attribute.path().is_ident("schemars");
+    let (attributes, kept) = std::mem::take(&mut typed.attrs).into_iter().partition(belongs_to_schema);
+    typed.attrs = kept;
+    Ok(Parameter::Argument { name, kind: typed.ty.clone(), attributes })
+}
+
+fn is_call(kind: &Type) -> bool {
+    let Type::Reference(reference) = kind else { return false };
+    let Type::Path(path) = &*reference.elem else { return false };
+    path.path.segments.last().is_some_and(|segment| segment.ident == "Call")
+}
+
+fn argument_name(typed: &PatType) -> Result<Ident> {
+    match &*typed.pat {
+        Pat::Ident(pattern) if pattern.by_ref.is_none() => Ok(pattern.ident.clone()),
+        other => Err(Error::new_spanned(other, "a tool's parameter needs a plain name: the model reads it")),
+    }
+}
+
+/// The schema is read off a struct that has the parameters as its fields; the struct is never made, because taking the arguments
+/// one by one lets an error name the one that is wrong.
+fn implementation(function: &Ident, description: &str, idempotent: bool, parameters: &[Parameter]) -> TokenStream {
+    let tool_name = function.unraw().to_string();
+    let arguments: Vec<_> = parameters
+        .iter()
+        .filter_map(|parameter| match parameter {
+            Parameter::Argument { name, kind, attributes } => Some((name, kind, attributes)),
+            Parameter::Call => None,
+        })
+        .collect();
+    let fields = arguments.iter().map(|(name, kind, attributes)| quote! { #(#attributes)* #name: #kind });
+    let takes = arguments.iter().enumerate().map(|(index, (name, kind, _))| {
+        let (variable, key) = (format_ident!("argument_{index}"), name.unraw().to_string());
+        quote! { let #variable: #kind = arguments.take(#key)?; }
+    });
+    let mut next = 0;
+    let passed = parameters.iter().map(|parameter| match parameter {
+        Parameter::Call => quote! { &call() },
+        Parameter::Argument { .. } => {
+            let variable = format_ident!("argument_{next}");
+            next += 1;
+            quote! { #variable }
+        }
+    });
+    quote! {
+        const _: () = {
+            use ::conclave_sdk::__private::{self, schemars};
+
+            #[derive(schemars::JsonSchema)]
+            #[schemars(crate = "::conclave_sdk::__private::schemars", deny_unknown_fields)]
+            #[allow(dead_code, reason = "only its schema is used")]
+            struct Parameters { #(#fields),* }
+
+            impl __private::Tool for #function {
+                fn spec() -> __private::ToolSpec {
+                    __private::ToolSpec {
+                        name: #tool_name.into(),
+                        description: #description.into(),
+                        input_schema: __private::input_schema::<Parameters>(),
+                        output_schema: ::core::option::Option::None,
+                        idempotent: #idempotent,
+                        extra: ::std::vec::Vec::new(),
+                    }
+                }
+
+                fn call(arguments: &str, call: &dyn ::core::ops::Fn() -> ::conclave_sdk::Call) -> ::conclave_sdk::Result<::conclave_sdk::Outcome> {
+                    let mut arguments = __private::Arguments::parse(arguments)?;
+                    #(#takes)*
+                    arguments.finish()?;
+                    let _ = call;
+                    ::conclave_sdk::IntoOutcome::into_outcome(#function(#(#passed),*))
+                }
+            }
+        };
+    }
+}

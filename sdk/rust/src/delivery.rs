@@ -1,0 +1,74 @@
+//! A delivery strategy: it decides when, where and how results of background tasks are told. It decides only; the host speaks,
+//! waits and makes sure that nothing is told twice.
+
+use crate::Result;
+use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy as contract;
+
+pub use crate::bindings::delivery::conclave::plugin::delivery_context::{Activity, Channel, ChannelKind, Context, EndedTask, TaskStatus};
+pub use contract::{Decision, Pause, Speech, Wake};
+
+/// What makes a component a delivery strategy; `export!(delivery: X)` exports it.
+///
+/// ```
+/// use conclave_sdk::Result;
+/// use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, attach};
+///
+/// /// Never interrupts: results wait for the agent's next turn.
+/// struct Patient;
+///
+/// impl DeliveryStrategy for Patient {
+///     fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
+///         let waiting = context.waiting();
+///         Ok(vec![attach(waiting.iter().map(|ended| &ended.task_id))])
+///     }
+/// }
+/// # assert!(true);
+/// ```
+pub trait DeliveryStrategy {
+    /// What to do now, in this order. Nothing: everything waits until the next wake. An error is recorded and changes nothing.
+    fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>>;
+}
+
+/// Speaks about these tasks on the context's transport, in the host's words.
+pub fn speak<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
+    Decision::Speak(Speech { tasks: tasks.into_iter().map(Into::into).collect(), channel: None, prompt: None, interrupt: false })
+}
+
+/// Leaves these results in the inbox, for the agent's next turn.
+pub fn attach<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
+    Decision::Attach(tasks.into_iter().map(Into::into).collect())
+}
+
+/// Asks again after so many milliseconds.
+pub fn wait(at_most_ms: u64) -> Decision {
+    Decision::Wait(Pause { channel: None, at_most_ms })
+}
+
+/// Asks again when the channel is idle, or at the latest after so many milliseconds.
+pub fn wait_for(channel: impl Into<String>, at_most_ms: u64) -> Decision {
+    Decision::Wait(Pause { channel: Some(channel.into()), at_most_ms })
+}
+
+/// Delivers nothing, and says why.
+pub fn give_up(reason: impl Into<String>) -> Decision {
+    Decision::GiveUp(reason.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Decision, attach, speak, wait};
+
+    #[test]
+    fn speaking_leaves_channel_and_words_to_the_host() {
+        let Decision::Speak(speech) = speak(["a", "b"]) else { panic!("no speech") };
+        assert_eq!(speech.tasks, ["a", "b"]);
+        assert_eq!((speech.channel, speech.prompt, speech.interrupt), (None, None, false));
+    }
+
+    #[test]
+    fn decisions_name_tasks_and_times() {
+        assert_eq!(attach(["a"]), Decision::Attach(vec!["a".into()]));
+        let Decision::Wait(pause) = wait(250) else { panic!("no pause") };
+        assert_eq!((pause.channel, pause.at_most_ms), (None, 250));
+    }
+}

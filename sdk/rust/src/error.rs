@@ -1,0 +1,205 @@
+//! The one error of the SDK. It sorts what went wrong by who can do something about it: the operator (`Denied`), the caller
+//! (`InvalidArguments`), time (`Unavailable`), or nobody but the author (`Other`). It does not keep a chain of causes: an error
+//! leaves the sandbox as text.
+
+use std::any::Any;
+use std::fmt;
+
+use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
+use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError;
+use crate::bindings::imports::conclave::plugin::{blobs, files, kv, model, scratch, types};
+use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
+
+/// What a plugin's function returns.
+pub type Result<T, E = Error> = core::result::Result<T, E>;
+
+/// Why a plugin could not do what it was asked.
+///
+/// `?` turns every error type into it: a refusal by the host becomes `Denied`, a provider that is down `Unavailable`, and
+/// whatever else implements [`std::error::Error`] becomes `Other`. It does not implement that trait itself, because then no
+/// such blanket conversion could exist.
+///
+/// ```
+/// use conclave_sdk::{Error, Result};
+///
+/// fn length(text: &str) -> Result<u32> {
+///     let length: u32 = text.trim().parse()?; // a ParseIntError becomes `Other`
+///     if length == 0 {
+///         return Err(Error::invalid_arguments("length: must be above 0"));
+///     }
+///     Ok(length)
+/// }
+/// assert!(matches!(length("0"), Err(Error::InvalidArguments(_))));
+/// assert!(matches!(length("a"), Err(Error::Other(_))));
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+pub enum Error {
+    /// A capability that the plugin cannot do without was refused. Passing it on is the right thing to do: the operator is told
+    /// what would grant it.
+    Denied(types::Denial),
+    /// What was asked makes no sense; the text goes back to the model so that it can correct itself. Names the argument.
+    InvalidArguments(String),
+    /// Something outside is down; may be tried again.
+    Unavailable {
+        /// In milliseconds; none when it is not known.
+        retry_after_ms: Option<u64>,
+    },
+    /// Anything else; shown to people and to the model.
+    Other(String),
+}
+
+impl Error {
+    /// `Other`, with a text of the plugin's own.
+    pub fn other(text: impl fmt::Display) -> Self {
+        Self::Other(text.to_string())
+    }
+
+    /// `InvalidArguments`, with a text that names the argument and says what would be right.
+    pub fn invalid_arguments(text: impl fmt::Display) -> Self {
+        Self::InvalidArguments(text.to_string())
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Denied(denial) => write!(formatter, "{} was refused: {}: {}", denial.capability, denial.target, denial.detail),
+            Self::InvalidArguments(text) | Self::Other(text) => formatter.write_str(text),
+            Self::Unavailable { retry_after_ms: Some(ms) } => write!(formatter, "not available now; try again in {ms} ms"),
+            Self::Unavailable { retry_after_ms: None } => formatter.write_str("not available now"),
+        }
+    }
+}
+
+/// One conversion for every error type. The errors of the imports are errors in the sense of `std` too, so they can only be told
+/// apart here, by their type; a second `From` for them would overlap with this one.
+impl<E: std::error::Error + 'static> From<E> for Error {
+    fn from(error: E) -> Self {
+        let any: &dyn Any = &error;
+        if let Some(error) = any.downcast_ref() {
+            return from_files(error);
+        }
+        if let Some(error) = any.downcast_ref() {
+            return from_model(error);
+        }
+        if let Some(error) = any.downcast_ref() {
+            return from_kv(error);
+        }
+        if let Some(error) = any.downcast_ref() {
+            return from_blobs(error);
+        }
+        if let Some(error) = any.downcast_ref() {
+            return from_scratch(error);
+        }
+        Self::other(error)
+    }
+}
+
+fn from_files(error: &files::FileError) -> Error {
+    use files::FileError as Case;
+    match error {
+        Case::NotFound => Error::other("no such file or directory"),
+        Case::NotAFile => Error::other("it is a directory, not a file"),
+        Case::NotADirectory => Error::other("it is a file, not a directory"),
+        Case::Denied(denial) => Error::Denied(denial.clone()),
+        Case::QuotaExceeded(limit) => Error::Other(format!("files: the limit of {limit} is reached")),
+        Case::Other(text) => Error::Other(text.clone()),
+    }
+}
+
+fn from_model(error: &model::ModelError) -> Error {
+    use model::ModelError as Case;
+    match error {
+        Case::Denied(denial) => Error::Denied(denial.clone()),
+        Case::BudgetExhausted(limit) => Error::Other(format!("model: {limit} is used up")),
+        Case::UnknownModel(name) => Error::Other(format!("model: there is no model named {name}")),
+        Case::ContextTooLong(tokens) => Error::Other(format!("model: the prompt does not fit in {tokens} tokens")),
+        Case::Unavailable(retry_after_ms) => Error::Unavailable { retry_after_ms: *retry_after_ms },
+        Case::Other(text) => Error::Other(text.clone()),
+    }
+}
+
+fn from_kv(error: &kv::KvError) -> Error {
+    use kv::KvError as Case;
+    match error {
+        Case::QuotaExceeded(limit) => Error::Other(format!("kv: the limit of {limit} bytes is reached")),
+        Case::Denied(denial) => Error::Denied(denial.clone()),
+        Case::Other(text) => Error::Other(text.clone()),
+    }
+}
+
+fn from_blobs(error: &blobs::BlobError) -> Error {
+    use blobs::BlobError as Case;
+    match error {
+        Case::Unknown => Error::other("blobs: there is no such blob in reach"),
+        Case::TooLarge(limit) => Error::Other(format!("blobs: larger than the limit of {limit} bytes")),
+        Case::Denied(denial) => Error::Denied(denial.clone()),
+        Case::Other(text) => Error::Other(text.clone()),
+    }
+}
+
+fn from_scratch(error: &scratch::ScratchError) -> Error {
+    use scratch::ScratchError as Case;
+    match error {
+        Case::TooLarge(limit) => Error::Other(format!("scratch: larger than the limit of {limit} bytes")),
+        Case::Other(text) => Error::Other(text.clone()),
+    }
+}
+
+impl From<Error> for ToolError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Denied(denial) => Self::Denied(denial),
+            Error::InvalidArguments(text) => Self::InvalidArguments(text),
+            Error::Unavailable { retry_after_ms } => Self::Unavailable(retry_after_ms),
+            Error::Other(text) => Self::Other(text),
+        }
+    }
+}
+
+/// In an agent, `InvalidArguments` means that the model's reply made no sense, so it becomes `malformed`.
+impl From<Error> for AgentError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Denied(denial) => Self::Denied(denial),
+            Error::InvalidArguments(text) => Self::Malformed(text),
+            Error::Unavailable { .. } | Error::Other(_) => Self::Other(error.to_string()),
+        }
+    }
+}
+
+impl From<Error> for StrategyError {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::Denied(denial) => Self::Denied(denial),
+            _ => Self::Other(error.to_string()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Error, files, model, types};
+
+    fn denial() -> types::Denial {
+        types::Denial { capability: "files".into(), target: "/etc".into(), detail: "outside every folder".into() }
+    }
+
+    #[test]
+    fn refusals_stay_refusals_through_the_question_mark() {
+        let read = || -> Result<(), Error> { Err(files::FileError::Denied(denial()))? };
+        assert_eq!(read(), Err(Error::Denied(denial())));
+    }
+
+    #[test]
+    fn a_provider_that_is_down_may_be_tried_again() {
+        let error = Error::from(model::ModelError::Unavailable(Some(500)));
+        assert_eq!(error, Error::Unavailable { retry_after_ms: Some(500) });
+    }
+
+    #[test]
+    fn any_other_error_keeps_its_text() {
+        let error = Error::from(std::io::Error::other("the disk is full"));
+        assert_eq!(error, Error::Other("the disk is full".into()));
+    }
+}

@@ -1,0 +1,162 @@
+//! The messages of an agent's history, read in pages and only as far as somebody looks.
+
+use std::collections::VecDeque;
+
+use crate::bindings::imports::conclave::plugin::types::Message;
+
+/// Messages per call to the host: enough that the call's own cost does not show, few enough that looking at the last message
+/// does not copy a whole conversation.
+const PAGE: u32 = 16;
+
+/// Iterates over a history from either end. Reading ten messages costs ten, however long the history is.
+///
+/// Made by [`View::history`](crate::View::history).
+pub struct History<'a> {
+    fetch: Box<dyn Fn(u64, u32) -> Vec<Message> + 'a>,
+    /// Indices not yet fetched.
+    rest: std::ops::Range<u64>,
+    front: VecDeque<Message>,
+    back: VecDeque<Message>,
+}
+
+impl<'a> History<'a> {
+    pub(crate) fn new(length: u64, fetch: impl Fn(u64, u32) -> Vec<Message> + 'a) -> Self {
+        Self { fetch: Box::new(fetch), rest: 0..length, front: VecDeque::new(), back: VecDeque::new() }
+    }
+
+    /// Skips what lies before index `start`, without reading it.
+    #[must_use]
+    pub fn starting_at(mut self, start: u64) -> Self {
+        self.rest.start = start.clamp(self.rest.start, self.rest.end);
+        self
+    }
+
+    fn fetch_front(&mut self) {
+        let count = self.page();
+        let messages = (self.fetch)(self.rest.start, count);
+        // An empty page before the end would repeat for ever: the host has nothing more.
+        self.rest.start = if messages.is_empty() { self.rest.end } else { self.rest.start + messages.len() as u64 };
+        self.front.extend(messages);
+    }
+
+    /// The host may give less than was asked for, so the page is fetched until it is full.
+    fn fetch_back(&mut self) {
+        let start = self.rest.end - u64::from(self.page());
+        let mut page = VecDeque::new();
+        while start + (page.len() as u64) < self.rest.end {
+            let next = start + page.len() as u64;
+            let messages = (self.fetch)(next, u32::try_from(self.rest.end - next).unwrap_or(PAGE));
+            if messages.is_empty() {
+                break;
+            }
+            page.extend(messages);
+        }
+        self.rest.end = start;
+        self.back = page;
+    }
+
+    fn page(&self) -> u32 {
+        u32::try_from(self.rest.end - self.rest.start).map_or(PAGE, |left| left.min(PAGE))
+    }
+}
+
+impl Iterator for History<'_> {
+    type Item = Message;
+
+    fn next(&mut self) -> Option<Message> {
+        if self.front.is_empty() && !self.rest.is_empty() {
+            self.fetch_front();
+        }
+        self.front.pop_front().or_else(|| self.back.pop_front())
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        let buffered = self.front.len() + self.back.len();
+        (buffered, usize::try_from(self.rest.end - self.rest.start).ok().map(|rest| rest + buffered))
+    }
+}
+
+impl DoubleEndedIterator for History<'_> {
+    fn next_back(&mut self) -> Option<Message> {
+        if self.back.is_empty() && !self.rest.is_empty() {
+            self.fetch_back();
+        }
+        self.back.pop_back().or_else(|| self.front.pop_back())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::History;
+    use crate::Message;
+    use crate::bindings::imports::conclave::plugin::types::Entity;
+
+    fn message(seq: u64) -> Message {
+        Message {
+            seq,
+            sender: Entity::User,
+            sender_name: "you".into(),
+            recipient: None,
+            content: String::new(),
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            attachments: Vec::new(),
+            labels: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    /// A host that never gives more than five messages at once.
+    fn stingy(start: u64, count: u32) -> Vec<Message> {
+        (start..start + u64::from(count.min(5))).map(message).collect()
+    }
+
+    fn seqs(history: impl Iterator<Item = Message>) -> Vec<u64> {
+        history.map(|message| message.seq).collect()
+    }
+
+    #[test]
+    fn both_directions_give_every_message_once() {
+        for length in [0, 1, 16, 17, 53] {
+            let forward: Vec<_> = (0..length).collect();
+            assert_eq!(seqs(History::new(length, stingy)), forward);
+            assert_eq!(seqs(History::new(length, stingy).rev()), forward.into_iter().rev().collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn the_two_ends_meet() {
+        let mut history = History::new(40, stingy);
+        let mut seen = Vec::new();
+        while let Some(message) = history.next() {
+            seen.push(message.seq);
+            seen.extend(history.next_back().map(|message| message.seq));
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, (0..40).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_last_message_costs_one_page() {
+        let read = Cell::new(0);
+        let mut history = History::new(10_000, |start, count| {
+            read.set(read.get() + count);
+            (start..start + u64::from(count)).map(message).collect()
+        });
+        assert_eq!(history.next_back().map(|message| message.seq), Some(9_999));
+        assert_eq!(read.get(), 16);
+    }
+
+    #[test]
+    fn skipping_reads_nothing() {
+        assert_eq!(seqs(History::new(20, stingy).starting_at(18)), [18, 19]);
+    }
+
+    #[test]
+    fn a_host_that_gives_nothing_ends_the_history() {
+        assert_eq!(seqs(History::new(20, |_, _| Vec::new())), [0; 0]);
+        assert_eq!(seqs(History::new(20, |_, _| Vec::new()).rev()), [0; 0]);
+    }
+}

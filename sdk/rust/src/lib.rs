@@ -1,0 +1,120 @@
+//! Write Conclave plugins in Rust. A tool is a function, an agent or a delivery strategy is one impl, and one line exports them;
+//! a plugin needs no other dependency than this crate and, for its own types, `serde` and `serde_json`.
+//!
+//! # A tool
+//!
+//! ```
+//! //! Word counts.
+//! use conclave_sdk::{Result, tool};
+//!
+//! /// How many words a text has. Use it when the user asks about length.
+//! #[tool(idempotent)]
+//! fn words(
+//!     /// The text to count in.
+//!     text: String,
+//!     /// Words shorter than this do not count; 1 when absent.
+//!     shortest: Option<usize>,
+//! ) -> Result<usize> {
+//!     let shortest = shortest.unwrap_or(1);
+//!     Ok(text.split_whitespace().filter(|word| word.chars().count() >= shortest).count())
+//! }
+//!
+//! # const REAL: &str = stringify!(
+//! conclave_sdk::export!(tools: [words]);
+//! # );
+//! # conclave_sdk::export!(tools: [words], asks: []);
+//! // It stays an ordinary function, so an ordinary test calls it.
+//! assert_eq!(words("a fresh sandbox per call".into(), Some(2)).unwrap(), 4);
+//! ```
+//!
+//! The model reads the doc comments: the function's, and each parameter's. An `Option` may be left out.
+//!
+//! # An agent
+//!
+//! ```
+//! use conclave_sdk::{Agent, Result, Turn, View, call, finish};
+//! use serde_json::json;
+//!
+//! struct Librarian;
+//!
+//! impl Agent for Librarian {
+//!     fn step(view: &View) -> Result<Turn> {
+//!         if let Some(found) = view.tool_outputs().first() {
+//!             return Ok(finish(found.content.as_str()));
+//!         }
+//!         let question = view.pending().map(|message| message.content);
+//!         Ok(call("search.find", json!({ "query": question })).because("the folder may know"))
+//!     }
+//! }
+//! # conclave_sdk::export!(agent: Librarian, asks: [tools]);
+//! # assert!(true);
+//! ```
+//!
+//! # What a plugin asks for
+//!
+//! `conclave-plugin.toml` beside `Cargo.toml` says what the plugin is and what it may at most touch. `export!` checks it and puts
+//! it into the component. It is a ceiling: what the plugin really gets is up to whoever runs it, and every import answers a
+//! refusal as [`Error::Denied`].
+//!
+//! # Build and test
+//!
+//! `cargo build --target wasm32-wasip2 --release`, with `crate-type = ["cdylib"]`. Tests run natively, without a host: there
+//! [`log`] writes to stderr, [`progress`] does nothing and [`config`] is empty; the other imports panic, so keep what is worth
+//! testing in functions that take what was read.
+
+// The generated code and the macros name this crate by its full path.
+extern crate self as conclave_sdk;
+
+mod agent;
+#[doc(hidden)]
+pub mod bindings;
+pub mod config;
+pub mod delivery;
+mod error;
+#[doc(hidden)]
+pub mod export;
+pub mod files;
+mod history;
+pub mod log;
+pub mod model;
+mod outcome;
+pub mod progress;
+pub mod scratch;
+mod tool;
+mod turn;
+
+pub use agent::{Agent, View};
+pub use bindings::agent::conclave::plugin::actions;
+pub use bindings::agent::conclave::plugin::actions::{Observation, ToolOutput};
+pub use bindings::agent::conclave::plugin::state::{Past, Peer, Remaining, ToolSummary};
+pub use bindings::imports::conclave::plugin::types::{Blob, Denial, Draft, Entity, Extra, Message, ToolCall, ToolResult, Usage};
+pub use bindings::imports::conclave::plugin::{blobs, kv};
+pub use bindings::tool::exports::conclave::plugin::tools::Outcome;
+pub use conclave_sdk_macros::{export, tool};
+pub use error::{Error, Result};
+pub use history::History;
+pub use outcome::{IntoOutcome, Json};
+pub use tool::Call;
+pub use turn::{Turn, call, delegate_in_background, finish, reject, say};
+
+/// What the macros' output uses, so that a plugin depends on one crate.
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::bindings::tool::exports::conclave::plugin::tools::ToolSpec;
+    pub use crate::tool::{Arguments, Tool, input_schema};
+    pub use schemars;
+    pub use wit_bindgen;
+}
+
+/// The value at a JSON pointer, such as `/properties/timeseries/0`, as a `T`. Fails when nothing is there or it is no `T`.
+///
+/// ```
+/// let report = serde_json::json!({ "air": { "temperature": 4.5 } });
+/// let celsius: f64 = conclave_sdk::pick(&report, "/air/temperature")?;
+/// assert_eq!(celsius, 4.5);
+/// # Ok::<(), conclave_sdk::Error>(())
+/// ```
+pub fn pick<T: serde::de::DeserializeOwned>(value: &serde_json::Value, pointer: &str) -> Result<T> {
+    let found = value.pointer(pointer).ok_or_else(|| Error::Other(format!("there is nothing at {pointer}")))?;
+    serde_json::from_value(found.clone()).map_err(|error| Error::Other(format!("{pointer}: {error}")))
+}

@@ -1,0 +1,94 @@
+//! What a tool gives back, and how ordinary Rust values become it.
+
+use crate::bindings::imports::conclave::plugin::types::ToolCall;
+use crate::bindings::tool::exports::conclave::plugin::tools::Outcome;
+use crate::{Error, Result};
+
+/// A value that a `#[tool]` function may return, alone or in a `Result`.
+///
+/// Text, numbers and booleans become the content. [`Json`] becomes content and structured value. `()` is no result at all, and
+/// so is `None`. An [`Outcome`] is taken as it is.
+pub trait IntoOutcome {
+    /// Fails when the value cannot be written as JSON, or when it is an error already.
+    fn into_outcome(self) -> Result<Outcome>;
+}
+
+/// A structured result: the model reads it as JSON text, and callers get it as a value.
+///
+/// ```
+/// use conclave_sdk::{IntoOutcome, Json};
+///
+/// let outcome = Json([1, 2]).into_outcome().unwrap();
+/// assert_eq!(outcome.content.as_deref(), Some("[1,2]"));
+/// assert_eq!(outcome.value.as_deref(), Some("[1,2]"));
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Json<T>(pub T);
+
+impl Outcome {
+    /// Content alone.
+    pub fn text(content: impl Into<String>) -> Self {
+        Self { content: Some(content.into()), ..Self::nothing() }
+    }
+
+    /// No result at all, which is not the same as empty text.
+    pub fn nothing() -> Self {
+        Self { content: None, value: None, attachments: Vec::new(), then: Vec::new() }
+    }
+
+    /// Adds the structured result. Fails when it cannot be written as JSON, such as a map whose keys are no text.
+    pub fn with_value(mut self, value: &impl serde::Serialize) -> Result<Self> {
+        self.value = Some(serde_json::to_string(value)?);
+        Ok(self)
+    }
+
+    /// Adds a call that is run next, as a call of the calling agent. Orchestration tools, such as `done`, need the `route` grant.
+    #[must_use]
+    pub fn then(mut self, tool: impl Into<String>, arguments: impl Into<serde_json::Value>) -> Self {
+        let arguments = arguments.into().to_string();
+        self.then.push(ToolCall { id: String::new(), name: tool.into(), arguments });
+        self
+    }
+}
+
+impl IntoOutcome for Outcome {
+    fn into_outcome(self) -> Result<Outcome> {
+        Ok(self)
+    }
+}
+
+impl IntoOutcome for () {
+    fn into_outcome(self) -> Result<Outcome> {
+        Ok(Outcome::nothing())
+    }
+}
+
+impl<T: serde::Serialize> IntoOutcome for Json<T> {
+    fn into_outcome(self) -> Result<Outcome> {
+        let text = serde_json::to_string(&self.0)?;
+        Ok(Outcome { value: Some(text.clone()), ..Outcome::text(text) })
+    }
+}
+
+impl<T: IntoOutcome> IntoOutcome for Option<T> {
+    fn into_outcome(self) -> Result<Outcome> {
+        self.map_or_else(|| Ok(Outcome::nothing()), T::into_outcome)
+    }
+}
+
+impl<T: IntoOutcome, E: Into<Error>> IntoOutcome for Result<T, E> {
+    fn into_outcome(self) -> Result<Outcome> {
+        self.map_err(Into::into)?.into_outcome()
+    }
+}
+
+macro_rules! text_outcome {
+    ($($kind:ty),+) => {$(
+        impl IntoOutcome for $kind {
+            fn into_outcome(self) -> Result<Outcome> {
+                Ok(Outcome::text(self.to_string()))
+            }
+        }
+    )+};
+}
+text_outcome!(String, &str, char, bool, i8, i16, i32, i64, i128, isize, u8, u16, u32, u64, u128, usize, f32, f64);

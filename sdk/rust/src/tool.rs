@@ -1,0 +1,109 @@
+//! What `#[tool]` makes of a function, and the facts about a call. The macro writes the impls; authors only read `Call`.
+
+use schemars::JsonSchema;
+use schemars::generate::SchemaSettings;
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use crate::bindings::tool::conclave::plugin::call::Context;
+use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolSpec};
+use crate::{Error, Result};
+
+/// A function that `#[tool]` marked. The macro implements it for a type of the function's name.
+#[doc(hidden)]
+pub trait Tool {
+    /// What the host asks for at admission.
+    fn spec() -> ToolSpec;
+
+    /// Runs it. `call` is asked only if the function takes a `&Call`, because each fact costs a call to the host.
+    fn call(arguments: &str, call: &dyn Fn() -> Call) -> Result<Outcome>;
+}
+
+/// Facts about the call that a tool serves, stamped by the host. A tool gets them by taking a `&Call`, which is no argument that
+/// the model sees.
+///
+/// ```
+/// use conclave_sdk::{Call, tool};
+///
+/// /// Says who is asking.
+/// #[tool]
+/// fn whoami(call: &Call) -> String {
+///     call.caller.clone()
+/// }
+///
+/// let call = Call { caller: "librarian".into(), ..Call::default() };
+/// assert_eq!(whoami(&call), "librarian");
+/// ```
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Call {
+    /// The same for every attempt at this call: the key for idempotent work.
+    pub call_id: String,
+    /// From 1; above 1 only when an earlier attempt was cut off.
+    pub attempt: u32,
+    /// The task that the call belongs to.
+    pub task_name: String,
+    /// The room that the task works in.
+    pub room_id: String,
+    /// The plugin of the agent that called.
+    pub caller: String,
+    /// Milliseconds that the call could still take when it began.
+    pub deadline_ms: u64,
+    /// W3C trace context.
+    pub traceparent: String,
+}
+
+impl Call {
+    pub(crate) fn read(context: &Context) -> Self {
+        Self {
+            call_id: context.call_id(),
+            attempt: context.attempt(),
+            task_name: context.task_name(),
+            room_id: context.room_id(),
+            caller: context.caller(),
+            deadline_ms: context.deadline_ms(),
+            traceparent: context.traceparent(),
+        }
+    }
+}
+
+/// The arguments of one call, taken out one by one so that a wrong one can be named.
+#[doc(hidden)]
+pub struct Arguments(Map<String, Value>);
+
+impl Arguments {
+    /// Fails when the text is no JSON object.
+    pub fn parse(text: &str) -> Result<Self> {
+        serde_json::from_str(text).map(Self).map_err(|error| Error::InvalidArguments(format!("the arguments are no JSON object: {error}")))
+    }
+
+    /// An absent argument reads as null, so that an `Option` is none; whatever cannot be null is then missing.
+    pub fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<T> {
+        match self.0.remove(name) {
+            Some(value) => serde_json::from_value(value).map_err(|error| Error::InvalidArguments(format!("{name}: {error}"))),
+            None => serde_json::from_value(Value::Null).map_err(|_| Error::InvalidArguments(format!("{name}: is missing"))),
+        }
+    }
+
+    /// Fails when something was passed that no parameter took.
+    pub fn finish(self) -> Result<()> {
+        match self.0.keys().next() {
+            Some(name) => Err(Error::InvalidArguments(format!("{name}: there is no such argument"))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The JSON Schema of a tool's arguments: one object without `$ref`, because not every model provider resolves them.
+#[doc(hidden)]
+pub fn input_schema<T: JsonSchema>() -> String {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    settings.meta_schema = None;
+    let mut schema = settings.into_generator().into_root_schema_for::<T>();
+    // The name of the generated struct and its doc say nothing to a model.
+    schema.remove("title");
+    schema.remove("description");
+    // A tool without parameters: providers want the key all the same.
+    schema.ensure_object().entry("properties").or_insert_with(|| Value::Object(Map::new()));
+    schema.to_value().to_string()
+}

@@ -1,0 +1,187 @@
+//! The verbs of an agent: what a step answers with. A rarer action is built from [`crate::actions`] and turned into a [`Turn`].
+
+use serde_json::Value;
+
+use crate::bindings::agent::conclave::plugin::actions::{self, Action, Background, Reply};
+use crate::bindings::imports::conclave::plugin::model::Completion;
+use crate::bindings::imports::conclave::plugin::types::{Extra, ToolCall};
+
+/// One answer of an agent: an action, and what goes with it.
+///
+/// ```
+/// use conclave_sdk::{call, finish, say};
+/// use serde_json::json;
+///
+/// let look = call("search.find", json!({ "query": "lighthouses" }))
+///     .and_call("search.list", json!({}))
+///     .because("two places to look at once");
+/// let ask = say("When was it lit?").to("answer");
+/// let done = finish("In 1844.");
+/// # let _ = (look, ask, done);
+/// ```
+#[derive(Debug, Clone, PartialEq)]
+#[must_use]
+pub struct Turn(actions::Turn);
+
+/// Says something to whoever answers next.
+pub fn say(text: impl Into<String>) -> Turn {
+    Turn::from(Reply { content: Some(text.into()), ..silent() })
+}
+
+/// Calls a tool; its result comes with the next step. `arguments` is a JSON object.
+pub fn call(tool: impl Into<String>, arguments: impl Into<Value>) -> Turn {
+    Turn::from(silent()).and_call(tool, arguments)
+}
+
+/// Ends the task with its answer.
+pub fn finish(answer: impl Into<Value>) -> Turn {
+    Turn::from(Action::Finish(answer.into().to_string()))
+}
+
+/// Ends the task without an answer, and says why.
+pub fn reject(reason: impl Into<Value>) -> Turn {
+    Turn::from(Action::Reject(reason.into().to_string()))
+}
+
+/// Starts a task of the operator's config in a room of its own and goes on at once. Needs the `delegate` grant; the next step
+/// sees whether it started. `task` says in words what to do.
+pub fn delegate_in_background(agent: impl Into<String>, task: impl Into<String>) -> Turn {
+    Turn::from(Action::DelegateTask(Background {
+        agent: agent.into(),
+        task: task.into(),
+        context: "{}".into(),
+        share_channels: Vec::new(),
+    }))
+}
+
+impl Turn {
+    /// Adds a tool call to those of this turn; independent calls run at the same time.
+    ///
+    /// # Panics
+    /// When the turn is no reply: an action of its own has no place for tool calls.
+    pub fn and_call(mut self, tool: impl Into<String>, arguments: impl Into<Value>) -> Self {
+        let call = ToolCall { id: String::new(), name: tool.into(), arguments: arguments.into().to_string() };
+        self.reply("and_call").tool_calls.push(call);
+        self
+    }
+
+    /// Addresses what is said to a task, an agent or a seat. A task needs the `route` grant.
+    ///
+    /// # Panics
+    /// When the turn is no reply: only what is said or called has a recipient.
+    pub fn to(mut self, recipient: impl Into<String>) -> Self {
+        self.reply("to").recipient = Some(recipient.into());
+        self
+    }
+
+    /// Why, for people and logs.
+    pub fn because(mut self, thought: impl Into<String>) -> Self {
+        self.0.thought = thought.into();
+        self
+    }
+
+    /// Asks the user before the task goes on.
+    pub fn and_wait_for_user(mut self) -> Self {
+        self.0.wait_for_response = true;
+        self
+    }
+
+    /// Adds what the contract has no field for yet.
+    pub fn with_extra(mut self, key: impl Into<String>, value: impl Into<Value>) -> Self {
+        self.0.extra.push(Extra { key: key.into(), value: value.into().to_string() });
+        self
+    }
+
+    /// What the turn does.
+    pub fn action(&self) -> &Action {
+        &self.0.action
+    }
+
+    fn reply(&mut self, verb: &str) -> &mut Reply {
+        match &mut self.0.action {
+            Action::Reply(reply) => reply,
+            other => panic!("`{verb}` goes with `say` and `call`, not with {other:?}"),
+        }
+    }
+}
+
+/// Whatever the verbs do not cover.
+impl From<Action> for Turn {
+    fn from(action: Action) -> Self {
+        Self(actions::Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() })
+    }
+}
+
+impl From<Reply> for Turn {
+    fn from(reply: Reply) -> Self {
+        Self::from(Action::Reply(reply))
+    }
+}
+
+/// Says what a model said: its text, its tool calls, and the completion's id, so that the host keeps the rest.
+impl From<Completion> for Turn {
+    fn from(completion: Completion) -> Self {
+        let Completion { id, content, tool_calls, .. } = completion;
+        Self::from(Reply { completion: Some(id), content, tool_calls, ..silent() })
+    }
+}
+
+impl From<Turn> for actions::Turn {
+    fn from(turn: Turn) -> Self {
+        turn.0
+    }
+}
+
+fn silent() -> Reply {
+    Reply { completion: None, content: None, tool_calls: Vec::new(), recipient: None, attachments: Vec::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::{Action, Turn, actions, call, delegate_in_background, finish, reject, say};
+
+    fn reply(turn: &Turn) -> &actions::Reply {
+        match turn.action() {
+            Action::Reply(reply) => reply,
+            other => panic!("no reply: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn saying_has_content_and_a_recipient_only_when_addressed() {
+        assert_eq!(reply(&say("hello")).content.as_deref(), Some("hello"));
+        assert_eq!(reply(&say("hello")).recipient, None);
+        assert_eq!(reply(&say("hello").to("answer")).recipient.as_deref(), Some("answer"));
+    }
+
+    #[test]
+    fn calls_keep_their_order_and_say_nothing() {
+        let turn = call("search.find", json!({ "query": "x" })).and_call("search.list", json!({}));
+        let calls: Vec<_> = reply(&turn).tool_calls.iter().map(|call| (call.name.as_str(), call.arguments.as_str())).collect();
+        assert_eq!(calls, [("search.find", r#"{"query":"x"}"#), ("search.list", "{}")]);
+        assert_eq!(reply(&turn).content, None);
+    }
+
+    #[test]
+    fn an_answer_and_a_reason_are_json() {
+        assert_eq!(finish("a \"b\"").action(), &Action::Finish(r#""a \"b\"""#.into()));
+        assert_eq!(finish(json!({ "n": 1 })).action(), &Action::Finish(r#"{"n":1}"#.into()));
+        assert_eq!(reject("no").action(), &Action::Reject("\"no\"".into()));
+    }
+
+    #[test]
+    fn background_work_shares_no_channel() {
+        let turn = delegate_in_background("digest", "Digest the folder.");
+        let Action::DelegateTask(background) = turn.action() else { panic!("{turn:?}") };
+        assert_eq!((background.agent.as_str(), background.task.as_str()), ("digest", "Digest the folder."));
+        assert!(background.share_channels.is_empty());
+    }
+
+    #[test]
+    #[should_panic(expected = "`to` goes with `say` and `call`")]
+    fn an_answer_has_no_recipient() {
+        let _ = finish("done").to("answer");
+    }
+}

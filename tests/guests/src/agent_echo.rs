@@ -1,0 +1,13 @@
+//! An agent that finishes with what it is told.
+
+use conclave_sdk::{Agent, Result, Turn, View, finish};
+
+struct Echo;
+
+impl Agent for Echo {
+    fn step(view: &View) -> Result<Turn> {
+        Ok(finish(view.pending().map(|message| message.content).unwrap_or_default()))
+    }
+}
+
+conclave_sdk::export!(agent: Echo, asks: []);

@@ -1,0 +1,18 @@
+//! An agent that starts a background task that it may not start, and finishes with what comes of it.
+
+use conclave_sdk::{Agent, Result, Turn, View, delegate_in_background, finish};
+
+struct Delegator;
+
+impl Agent for Delegator {
+    fn step(view: &View) -> Result<Turn> {
+        if view.iteration() == 0 {
+            return Ok(delegate_in_background("vault", "Open the vault."));
+        }
+        let outputs = view.tool_outputs();
+        let observed = outputs.first().map(|output| output.content.clone());
+        Ok(finish(observed.or_else(|| view.pending().map(|message| message.content)).unwrap_or_default()))
+    }
+}
+
+conclave_sdk::export!(agent: Delegator, asks: [delegate?]);

@@ -1,0 +1,12 @@
+//! Ends the task of whoever calls it: asks for `done` to run next, without the `route` grant.
+
+use conclave_sdk::{Outcome, tool};
+use serde_json::json;
+
+/// Steers.
+#[tool]
+fn run() -> Outcome {
+    Outcome::text("steered").then("done", json!({ "content": "the tool decided" }))
+}
+
+conclave_sdk::export!(tools: [run], asks: []);

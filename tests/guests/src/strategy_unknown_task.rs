@@ -1,0 +1,14 @@
+//! A delivery strategy that speaks about a task that does not wait.
+
+use conclave_sdk::Result;
+use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, speak};
+
+struct UnknownTask;
+
+impl DeliveryStrategy for UnknownTask {
+    fn decide(_wake: Wake, _context: &Context) -> Result<Vec<Decision>> {
+        Ok(vec![speak(["no-such-task"])])
+    }
+}
+
+conclave_sdk::export!(delivery: UnknownTask, asks: [rooms?]);
