@@ -43,8 +43,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         asks::check(config, name, facts, plugins, &mut problems);
         tools::check_declared(config, name, facts, &mut problems);
         let settings = settings::check(config, name, facts, &plugin.config, &mut problems);
-        let setup =
-            PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits: plugin.limits.clone(), config: settings };
+        let setup = PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits: plugin.limits.clone(), config: settings };
         setups.insert(name.clone(), Arc::new(setup));
     }
     tools::check_patterns(config, plugins, &mut problems);
@@ -91,8 +90,7 @@ fn exports(facts: &PluginFacts) -> String {
 }
 
 fn others(plugins: &Plugins, kind: PluginKind) -> Option<String> {
-    let names: Vec<String> =
-        plugins.iter().filter(|(_, facts)| facts.kinds.contains(&kind)).map(|(name, _)| code(name.as_str())).collect();
+    let names: Vec<String> = plugins.iter().filter(|(_, facts)| facts.kinds.contains(&kind)).map(|(name, _)| code(name.as_str())).collect();
     (!names.is_empty()).then(|| names.join(", "))
 }
 

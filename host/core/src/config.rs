@@ -2,6 +2,7 @@
 //! and what to write instead; nothing is ignored. Reads no file: text and folder come in, paths go out joined but not looked at.
 
 mod amounts;
+mod depth;
 mod grants;
 mod json;
 mod keys;
@@ -149,6 +150,10 @@ impl Config {
     /// All problems of the file, in the order of its lines. After a syntax error, what only seems to be missing is not reported.
     pub fn parse(file_name: &str, folder: &str, text: &str) -> Result<Self, Problems> {
         let source = SourceText::new(file_name, text);
+        if let Some(span) = depth::too_deep(text) {
+            let what = format!("keys and brackets can be nested {} deep at most", depth::DEPTH_MAX);
+            return Err(Problems(vec![source.problem(&span, what)]));
+        }
         let (root, errors) = DeTable::parse_recoverable(text);
         let mut syntax = Vec::new();
         for error in errors.iter().take(SYNTAX_ERRORS) {
@@ -209,9 +214,9 @@ fn read(reader: &mut Reader, folder: &str, root: &DeTable<'_>, spans: Spans, is_
 
 fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>, tasks: &BTreeMap<TaskName, TaskConfig>) -> TaskName {
     if let Some(item) = root.get("entry") {
-        let name = item.string(reader).unwrap_or_default();
-        references.add_task(&item, name);
-        return TaskName::from(name);
+        let name = item.string(reader);
+        name.into_iter().for_each(|name| references.add_task(&item, name));
+        return TaskName::from(name.unwrap_or_default());
     }
     let help = match tasks.keys().next() {
         Some(task) if tasks.len() == 1 => format!("write `entry = {}`", string(task.as_str())),

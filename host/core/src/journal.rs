@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use serde::Deserialize as _;
+
 use crate::event::{RULES, Record};
 use crate::room::Room;
 
@@ -31,10 +33,16 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
     let ends_whole = text.ends_with('\n');
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate() {
-        let record: Record = match serde_json::from_str(line) {
+        let record: Record = match read(line) {
             Ok(record) => record,
             Err(_) if index + 1 == lines.len() && !ends_whole => break,
-            Err(cause) => return Err(JournalError::Malformed { line: index + 1, cause }),
+            Err(cause) => {
+                // What other rules wrote may not look like a record of these; it is no less whole for that.
+                return Err(match serde_json::from_str(line) {
+                    Ok(Stamp { seq, rules }) if rules != RULES => JournalError::OtherRules { seq, found: rules },
+                    _ => JournalError::Malformed { line: index + 1, cause },
+                });
+            }
         };
         let expected = records.len() as u64;
         if record.seq != expected {
@@ -46,6 +54,23 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
         records.push(record);
     }
     Ok(records)
+}
+
+/// A record without its event.
+#[derive(serde::Deserialize)]
+struct Stamp {
+    seq: u64,
+    rules: u32,
+}
+
+/// A record may be nested deeper than what a plugin handed over, by the levels of the event around it: without room for these, a
+/// plugin could write a journal that nobody can read.
+fn read(line: &str) -> Result<Record, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(line);
+    deserializer.disable_recursion_limit();
+    let record = Record::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(record)
 }
 
 /// The room that these records lead to. Effects that they gave rise to are not given out again.

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::wording::{count, money, thousands};
 use crate::config::ORCHESTRATION_TOOLS;
+use crate::config::wording::{count, money, thousands};
 use crate::grant::{DelegateGrant, FileGrant, Grants, ModelGrant, RoomsGrant, RouteGrant};
 use crate::ids::PluginName;
 use crate::manifest::{Capability, Manifest};
@@ -107,9 +107,13 @@ fn may_route(grant: &RouteGrant) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" and "))
 }
 
-/// `read docs/`: as the operator wrote it, with a slash at the end.
+/// `read docs/`: nearly as the operator wrote it.
 fn may_read(files: &[FileGrant]) -> String {
-    let dirs: Vec<String> = files.iter().map(|grant| format!("{}/", grant.shown.trim_end_matches('/'))).collect();
+    let short = |shown: &str| match shown.strip_prefix("./") {
+        Some(rest) if !rest.trim_matches('/').is_empty() => rest.trim_end_matches('/').to_owned(),
+        _ => shown.trim_end_matches('/').to_owned(),
+    };
+    let dirs: Vec<String> = files.iter().map(|grant| format!("{}/", short(&grant.shown))).collect();
     format!("read {}", dirs.join(", "))
 }
 

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
 use crate::event::{Event, Opening, Spent};
+use crate::fault::CallReport;
 use crate::history::History;
 use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
@@ -75,7 +76,7 @@ enum TimerPurpose {
     /// The run's wall time is over.
     Wall,
     /// A strategy waits.
-    Delivery { strategy: PluginName },
+    Delivery { strategy: PluginName, at: Millis },
 }
 
 /// Numbers that only grow; the room's ids come from here, so folding gives the same ones.
@@ -188,12 +189,16 @@ impl Room {
             Event::RoomOpened { setup, opening } => self.open(setup, opening),
             _ if matches!(self.phase, Phase::Unopened | Phase::Finished { .. }) => {}
             Event::AgentStepped { call, answer, report } => {
-                if let Some(frame) = self.take_step(call, answer.is_ok(), &report) {
+                if let Some(Purpose::Step { frame }) = self.calls.get(&call) {
+                    let frame = *frame;
+                    self.end_call(call, answer.is_ok(), &report);
                     self.agent_stepped(frame, call, answer);
                 }
             }
             Event::AgentResponded { call, answer, report } => {
-                if let Some(frame) = self.take_step(call, answer.is_ok(), &report) {
+                if let Some(Purpose::Respond { frame }) = self.calls.get(&call) {
+                    let frame = *frame;
+                    self.end_call(call, answer.is_ok(), &report);
                     self.agent_responded(frame, call, answer);
                 }
             }
@@ -301,30 +306,28 @@ impl Room {
         self.runnable.push_back(root);
     }
 
-    /// The frame of an agent's call that is answered; keeps what it left in its scratch.
-    fn take_step(&mut self, call: CallId, ok: bool, report: &crate::fault::CallReport) -> Option<FrameId> {
-        match self.calls.get(&call)? {
-            Purpose::Step { frame } | Purpose::Respond { frame } => {
-                let frame = *frame;
-                self.keep_scratch(call, ok, report);
-                self.calls.remove(&call);
-                self.drop_model_calls(call);
-                Some(frame)
-            }
-            _ => None,
-        }
+    /// A plugin has answered its call: keeps what it left in its scratch, and waits for nothing more of it.
+    fn end_call(&mut self, call: CallId, ok: bool, report: &CallReport) {
+        self.keep_scratch(call, ok, report);
+        self.calls.remove(&call);
+        self.forget_model_calls(call);
+    }
+
+    /// Used up and set aside together: what is left of the run's limits is what lies above it.
+    fn committed(&self) -> Spent {
+        added(self.spent, self.reserved)
     }
 
     fn remaining(&self, frame: &Frame) -> Remaining {
-        let limits = &self.opening.limits;
+        let (limits, committed) = (&self.opening.limits, self.committed());
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        let of_run = left(limits.turns, self.spent.turns + self.reserved.turns);
+        let of_run = left(limits.turns, committed.turns);
         let of_task = frame.turn_limit.map(|limit| u64::from(limit.saturating_sub(frame.steps)));
         let turns = [of_run, of_task].into_iter().flatten().min();
         Remaining {
             turns: turns.map(|turns| u32::try_from(turns).unwrap_or(u32::MAX)),
-            tokens: left(limits.tokens, self.spent.tokens + self.reserved.tokens),
-            cost_micro_usd: left(limits.cost_micro_usd, self.spent.cost_micro_usd + self.reserved.cost_micro_usd),
+            tokens: left(limits.tokens, committed.tokens),
+            cost_micro_usd: left(limits.cost_micro_usd, committed.cost_micro_usd),
             wall_ms: self.opening.deadline.map(|deadline| deadline.since(self.now)),
         }
     }
@@ -346,7 +349,7 @@ impl Room {
     fn timer_fired(&mut self, timer: TimerId) {
         match self.timers.remove(&timer) {
             Some(TimerPurpose::Wall) => self.stop(Status::Timeout, "the run took longer than limits.run.wall allows"),
-            Some(TimerPurpose::Delivery { strategy }) => self.wake(&strategy, crate::delivery::Wake::Timer),
+            Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::delivery::Wake::Timer),
             None => {}
         }
     }
@@ -365,5 +368,14 @@ impl Room {
 
     fn tell(&mut self, notice: Notice) {
         self.notices.push_back(notice);
+    }
+}
+
+/// Amounts come from child rooms and providers, so no sum of them may overflow.
+fn added(one: Spent, other: Spent) -> Spent {
+    Spent {
+        turns: one.turns.saturating_add(other.turns),
+        tokens: one.tokens.saturating_add(other.tokens),
+        cost_micro_usd: one.cost_micro_usd.saturating_add(other.cost_micro_usd),
     }
 }

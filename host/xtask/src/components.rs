@@ -72,13 +72,28 @@ pub(crate) fn build_guests(place: &Place, phases: &mut Phases) -> Result<(), Fai
     let guests = guests(place)?;
     let command = place.cargo(["build", "-p", "conclave-guests", "--examples", "--profile", "plugin", "--target", PLUGIN_TARGET]);
     phases.run(&format!("building {} test guests", guests.len()), "guests", command)?;
-    let built = place.target.join(PLUGIN_TARGET).join("plugin/examples");
-    publish_all(guests.into_iter().map(|name| (built.join(format!("{}.wasm", name.replace('-', "_"))), name)), &place.guests())
+    publish_all(guests.into_iter().map(|name| (built_guest(place, &name), name)), &place.guests())
+}
+
+/// One phase: only these guests; the others stay as they are.
+pub(crate) fn build_some_guests(place: &Place, phases: &mut Phases, names: &[&str]) -> Result<(), Failure> {
+    let mut command = place.cargo(["build", "-p", "conclave-guests", "--profile", "plugin", "--target", PLUGIN_TARGET]);
+    for name in names {
+        command.args(["--example", name]);
+    }
+    phases.run(&format!("building the plugins {}", names.join(", ")), "guests", command)?;
+    let folder = place.guests();
+    fs::create_dir_all(&folder).map_err(|error| Failure::io("make", &folder, &error))?;
+    names.iter().try_for_each(|name| publish(&built_guest(place, name), &folder.join(format!("{name}.wasm"))))
 }
 
 /// The guests by name, as tests/guests/Cargo.toml lists them.
 pub(crate) fn guests(place: &Place) -> Result<Vec<String>, Failure> {
     Ok(toml::strings(&place.read("tests/guests/Cargo.toml")?, "[[example]]", "name"))
+}
+
+fn built_guest(place: &Place, name: &str) -> PathBuf {
+    place.target.join(PLUGIN_TARGET).join("plugin/examples").join(format!("{}.wasm", name.replace('-', "_")))
 }
 
 struct Plugin {

@@ -11,8 +11,10 @@ use crate::phase::{self, Phases};
 use crate::place::Place;
 
 const EXAMPLES: &str = "docs/examples";
-const QUESTION: &str = "Who can grant a capability to a plugin?";
+const QUESTION: &str = "How does a plugin get its grants?";
 const FOLDER_QUESTION: &str = "What is this about?";
+/// The components that hostile.toml names.
+const HOSTILE_GUESTS: [&str; 2] = ["agent_hostile_tour", "weather"];
 const HOSTILE_QUESTION: &str = "What is the weather at Skerryvore?";
 
 #[derive(Default)]
@@ -39,7 +41,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     let mut phases = Phases::new(&place, if options.hostile { 3 } else { 2 }, options.verbose);
     components::build_stock(&place, &mut phases)?;
     if options.hostile {
-        components::build_guests(&place, &mut phases)?;
+        components::build_some_guests(&place, &mut phases, &HOSTILE_GUESTS)?;
     }
     components::build_conclave(&place, &mut phases, false)?;
 
@@ -67,6 +69,9 @@ impl Options {
                 question if options.question.is_none() => options.question = Some(question.to_owned()),
                 more => return Err(Failure::usage(format!("one question at a time: put it in quotes (`{more}` came after the first)"))),
             }
+        }
+        if options.hostile && options.folder.is_some() {
+            return Err(Failure::usage("--hostile grants no folder to anyone, so it does not go with --folder"));
         }
         Ok(options)
     }

@@ -58,9 +58,9 @@ pub(crate) fn guests_are_tested(place: &Place) -> Result<(), Failure> {
 fn untested<'a>(guests: &'a [String], tests: &str) -> Vec<&'a str> {
     let tests: String = tests.chars().filter(|letter| !letter.is_whitespace()).collect();
     let runs = |name: &str| {
-        [format!("guest(\"{name}\""), format!("guest!(\"{name}\""), format!("guest!({name}")].iter().any(|call| {
-            tests.match_indices(call.as_str()).any(|(at, _)| !tests[at + call.len()..].starts_with(is_word))
-        })
+        [format!("guest(\"{name}\""), format!("guest!(\"{name}\""), format!("guest!({name}")]
+            .iter()
+            .any(|call| tests.match_indices(call.as_str()).any(|(at, _)| !tests[at + call.len()..].starts_with(is_word)))
     };
     guests.iter().map(String::as_str).filter(|name| !runs(name)).collect()
 }

@@ -19,10 +19,22 @@ const SHOWN_LINES: usize = 60;
 /// What is known from a log about the cause, and what to do about it.
 const REMEDIES: [(&str, &str); 5] = [
     ("No space left on device", "The disk is full. `cargo clean` frees what earlier builds left; a build needs about 4 GB."),
-    ("linker `cc` not found", "There is no C linker. Debian, Ubuntu: `apt install gcc`. Fedora: `dnf install gcc`. macOS: `xcode-select --install`."),
-    ("Could not resolve host", "The first build downloads the crates named in Cargo.lock and needs the network (behind a proxy: set https_proxy)."),
-    ("failed to download", "The first build downloads the crates named in Cargo.lock and needs the network (behind a proxy: set https_proxy)."),
-    ("can't find crate for `core`", "The standard library for the target is missing or broken. `rustup target add wasm32-wasip2`, or once more after `rustup target remove wasm32-wasip2`."),
+    (
+        "linker `cc` not found",
+        "There is no C linker. Debian, Ubuntu: `apt install gcc`. Fedora: `dnf install gcc`. macOS: `xcode-select --install`.",
+    ),
+    (
+        "Could not resolve host",
+        "The first build downloads the crates named in Cargo.lock and needs the network (behind a proxy: set https_proxy).",
+    ),
+    (
+        "failed to download",
+        "The first build downloads the crates named in Cargo.lock and needs the network (behind a proxy: set https_proxy).",
+    ),
+    (
+        "can't find crate for `core`",
+        "The standard library for the target is missing or broken. `rustup target add wasm32-wasip2`, or once more after `rustup target remove wasm32-wasip2`.",
+    ),
 ];
 
 /// The phases of one command, numbered.
@@ -52,9 +64,7 @@ impl Phases {
         }
         let log = self.place.own().join(format!("{log}.log"));
         let shown = self.place.shown(&log);
-        self.screen.quietly(&label, || {
-            run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, remedy))
-        })
+        self.screen.quietly(&label, || run_to_log(&mut command, &log).map_err(|failure| explained(&failure.text, &log, &shown, remedy)))
     }
 
     /// Does something within this process.
@@ -186,7 +196,8 @@ fn typed(command: &Command) -> String {
 
 /// The command's arguments, in quotes where a shell needs them.
 pub(crate) fn arguments(command: &Command) -> String {
-    let quoted = |word: &str| if word.is_empty() || word.contains([' ', '"', '\'', '$', '*', '?']) { format!("{word:?}") } else { word.to_owned() };
+    let quoted =
+        |word: &str| if word.is_empty() || word.contains([' ', '"', '\'', '$', '*', '?']) { format!("{word:?}") } else { word.to_owned() };
     command.get_args().map(|word| quoted(&word.to_string_lossy())).collect::<Vec<_>>().join(" ")
 }
 

@@ -10,15 +10,8 @@ use crate::phase::{self, Phases};
 use crate::place::Place;
 
 /// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 7] = [
-    "conclave-core",
-    "conclave-runtime",
-    "conclave-host",
-    "conclave-sdk",
-    "conclave-sdk-macros",
-    "conclave-suite",
-    "conclave-xtask",
-];
+const TESTED: [&str; 7] =
+    ["conclave-core", "conclave-runtime", "conclave-host", "conclave-sdk", "conclave-sdk-macros", "conclave-suite", "conclave-xtask"];
 
 /// Packages that clippy reads on the host's target.
 const LINTED: [&str; 8] = [
@@ -39,7 +32,9 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
         match word.as_str() {
             "--verbose" | "-v" => verbose = true,
             option if option.starts_with('-') => {
-                return Err(Failure::usage(format!("cargo xtask test does not know `{option}`: it takes --verbose and parts of tests' names")));
+                return Err(Failure::usage(format!(
+                    "cargo xtask test does not know `{option}`: it takes --verbose and parts of tests' names"
+                )));
             }
             filter => filters.push(filter),
         }

@@ -29,7 +29,8 @@ fn string_at(line: &str, key: &str) -> Option<String> {
 mod tests {
     use super::{string, strings};
 
-    const TEXT: &str = "[package]\nname = \"a\"\n[[example]]\nname = \"b\"\nname2 = \"x\"\n\n[[example]] \n name=\"c\" # why\n[lib]\nname = \"d\"\n";
+    const TEXT: &str =
+        "[package]\nname = \"a\"\n[[example]]\nname = \"b\"\nname2 = \"x\"\n\n[[example]] \n name=\"c\" # why\n[lib]\nname = \"d\"\n";
 
     #[test]
     fn a_key_is_read_only_in_its_section() {

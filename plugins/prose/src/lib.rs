@@ -5,4 +5,4 @@ mod passages;
 mod words;
 
 pub use passages::{Format, Passage, passages};
-pub use words::{is_common, overlap, stem, terms, words};
+pub use words::{is_common, overlap, spellings, stem, terms, words};

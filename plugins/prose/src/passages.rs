@@ -101,12 +101,20 @@ impl Reader {
     fn sentences(&mut self, line: &str, number: u32) {
         let mut words = line.split_whitespace().peekable();
         while let Some(word) = words.next() {
-            let word = word.replace("**", "").replace("__", "");
-            self.add(&word, number);
+            self.add_unmarked(word, number);
             // What begins the next line is not known here; a sentence that ends with its line nearly always ends there.
-            if ends_sentence(&word, words.peek().copied()) {
+            if ends_sentence(word, words.peek().copied()) {
                 self.end_block();
             }
+        }
+    }
+
+    /// Without the markers of strong text. Most words have none, and copying each would be most of the work.
+    fn add_unmarked(&mut self, word: &str, number: u32) {
+        if word.contains("**") || word.contains("__") {
+            self.add(&word.replace("**", "").replace("__", ""), number);
+        } else {
+            self.add(word, number);
         }
     }
 

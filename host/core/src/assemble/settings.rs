@@ -32,7 +32,8 @@ pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, w
             continue;
         }
         if let Some(default) = declaration.get("default").filter(|default| !is_of_type(default, kind)) {
-            let what = format!("the manifest of `{plugin}` gives the setting {} a default that is no {kind}: {}", code(name), shown(default));
+            let what =
+                format!("the manifest of `{plugin}` gives the setting {} a default that is no {kind}: {}", code(name), shown(default));
             problems.push(authors_problem(config, plugin, what));
             continue;
         }
@@ -47,8 +48,8 @@ pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, w
             }
             None if declaration.get("required") == Some(&Value::Bool(true)) => {
                 let what = format!("`{plugin}` needs the setting {}, {} {kind}", code(name), article(kind));
-                let line = format!("config = {{ {name} = … }}");
-                problems.push(config.problem(&format!("plugins.{plugin}.config"), what).help(format!("in [plugins.{plugin}] write `{line}`")));
+                let help = format!("add `{name} = …` to the `config` of [plugins.{plugin}]");
+                problems.push(config.problem(&format!("plugins.{plugin}.config"), what).help(help));
             }
             None => {}
         }

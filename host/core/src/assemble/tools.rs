@@ -67,20 +67,18 @@ pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut 
         for (index, pattern) in task.tools.iter().flatten().enumerate() {
             let path = format!("tasks.{name}.tools[{index}]");
             let problem = covers_nothing(config, plugins, &admitted, pattern, &path);
-            problems.0.extend(problem.or_else(|| not_granted(config, task, &admitted, pattern, &path)));
+            problems.0.extend(problem.or_else(|| not_granted(config, plugins, task, &admitted, pattern, &path)));
         }
     }
 }
 
 fn covers_nothing(config: &Config, plugins: &Plugins, admitted: &BTreeSet<String>, pattern: &ToolPattern, path: &str) -> Option<Problem> {
-    let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);
-    // That a plugin is not loaded was said already, once.
-    let is_loaded = |name: &str| plugins.contains_key(name);
-    let all_loaded = config.plugins.keys().all(|name| is_loaded(name.as_str()));
-    if admitted.iter().any(|tool| pattern.covers(tool)) || !plugin.map_or(all_loaded, is_loaded) {
+    if admitted.iter().any(|tool| pattern.covers(tool)) || !is_loaded(config, plugins, pattern) {
         return None;
     }
-    let here: Vec<&str> = admitted.iter().map(String::as_str).filter(|tool| plugin.is_none_or(|plugin| plugin_of(tool) == plugin)).collect();
+    let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);
+    let here: Vec<&str> =
+        admitted.iter().map(String::as_str).filter(|tool| plugin.is_none_or(|plugin| plugin_of(tool) == plugin)).collect();
     let all: Vec<&str> = admitted.iter().map(String::as_str).collect();
     let mut problem = config.problem(path, format!("{} covers no tool", code(&pattern.0)));
     problem.remedy = match (plugin, here.is_empty()) {
@@ -91,11 +89,26 @@ fn covers_nothing(config: &Config, plugins: &Plugins, admitted: &BTreeSet<String
     Some(problem)
 }
 
+/// The plugins that a pattern is about are loaded. That one of them is not was said already, once.
+fn is_loaded(config: &Config, plugins: &Plugins, pattern: &ToolPattern) -> bool {
+    match pattern.0.split_once('.') {
+        Some((plugin, _)) => plugins.contains_key(plugin),
+        None => config.plugins.keys().all(|name| plugins.contains_key(name)),
+    }
+}
+
 /// A task may only narrow.
-fn not_granted(config: &Config, task: &TaskConfig, admitted: &BTreeSet<String>, pattern: &ToolPattern, path: &str) -> Option<Problem> {
+fn not_granted(
+    config: &Config,
+    plugins: &Plugins,
+    task: &TaskConfig,
+    admitted: &BTreeSet<String>,
+    pattern: &ToolPattern,
+    path: &str,
+) -> Option<Problem> {
     let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
     let is_granted = |tool: &str| granted.is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
-    if admitted.iter().any(|tool| pattern.covers(tool) && is_granted(tool)) {
+    if admitted.iter().any(|tool| pattern.covers(tool) && is_granted(tool)) || !is_loaded(config, plugins, pattern) {
         return None;
     }
     let what = format!("a task may only narrow what its agent was granted: `{}` may not call {}", task.agent, code(&pattern.0));

@@ -39,7 +39,7 @@ impl Item<'_> {
     pub(crate) fn spending(&self, reader: &mut Reader) -> Option<u64> {
         let amount = self.dollars(reader)?;
         if amount == 0 {
-            self.wrong(reader, "must be at least 0.000001", "to allow no spending, leave out the grant of the model".to_owned());
+            self.wrong(reader, "must be at least 0.000001", "to allow no spending, grant no model".to_owned());
             return None;
         }
         Some(amount)
@@ -76,6 +76,7 @@ impl Item<'_> {
         };
         match parse(text) {
             Ok(amount) => self.within(reader, i128::from(amount), least, most, show),
+            Err(UnitError::TooLarge) => self.within(reader, i128::MAX, least, most, show),
             Err(error) => {
                 let units = format!("units are {known}");
                 let help = self.example().map_or(units.clone(), |example| format!("{example}; {units}"));

@@ -151,12 +151,7 @@ fn place(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// A grant in its short form, a list, or in its long form, a table.
-fn list_or_table<'a>(
-    reader: &mut Reader,
-    item: &Item<'a>,
-    kind: &'static str,
-    list: &str,
-) -> Option<(Vec<Name<'a>>, Option<Table<'a>>)> {
+fn list_or_table<'a>(reader: &mut Reader, item: &Item<'a>, kind: &'static str, list: &str) -> Option<(Vec<Name<'a>>, Option<Table<'a>>)> {
     if item.value.is_table() {
         let table = item.table(reader, kind)?;
         let names = table.require(reader, list).and_then(|item| names_of(reader, &item, true)).unwrap_or_default();

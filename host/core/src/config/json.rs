@@ -46,9 +46,7 @@ fn json(reader: &mut Reader, value: &DeValue<'_>, span: &Span, depth: usize) -> 
             number.map_or_else(|| unfit(reader, span, "`inf` or `nan`", "leave it out, or write it as a string"), Value::Number)
         }
         DeValue::Datetime(date) => unfit(reader, span, "a date", &format!("write it as a string: \"{date}\"")),
-        DeValue::Array(items) => {
-            Value::Array(items.iter().map(|item| json(reader, item.get_ref(), &item.span(), depth + 1)).collect())
-        }
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| json(reader, item.get_ref(), &item.span(), depth + 1)).collect()),
         DeValue::Table(table) => object(reader, table, span, depth),
     }
 }

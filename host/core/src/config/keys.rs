@@ -24,7 +24,8 @@ const fn later(table: &'static str, name: &'static str, doc: &'static str) -> Ke
 }
 
 const PLUGIN: &str = "plugins.NAME";
-const GRANTS: &str = "plugins.NAME.grants";
+/// Where grants stand.
+pub(crate) const GRANTS: &str = "plugins.NAME.grants";
 const TOOLS: &str = "plugins.NAME.grants.tools";
 const MODEL: &str = "plugins.NAME.grants.model";
 const DELEGATE: &str = "plugins.NAME.grants.delegate";
@@ -50,7 +51,7 @@ pub const KEYS: &[Key] = &[
     later("models.NAME", "model", "The model's name at its server."),
     later("models.NAME", "key", "Where the host finds the key of a model server."),
     key(PLUGIN, "source", r#"source = "./x.wasm""#, "`stock:` and a name, or the path of a .wasm file from the config's folder."),
-    key(PLUGIN, "grants", "", "What the plugin may touch; what is not listed is not allowed."),
+    key(PLUGIN, "grants", r#"grants.tools = ["search.*"]"#, "What the plugin may touch; what is not listed is not allowed."),
     key(PLUGIN, "limits", r#"limits = { memory = "64 MiB" }"#, "What one call of the plugin may use up."),
     key(PLUGIN, "config", r#"config = { units = "celsius" }"#, "The plugin's own settings."),
     key(GRANTS, "tools", r#"grants.tools = ["search.*"]"#, "The tools that an agent may call."),

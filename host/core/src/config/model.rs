@@ -44,10 +44,7 @@ fn prices(reader: &mut Reader, table: &Table<'_>) -> ModelSetup {
         let other = if input.is_some() { "output_price" } else { "input_price" };
         reader.absence(&item.key_span, format!("a price needs both halves: `{other}` is missing"), format!("write `{other} = 0.00`"));
     }
-    ModelSetup {
-        input_price: input.and_then(|item| item.dollars(reader)),
-        output_price: output.and_then(|item| item.dollars(reader)),
-    }
+    ModelSetup { input_price: input.and_then(|item| item.dollars(reader)), output_price: output.and_then(|item| item.dollars(reader)) }
 }
 
 /// A path of the config joined to its folder.

@@ -3,11 +3,12 @@
 /// Bytes of a name at most.
 pub const NAME_MAX: usize = 64;
 
-/// Tools of the host that steer a task (L-140 and after); granted with `grants.route`, so no task may be called like one.
-pub const ORCHESTRATION_TOOLS: [&str; 16] = [
-    "done", "agent_done", "result", "final_result", "pass", "done_pass", "forward", "send", "agent_send", "recipient_message",
-    "add_recipient", "rewind", "delegate", "delegate_task", "finish", "reject",
-];
+/// Tools of the host, carried out by the room (L-140 and after); those that steer a task are granted with `grants.route`.
+pub const ORCHESTRATION_TOOLS: [&str; 10] =
+    ["done", "agent_done", "pass", "done_pass", "forward", "send", "agent_send", "result", "final_result", "delegate_task"];
+
+/// Tools and actions of the host that later versions carry out; a task called like one would be in their way.
+pub(crate) const LATER_TOOLS: [&str; 6] = ["recipient_message", "add_recipient", "rewind", "delegate", "finish", "reject"];
 
 /// Seats and whoever sits on them: addresses, so no task may be called like one.
 pub const SEATS: [&str; 4] = ["user", "llm", "agent", "system"];
@@ -15,7 +16,7 @@ pub const SEATS: [&str; 4] = ["user", "llm", "agent", "system"];
 /// A word that no task may be called.
 #[must_use]
 pub fn is_reserved_task(name: &str) -> bool {
-    SEATS.contains(&name) || ORCHESTRATION_TOOLS.contains(&name)
+    SEATS.contains(&name) || ORCHESTRATION_TOOLS.contains(&name) || LATER_TOOLS.contains(&name)
 }
 
 /// A text that cannot be a name.
@@ -173,7 +174,9 @@ mod tests {
 
     #[test]
     fn the_place_of_a_directory_is_its_last_part() {
-        for (dir, expected) in [("docs", Some("/docs")), ("a/b/", Some("/b")), ("..", None), (".", None), ("/", None), ("./x/.", Some("/x"))] {
+        for (dir, expected) in
+            [("docs", Some("/docs")), ("a/b/", Some("/b")), ("..", None), (".", None), ("/", None), ("./x/.", Some("/x"))]
+        {
             assert_eq!(default_place(dir).as_deref(), expected, "{dir:?}");
         }
     }

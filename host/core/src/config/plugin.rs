@@ -55,7 +55,8 @@ fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<PluginSo
         Some((scheme, _)) => item.wrong(reader, &format!("cannot begin with {}", code(&format!("{scheme}:"))), None),
         None if text.ends_with(".wasm") => return path(reader, item, folder).map(PluginSource::File),
         None => {
-            let help = names::check_name(text).ok().map(|()| format!("for a plugin that comes with the host write `source = \"stock:{text}\"`"));
+            let help =
+                names::check_name(text).ok().map(|()| format!("for a plugin that comes with the host write `source = \"stock:{text}\"`"));
             item.wrong(reader, "is neither `stock:` and a name nor the path of a .wasm file", help);
         }
     }

@@ -3,9 +3,10 @@
 
 use toml::de::{DeTable, DeValue};
 
-use super::keys::{self, Key};
+use super::keys::{self, KEYS, Key};
 use super::problem::{Problem, SourceText, Span};
-use super::wording::{code, suggest};
+use super::wording::{code, nearest, suggest};
+use crate::manifest::Capability;
 
 /// Collects what is wrong.
 pub(crate) struct Reader {
@@ -86,13 +87,30 @@ impl<'a> Table<'a> {
             let name = key.get_ref();
             match keys::of_table(self.kind).find(|known| known.name == name) {
                 Some(Key { available: true, .. }) => {}
-                Some(Key { available: false, .. }) => reader.unavailable(&key.span(), &self.place.name(name), None),
+                Some(Key { available: false, .. }) => {
+                    reader.unavailable(&key.span(), &self.place.name(name), "leave it out".to_owned());
+                }
                 None => {
-                    let known: Vec<&str> = keys::of_table(self.kind).filter(|key| key.available).map(|key| key.name).collect();
                     let what = format!("unknown key {} {}", code(name), self.place.within());
-                    reader.error(&key.span(), what, suggest(name, &known, "keys here"));
+                    reader.error(&key.span(), what, self.meant(name));
                 }
             }
+        }
+    }
+
+    /// What an unknown key was most likely meant to be.
+    fn meant(&self, name: &str) -> Option<String> {
+        let known: Vec<&str> = keys::of_table(self.kind).filter(|key| key.available).map(|key| key.name).collect();
+        if let Some(near) = nearest(name, known.iter().copied()) {
+            return Some(format!("did you mean {}?", code(near)));
+        }
+        if self.kind == keys::GRANTS && Capability::named(name).is_some_and(Capability::is_own) {
+            return Some(format!("leave it out: every plugin has {}", code(name)));
+        }
+        match KEYS.iter().find(|key| key.name == name && key.available) {
+            Some(Key { table: "", .. }) => Some(format!("{} stands at the top of the file, before the first table", code(name))),
+            Some(key) => Some(format!("{} stands in {}", code(name), code(key.table))),
+            None => suggest(name, &known, "keys here"),
         }
     }
 
@@ -163,7 +181,8 @@ impl<'a> Item<'a> {
     pub(crate) fn expected(&self, reader: &mut Reader, what: &str) {
         let found = match self.value {
             DeValue::String(_) => "a string",
-            DeValue::Integer(_) | DeValue::Float(_) => "a number",
+            DeValue::Integer(_) => "a number",
+            DeValue::Float(_) => "a fraction",
             DeValue::Boolean(_) => "true or false",
             DeValue::Datetime(_) => "a date",
             DeValue::Array(_) => "a list",

@@ -3,10 +3,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use super::names::LATER_TOOLS;
 use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::spans::Spans;
-use super::wording::{code, suggest};
+use super::wording::{code, nearest, suggest};
 use super::{ORCHESTRATION_TOOLS, TaskConfig};
 use crate::ids::TaskName;
 
@@ -66,14 +67,15 @@ impl References {
             table.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).unwrap_or_default()
         };
         let (plugins, tasks, models) = (declared("plugins"), declared("tasks"), declared("models"));
-        let addresses: Vec<String> =
-            tasks.iter().cloned().chain(["user".to_owned()]).chain(ORCHESTRATION_TOOLS.map(str::to_owned)).collect();
         for reference in &self.0 {
             let (noun, known, section) = match reference.target {
                 Target::Plugin => ("plugin", &plugins, "plugins"),
                 Target::Task => ("task", &tasks, "tasks"),
                 Target::Model => ("model", &models, "models"),
-                Target::Address => ("task, `user` or tool of the host", &addresses, "tasks"),
+                Target::Address => {
+                    check_address(reader, reference, &tasks);
+                    continue;
+                }
             };
             if known.contains(&reference.name) {
                 continue;
@@ -83,6 +85,23 @@ impl References {
             reader.error(&reference.span, what, help.or_else(|| Some(format!("add a table `[{section}.{}]`", reference.name))));
         }
     }
+}
+
+/// Whom an agent may address: a task, the user, or the host through one of its tools.
+fn check_address(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
+    let name = reference.name.as_str();
+    let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(["user"]).collect();
+    if addresses.contains(&name) || ORCHESTRATION_TOOLS.contains(&name) {
+        return;
+    }
+    if LATER_TOOLS.contains(&name) {
+        reader.unavailable(&reference.span, &format!("{} = \"{name}\"", reference.user), "leave it out".to_owned());
+        return;
+    }
+    let what =
+        format!("{} names {}, which is no task of this config, nor `user`, nor a tool of the host", code(&reference.user), code(name));
+    let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS)).map(|near| format!("did you mean {}?", code(near)));
+    reader.error(&reference.span, what, near.or_else(|| suggest(name, &addresses, "addresses here")));
 }
 
 /// Reports every circle of sub-tasks: a task that reaches itself would wait for its own answer.

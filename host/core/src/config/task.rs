@@ -31,7 +31,8 @@ pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &
 
 fn check_name(reader: &mut Reader, name: &str, span: &Span) {
     if is_reserved_task(name) {
-        let what = format!("{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host", code(name));
+        let what =
+            format!("{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host", code(name));
         reader.error(span, what, format!("write `[tasks.{name}-task]`"));
     } else {
         plugin::check_name(reader, "tasks", name, span);

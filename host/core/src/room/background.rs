@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Purpose, Room};
+use super::{Purpose, Room, added};
 use crate::action::Background;
 use crate::delivery::{BackgroundStatus, EndedTask, Wake};
 use crate::effect::Effect;
@@ -42,7 +42,7 @@ impl Room {
         let Some(rights) = setup.rights(&agent) else { return Err("the task is over".to_owned()) };
         let smallest = || setup.tasks.contains_key(name).then(|| format!("plugins.{agent}.grants.delegate = [\"{name}\"]"));
         if let Err(record) = rights.require(Capability::Delegate, name, smallest) {
-            return Err(self.denied(&agent, record));
+            return Err(self.denied(&agent, *record));
         }
         let tasks = rights.grants.delegate.as_ref().map_or(&[][..], |grant| &grant.tasks);
         if let Some(task) = tasks.iter().find(|task| task.as_str() == name) {
@@ -50,7 +50,7 @@ impl Room {
         }
         let reason = format!("plugins.{agent}.grants.delegate does not hold \"{name}\"");
         let record = rights.refuse(Capability::Delegate, name, Layer::Config, &reason, smallest());
-        Err(self.denied(&agent, record))
+        Err(self.denied(&agent, *record))
     }
 
     /// Starts a background task; the receipt of R-083, or a text that says why not (R-084 done right).
@@ -104,27 +104,27 @@ impl Room {
             return Ok(());
         };
         let record = rights.refuse(Capability::Delegate, task.as_str(), Layer::Runtime, &reason, None);
-        Err(self.denied(agent, record))
+        Err(self.denied(agent, *record))
     }
 
     fn child_opening(&self, task: &TaskName, wanted: &Background) -> Opening {
         // Half of what is left, so that neither side can starve the other; what is not used comes back (settled at the end).
         let half = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used) / 2);
-        let limits = &self.opening.limits;
+        let (limits, committed) = (&self.opening.limits, self.committed());
         Opening {
             room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background + 1)),
             entry: task.clone(),
             content: Some(wanted.task.clone()),
             inputs: wanted.context.clone(),
             limits: RunLimits {
-                turns: half(limits.turns, self.spent.turns + self.reserved.turns),
+                turns: half(limits.turns, committed.turns),
                 wall_ms: limits.wall_ms,
-                tokens: half(limits.tokens, self.spent.tokens + self.reserved.tokens),
-                cost_micro_usd: half(limits.cost_micro_usd, self.spent.cost_micro_usd + self.reserved.cost_micro_usd),
+                tokens: half(limits.tokens, committed.tokens),
+                cost_micro_usd: half(limits.cost_micro_usd, committed.cost_micro_usd),
                 depth: limits.depth,
             },
             deadline: self.opening.deadline,
-            depth: self.opening.depth + 1,
+            depth: self.opening.depth.saturating_add(1),
             channel: self.opening.channel.clone(),
         }
     }
@@ -135,19 +135,17 @@ impl Room {
             tokens: limits.tokens.unwrap_or_default(),
             cost_micro_usd: limits.cost_micro_usd.unwrap_or_default(),
         };
-        self.reserved.turns += reserved.turns;
-        self.reserved.tokens += reserved.tokens;
-        self.reserved.cost_micro_usd += reserved.cost_micro_usd;
+        self.reserved = added(self.reserved, reserved);
         reserved
     }
 
     fn settle_reserve(&mut self, reserved: Spent, spent: Spent) {
-        self.reserved.turns -= reserved.turns;
-        self.reserved.tokens -= reserved.tokens;
-        self.reserved.cost_micro_usd -= reserved.cost_micro_usd;
-        self.spent.turns += spent.turns;
-        self.spent.tokens += spent.tokens;
-        self.spent.cost_micro_usd += spent.cost_micro_usd;
+        self.reserved = Spent {
+            turns: self.reserved.turns.saturating_sub(reserved.turns),
+            tokens: self.reserved.tokens.saturating_sub(reserved.tokens),
+            cost_micro_usd: self.reserved.cost_micro_usd.saturating_sub(reserved.cost_micro_usd),
+        };
+        self.spent = added(self.spent, spent);
     }
 
     pub(super) fn background_ended(&mut self, call: CallId, mut ended: EndedTask, spent: Spent) {
@@ -173,7 +171,9 @@ impl Room {
     /// The run is over before the background task is; its room is stopped with it.
     pub(super) fn background_stopped(&mut self, id: &BackgroundId, reason: &str) {
         let Some(task) = self.background.remove(id) else { return };
-        self.settle_reserve(task.reserved, Spent::default());
+        // Nobody will say what it used. A room above would hand out again what this one does not report, so there all of it counts.
+        let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
+        self.settle_reserve(task.reserved, unknown);
         let ended = EndedTask {
             id: task.id,
             agent: task.task,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::posting::unknown_plugin;
 use super::{Purpose, Room, TimerPurpose};
 use crate::delivery::{Activity, BackgroundStatus, Channel, Decision, DeliveryView, EndedTask, Wake};
 use crate::effect::Effect;
 use crate::fault::{CallReport, Fault};
 use crate::grant::{DenialRecord, Layer};
-use crate::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
+use crate::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName, TaskName};
 use crate::manifest::Capability;
 use crate::notice::Notice;
 
@@ -104,9 +105,7 @@ impl Room {
 
     pub(super) fn strategy_decided(&mut self, call: CallId, answer: Result<Vec<Decision>, Fault>, report: &CallReport) {
         let Some(Purpose::Strategy { strategy }) = self.calls.get(&call).cloned() else { return };
-        self.keep_scratch(call, answer.is_ok(), report);
-        self.calls.remove(&call);
-        self.drop_model_calls(call);
+        self.end_call(call, answer.is_ok(), report);
         match answer {
             Ok(decisions) => {
                 for decision in decisions {
@@ -129,11 +128,25 @@ impl Room {
                 }
             }
             Decision::Wait { at_most_ms, .. } => {
-                let at = self.now.plus(at_most_ms.min(MAX_WAIT_MS));
-                self.set_timer(TimerPurpose::Delivery { strategy: strategy.clone() }, at);
+                self.wait(strategy, self.now.plus(at_most_ms.min(MAX_WAIT_MS)));
             }
             Decision::GiveUp { reason } => self.keep_all(strategy, &format!("{strategy} gave up: {reason}")),
         }
+    }
+
+    /// One timer for each strategy, the earliest that it asked for: a flood of waits is no more than one.
+    fn wait(&mut self, strategy: &PluginName, until: Millis) {
+        let later = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, at } if whose == strategy && *at > until);
+        self.timers.retain(|_, purpose| !later(purpose));
+        let waits = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy);
+        if !self.timers.values().any(waits) {
+            self.set_timer(TimerPurpose::Delivery { strategy: strategy.clone(), at: until }, until);
+        }
+    }
+
+    /// A strategy waits for its time, and still has something to tell then.
+    pub(super) fn is_waited_for(&self, purpose: &TimerPurpose) -> bool {
+        matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.waiting(strategy).next().is_some())
     }
 
     /// Those of the named results that wait for this strategy; a strategy cannot speak about another's.
@@ -150,7 +163,7 @@ impl Room {
             Ok(channel) => channel,
             Err(record) => {
                 let reason = record.reason.clone();
-                self.denied(strategy, record);
+                self.denied(strategy, *record);
                 for id in &ids {
                     self.keep_in_inbox(id, &reason);
                 }
@@ -171,7 +184,7 @@ impl Room {
         let setup = Arc::clone(&self.setup);
         let view = self.view_for(strategy);
         let target = wanted.clone().unwrap_or_else(|| "a channel".to_owned());
-        let rights = setup.rights(strategy).expect("assemble checks that every strategy is a plugin of the config");
+        let Some(rights) = setup.rights(strategy) else { return Err(unknown_plugin(strategy, Capability::Rooms, &target)) };
         let smallest = || {
             let name = wanted.as_deref().unwrap_or("terminal");
             setup.channels.contains_key(name).then(|| format!("plugins.{strategy}.grants.rooms = [\"{name}\"]"))
@@ -206,7 +219,8 @@ impl Room {
     }
 
     pub(super) fn spoken(&mut self, call: CallId, failure: Option<String>) {
-        let Some(Purpose::Speech { strategy, tasks, speech }) = self.calls.remove(&call) else { return };
+        let Some(Purpose::Speech { strategy, tasks, speech }) = self.calls.get(&call).cloned() else { return };
+        self.calls.remove(&call);
         let state = if failure.is_some() { Delivery::Waiting } else { Delivery::Delivered };
         let mut agents = Vec::new();
         for inbox in self.inbox.iter_mut().filter(|inbox| tasks.contains(&inbox.ended.id)) {
@@ -226,10 +240,13 @@ impl Room {
 
     /// At the end of the room, nothing is left without a word.
     pub(super) fn report_undelivered(&mut self) {
-        let left: Vec<BackgroundId> =
-            self.inbox.iter().filter(|inbox| inbox.state == Delivery::Waiting).map(|inbox| inbox.ended.id.clone()).collect();
-        for id in left {
+        let left = |state| self.inbox.iter().filter(move |inbox| inbox.state == state).map(|inbox| inbox.ended.id.clone());
+        let (waiting, speaking): (Vec<BackgroundId>, Vec<BackgroundId>) = (left(Delivery::Waiting).collect(), left(Delivery::Speaking).collect());
+        for id in waiting {
             self.keep_in_inbox(&id, "its strategy decided nothing before the run was over");
+        }
+        for id in speaking {
+            self.keep_in_inbox(&id, "the run was over before its channel said whether it was told");
         }
     }
 }

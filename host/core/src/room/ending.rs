@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::frame::{Frame, Responder, Wait};
 use super::posting::text_form;
-use super::{Phase, Purpose, Room, TimerPurpose};
+use super::{Phase, Purpose, Room};
 use crate::action::Observation;
 use crate::effect::Effect;
-use crate::ids::{CallId, FrameId};
+use crate::ids::{CallId, FrameId, TaskName};
 use crate::message::{Entity, Message, Signal};
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
@@ -30,11 +30,12 @@ const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];
 
 impl Room {
     /// The ending that a task has come to after a step, if any. `ends`: the operator said that this answer ends it (L-081).
-    pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<Ending> {
+    /// `typed`: the user gave this answer; what a sub-task or a tool hands on is never taken for the user's goodbye.
+    pub(super) fn ending_of(&mut self, id: FrameId, ends: bool, typed: bool) -> Option<Ending> {
         let (frame, task) = self.task_of(id)?;
         let (is_root, interactive, max_stalled) = (frame.caller.is_none(), task.interactive, task.max_stalled_steps);
         let name = frame.task.clone();
-        if frame.pending.as_deref().is_some_and(says_goodbye) {
+        if typed && frame.pending.as_deref().is_some_and(says_goodbye) {
             return Some(Ending::new(Status::UserQuit, "the user said goodbye"));
         }
         if is_root && interactive {
@@ -103,7 +104,7 @@ impl Room {
     /// Nobody waits for the call any more; its answer will be ignored.
     pub(super) fn abandon(&mut self, call: CallId) {
         if self.calls.remove(&call).is_some() {
-            self.drop_model_calls(call);
+            self.forget_model_calls(call);
             // An effect that was never taken need not be stopped.
             let before = self.effects.len();
             self.effects.retain(|effect| effect.starts() != Some(call));
@@ -125,10 +126,14 @@ impl Room {
             Wait::Delegate(id) if id == child.id => {
                 let content = message.as_ref().map_or_else(|| ending.reason.clone(), |message| message.text().to_owned());
                 let outputs = serde_json::json!({ "content": content, "status": ending.status });
-                let answer = self.host_message(caller, content);
+                let mut answer = Arc::unwrap_or_clone(self.host_message(caller, content));
+                if let Some(message) = message {
+                    answer.labels = message.labels;
+                    answer.attachments = message.attachments;
+                }
                 let observation = Observation::Delegated { agent: child.task.to_string(), outputs };
                 self.remember(caller, None, Some(observation), answer.seq);
-                self.ready(caller, Some((Responder::Agent, answer)));
+                self.ready(caller, Some((Responder::Agent, Arc::new(answer))));
             }
             _ => {}
         }
@@ -147,14 +152,23 @@ impl Room {
         if let Some(pending) = &child.pending {
             message.labels.clone_from(&pending.labels);
             message.attachments.clone_from(&pending.attachments);
-            let to_caller = pending.recipient.clone().filter(|name| self.frames.values().all(|frame| !frame.task.as_str().eq_ignore_ascii_case(name)));
-            message.recipient = to_caller;
+            message.recipient = pending.recipient.clone().filter(|name| self.is_for_caller(child, name));
         }
         Some(message)
     }
 
+    /// A recipient that still means something where the result goes (L-070): the user, or another sub-task of the caller. The child's
+    /// own seats and sub-tasks do not; and the caller itself has the result already.
+    fn is_for_caller(&self, child: &Frame, name: &str) -> bool {
+        let Some((_, caller)) = child.caller.and_then(|caller| self.task_of(caller)) else { return false };
+        let is_sibling = |task: &TaskName| *task != child.task && task.as_str().eq_ignore_ascii_case(name);
+        Entity::named(name) == Some(Entity::User) || caller.subtasks.iter().any(is_sibling)
+    }
+
     fn end_run(&mut self, root: &Frame, ending: Ending) {
-        let answer = root.pending.as_ref().filter(|message| message.parent.is_some());
+        // The message that the room was opened with answers nothing; without one, the first answer has no parent.
+        let is_answer = |message: &&Arc<Message>| message.parent.is_some() || self.opening.content.is_none();
+        let answer = root.pending.as_ref().filter(is_answer);
         let value = answer.and_then(|message| match &message.signal {
             Some(Signal::Done { value }) => value.clone(),
             _ => None,
@@ -192,12 +206,13 @@ impl Room {
     /// The room is over once nothing is in flight any more.
     pub(super) fn finish_if_idle(&mut self) {
         let Phase::Draining { outcome } = &self.phase else { return };
-        let waits = self.timers.values().any(|purpose| !matches!(purpose, TimerPurpose::Wall));
+        let waits = self.timers.values().any(|purpose| self.is_waited_for(purpose));
         if waits || !self.calls.is_empty() {
             return;
         }
         let outcome = Arc::new(Outcome { spent: self.spent, ..Outcome::clone(outcome) });
         self.timers.clear();
+        self.model_calls.clear();
         self.report_undelivered();
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
         self.phase = Phase::Finished { outcome };
@@ -215,8 +230,7 @@ impl Room {
 }
 
 fn says_goodbye(message: &Message) -> bool {
-    let typed = message.sender == Entity::User && message.parent.is_some() && message.tool_results.is_empty();
-    typed && message.labels.contains(&crate::message::Label::Untrusted) && QUIT_WORDS.contains(&message.text().trim())
+    QUIT_WORDS.contains(&message.text().trim())
 }
 
 /// The text of the result of a `done` call.

@@ -22,12 +22,13 @@ pub(super) enum Responder {
 }
 
 impl Responder {
-    /// The seat; a sub-task's result counts as the user's (L-051b).
-    pub(super) fn entity(&self) -> Entity {
+    /// The seat; none for a sub-task, which counts by its name only (L-081).
+    pub(super) fn seat(&self) -> Option<Entity> {
         match self {
-            Self::Agent => Entity::Agent,
-            Self::Llm => Entity::Llm,
-            Self::User | Self::Subtask(_) => Entity::User,
+            Self::Agent => Some(Entity::Agent),
+            Self::Llm => Some(Entity::Llm),
+            Self::User => Some(Entity::User),
+            Self::Subtask(_) => None,
         }
     }
 
@@ -35,7 +36,7 @@ impl Responder {
     pub(super) fn is_named(&self, name: &str) -> bool {
         match self {
             Self::Subtask(task) => task.as_str().eq_ignore_ascii_case(name),
-            Self::Agent | Self::Llm | Self::User => self.entity().as_str().eq_ignore_ascii_case(name),
+            Self::Agent | Self::Llm | Self::User => self.seat() == Entity::named(name) && self.seat().is_some(),
         }
     }
 }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Purpose, Room};
 use crate::effect::Effect;
+use crate::event::Spent;
 use crate::grant::{DenialRecord, Layer, ModelGrant};
 use crate::history::History;
 use crate::ids::{CallId, ModelName, PluginName};
@@ -22,6 +23,8 @@ pub(super) struct ModelCall {
     ordinal: u32,
     plugin: PluginName,
     model: ModelName,
+    /// The plugin still waits for the answer.
+    is_awaited: bool,
 }
 
 impl Room {
@@ -40,7 +43,7 @@ impl Room {
         self.check_model_budget(&plugin)?;
         let prompt = prompt(request, task.as_deref(), history)?;
         self.used_by(&plugin).model_calls += 1;
-        self.model_calls.push(ModelCall { call, ordinal, plugin, model: model.clone() });
+        self.model_calls.push(ModelCall { call, ordinal, plugin, model: model.clone(), is_awaited: true });
         self.tell(Notice::ModelCalled { call, model: model.clone() });
         Ok(Some(Effect::CallModel { call, ordinal, model, prompt }))
     }
@@ -63,7 +66,7 @@ impl Room {
         let wanted = name.unwrap_or("default");
         let smallest = || Some(format!("plugins.{plugin}.grants.model = [\"{wanted}\"]"));
         if let Err(record) = rights.require(Capability::Model, wanted, smallest) {
-            return Err(self.deny_model(plugin, record));
+            return Err(self.deny_model(plugin, *record));
         }
         let names = rights.grants.model.as_ref().map_or(&[][..], |grant| &grant.names);
         let found = match name {
@@ -77,12 +80,12 @@ impl Room {
             None => {
                 let reason = format!("plugins.{plugin}.grants.model does not hold \"{wanted}\"");
                 let record = rights.refuse(Capability::Model, wanted, Layer::Config, &reason, smallest());
-                Err(self.deny_model(plugin, record))
+                Err(self.deny_model(plugin, *record))
             }
         }
     }
 
-    fn deny_model(&mut self, plugin: &PluginName, record: Box<DenialRecord>) -> ModelError {
+    fn deny_model(&mut self, plugin: &PluginName, record: DenialRecord) -> ModelError {
         let denial = record.denial.clone();
         self.denied(plugin, record);
         ModelError::Denied { denial }
@@ -90,7 +93,7 @@ impl Room {
 
     fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), ModelError> {
         let limits = &self.opening.limits;
-        let (tokens, cost) = (self.spent.tokens + self.reserved.tokens, self.spent.cost_micro_usd + self.reserved.cost_micro_usd);
+        let Spent { tokens, cost_micro_usd: cost, .. } = self.committed();
         let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
         let run = [("limits.run.tokens", over(limits.tokens, tokens)), ("limits.run.cost_usd", over(limits.cost_micro_usd, cost))];
         let used = self.used_by(plugin);
@@ -115,7 +118,7 @@ impl Room {
         let Some(index) = self.model_calls.iter().position(|under_way| under_way.call == call && under_way.ordinal == ordinal) else {
             return;
         };
-        let ModelCall { plugin, model, .. } = self.model_calls.swap_remove(index);
+        let ModelCall { plugin, model, is_awaited, .. } = self.model_calls.swap_remove(index);
         let answer = answer.map(|mut completion| {
             completion.usage.cost_micro_usd = self.price(&model, completion.usage);
             completion
@@ -130,7 +133,9 @@ impl Room {
         used.model_cost = used.model_cost.saturating_add(cost);
         let error = answer.as_ref().err().map(error_text);
         self.tell(Notice::ModelAnswered { call, tokens, cost_micro_usd: usage.cost_micro_usd, error });
-        self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
+        if is_awaited {
+            self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
+        }
         self.stop_if_spent();
     }
 
@@ -142,9 +147,11 @@ impl Room {
         usage.cost_micro_usd.or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
     }
 
-    /// The plugin that asked is gone; what was spent for it is counted when the answer comes no more.
-    pub(super) fn drop_model_calls(&mut self, call: CallId) {
-        self.model_calls.retain(|under_way| under_way.call != call);
+    /// The plugin that asked is gone. The provider charges all the same, so the answer is counted when it comes; nobody gets it.
+    pub(super) fn forget_model_calls(&mut self, call: CallId) {
+        for under_way in self.model_calls.iter_mut().filter(|under_way| under_way.call == call) {
+            under_way.is_awaited = false;
+        }
     }
 }
 

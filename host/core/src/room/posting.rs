@@ -1,13 +1,15 @@
 //! Making messages: stamping them with what only the host may say, and turning an agent's turn into one.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::frame::{Frame, Responder};
 use super::Room;
+use super::frame::{Frame, Responder};
+use super::tools::failed;
 use crate::action::{Action, Observation, Past, Reply, Turn};
-use crate::grant::{DenialRecord, Layer};
+use crate::grant::{Denial, DenialRecord, Layer};
 use crate::ids::{FrameId, PluginName};
 use crate::manifest::Capability;
 use crate::message::{Entity, Label, Message, Signal, ToolCall};
@@ -48,6 +50,14 @@ impl Room {
         let name = self.agent_of(frame).map_or_else(|| "host".to_owned(), |agent| agent.to_string());
         let mut message = self.stamp(Entity::Agent, &name);
         message.content = Some(content);
+        Arc::new(message)
+    }
+
+    /// Same, as an error that the agent can read in place of an answer to its message. Each call of the message gets the error for a
+    /// result: a model provider accepts no call without one.
+    pub(super) fn refusal_message(&mut self, frame: FrameId, refused: &Message, content: String) -> Arc<Message> {
+        let mut message = Arc::unwrap_or_clone(self.error_message(frame, content.clone()));
+        message.tool_results = refused.tool_calls.iter().map(|call| failed(call, content.clone())).collect();
         Arc::new(message)
     }
 
@@ -98,8 +108,10 @@ impl Room {
             Action::Reply(reply) => fill_reply(&mut message, reply, seq),
             Action::Finish { outputs } => {
                 message.content = Some(text_form(&outputs));
-                message.signal = Some(Signal::Done { value: if outputs.is_string() { None } else { Some(outputs) } });
+                message.signal = Some(Signal::Done { value: if outputs.is_string() || outputs.is_null() { None } else { Some(outputs) } });
             }
+            // The user is about to answer it, so there is nothing left to carry out.
+            Action::Talk { content } if turn.wait_for_response => message.content = Some(content),
             Action::Reject { outputs } => {
                 message.content = Some(text_form(&outputs));
                 message.signal = Some(Signal::Rejected);
@@ -116,11 +128,14 @@ impl Room {
         Some(Arc::new(message))
     }
 
-    /// The agent may address a sub-task only with the `route` grant; anyone else needs none.
-    pub(super) fn check_route(&mut self, frame: FrameId, message: &Message) -> Result<(), Box<DenialRecord>> {
+    /// The agent may address another task only with the `route` grant: a sub-task, or one that its caller would pass the result on to.
+    /// Its own task, its caller and the seats need none.
+    pub(super) fn check_route(&mut self, id: FrameId, message: &Message) -> Result<(), Box<DenialRecord>> {
         let Some(recipient) = message.recipient.as_deref() else { return Ok(()) };
-        let Some((_, task)) = self.task_of(frame) else { return Ok(()) };
-        if !task.subtasks.iter().any(|subtask| subtask.as_str().eq_ignore_ascii_case(recipient)) {
+        let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
+        let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
+        let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
+        if is_own || !self.setup.tasks.keys().any(|task| is_named(task.as_str())) {
             return Ok(());
         }
         let agent = task.agent.clone();
@@ -129,7 +144,7 @@ impl Room {
 
     pub(super) fn require_route(&mut self, plugin: &PluginName, name: &str) -> Result<(), Box<DenialRecord>> {
         let setup = Arc::clone(&self.setup);
-        let Some(rights) = setup.rights(plugin) else { return Ok(()) };
+        let Some(rights) = setup.rights(plugin) else { return Err(unknown_plugin(plugin, Capability::Route, name)) };
         let smallest = || Some(format!("plugins.{plugin}.grants.route = [\"{name}\"]"));
         rights.require(Capability::Route, name, smallest)?;
         let granted = rights.grants.route.as_ref().is_some_and(|grant| grant.names.iter().any(|granted| granted.eq_ignore_ascii_case(name)));
@@ -141,9 +156,9 @@ impl Room {
     }
 
     /// Tells the operator of a refusal, and gives the text that the agent may read.
-    pub(super) fn denied(&mut self, plugin: &PluginName, record: Box<DenialRecord>) -> String {
+    pub(super) fn denied(&mut self, plugin: &PluginName, record: DenialRecord) -> String {
         let text = format!("Refused: {} {}.", record.denial.capability, record.denial.target);
-        self.tell(Notice::Denied { plugin: plugin.clone(), record: *record });
+        self.tell(Notice::Denied { plugin: plugin.clone(), record });
         text
     }
 
@@ -159,12 +174,33 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64) {
     message.content = reply.content;
     message.recipient = reply.recipient.filter(|name| !name.is_empty()).or(message.recipient.take());
     message.attachments = reply.attachments;
-    message.tool_calls = reply.tool_calls.into_iter().enumerate().map(|(index, call)| stamp_call(call, seq, index)).collect();
+    message.tool_calls = stamped(reply.tool_calls, seq);
 }
 
-/// A call without an id gets one that no other call of the room has.
-fn stamp_call(call: ToolCall, seq: u64, index: usize) -> ToolCall {
-    if call.id.is_empty() { ToolCall { id: format!("m{seq}-{index}"), ..call } } else { call }
+/// A call without an id, or with one that an earlier call of the message has, gets its own: results are told apart by it.
+fn stamped(mut calls: Vec<ToolCall>, seq: u64) -> Vec<ToolCall> {
+    let mut ids = BTreeSet::new();
+    for (index, call) in calls.iter_mut().enumerate() {
+        while call.id.is_empty() || ids.contains(&call.id) {
+            call.id = format!("{}m{seq}-{index}", call.id);
+        }
+        ids.insert(call.id.clone());
+    }
+    calls
+}
+
+/// The refusal of a plugin that the setup does not hold. Assembly makes no such setup, but a journal may have been written by anyone.
+pub(super) fn unknown_plugin(plugin: &PluginName, capability: Capability, target: &str) -> Box<DenialRecord> {
+    Box::new(DenialRecord {
+        denial: Denial {
+            capability: capability.as_str().to_owned(),
+            target: target.to_owned(),
+            detail: format!("{capability} was refused for {target:?}"),
+        },
+        layer: Layer::Config,
+        reason: format!("the config has no plugin {plugin}"),
+        suggestion: None,
+    })
 }
 
 /// The text of a value (L-031).

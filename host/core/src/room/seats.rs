@@ -30,10 +30,16 @@ impl Room {
             return false;
         }
         let Some(pending) = frame.pending.as_deref() else {
-            return *responder != Responder::User || task.interactive;
+            return match responder {
+                Responder::User => task.interactive,
+                Responder::Subtask(name) => !self.is_above(frame.id, name),
+                Responder::Agent | Responder::Llm => true,
+            };
         };
         let able = match responder {
             Responder::User => user_may_respond(task, pending),
+            // A task that waits for this one already cannot answer it: the two would share one history, and call each other for ever.
+            Responder::Subtask(name) if self.is_above(frame.id, name) => false,
             Responder::Subtask(name) => self.setup.tasks.get(name).is_some_and(|task| subtask_can_respond(task, pending)),
             Responder::Agent | Responder::Llm => true,
         };
@@ -71,6 +77,10 @@ fn subtask_can_respond(task: &TaskSetup, pending: &Message) -> bool {
 }
 
 fn is_addressed(frame: &Frame, responder: &Responder, pending: &Message) -> bool {
+    // The agent's own calls are carried out whoever is to hear of them: no other seat could, and the task would stall.
+    if *responder == Responder::Agent && pending.sender == Entity::Llm && pending.wants_agent_seat() {
+        return true;
+    }
     pending
         .recipient
         .as_deref()

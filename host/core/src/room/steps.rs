@@ -21,6 +21,7 @@ use crate::view::Peer;
 
 /// Faults in a row after which an agent is given up: its next step would most likely fail in the same way.
 const MAX_FAULTS: u32 = 3;
+const TURNS_USED_UP: &str = "the run made as many steps as limits.run.turns allows";
 
 impl Room {
     pub(super) fn new_frame(&mut self, task: &TaskName, caller: Option<FrameId>, inputs: Arc<Value>) -> FrameId {
@@ -103,7 +104,11 @@ impl Room {
             self.set_attempt(id, Attempt { responder: Responder::User, rest, wait: Wait::Next, do_not_know: None });
         } else {
             // L-053: the agent gets a chance to correct itself.
-            let message = self.error_message(id, format!("Invalid recipient: {recipient}"));
+            let text = format!("Invalid recipient: {recipient}");
+            let message = match self.frames.get(&id).and_then(|frame| frame.pending.clone()) {
+                Some(pending) => self.refusal_message(id, &pending, text),
+                None => self.error_message(id, text),
+            };
             let wait = Wait::Ready(Some(message));
             self.set_attempt(id, Attempt { responder: Responder::Agent, rest: VecDeque::new(), wait, do_not_know: None });
         }
@@ -145,13 +150,13 @@ impl Room {
         }
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         if self.turns_are_used_up() {
-            self.stop(Status::MaxTurns, "the run made as many steps as limits.run.turns allows");
+            self.stop(Status::MaxTurns, TURNS_USED_UP);
             return None;
         }
         if let Some(pending) = &pending {
             self.write_history(id, pending);
         }
-        self.spent.turns += 1;
+        self.spent.turns = self.spent.turns.saturating_add(1);
         let call = self.next_call(Purpose::Step { frame: id });
         self.effects.push_back(Effect::StepAgent { call, frame: id, task: name, agent });
         Some(Wait::Call(call))
@@ -223,8 +228,15 @@ impl Room {
 
     pub(super) fn agent_responded(&mut self, id: FrameId, call: CallId, answer: Result<Option<Turn>, Fault>) {
         let message = match answer {
+            // An answer of the component costs a turn, whichever of its exports gives it: two responders could talk for ever.
+            Ok(Some(_)) if self.turns_are_used_up() => {
+                self.stop(Status::MaxTurns, TURNS_USED_UP);
+                return;
+            }
             Ok(turn) => {
-                let said = turn.and_then(|turn| self.turn_message(id, turn)).map(|message| {
+                self.spent.turns = self.spent.turns.saturating_add(u64::from(turn.is_some()));
+                let said = turn.and_then(|turn| self.turn_message(id, turn));
+                let said = self.admit_reply(id, said).map(|(_, message)| {
                     let mut message = Arc::unwrap_or_clone(message);
                     message.sender = Entity::Agent;
                     Arc::new(message)
@@ -246,8 +258,8 @@ impl Room {
             Ok(()) => Some((Responder::Llm, message)),
             Err(record) => {
                 let agent = self.agent_of(id)?.clone();
-                let text = self.denied(&agent, record);
-                Some((Responder::Agent, self.error_message(id, text)))
+                let text = self.denied(&agent, *record);
+                Some((Responder::Agent, self.refusal_message(id, &message, text)))
             }
         }
     }
@@ -297,17 +309,15 @@ impl Room {
         let Some((_, task)) = self.task_of(id) else { return };
         let empty = answer.as_ref().is_none_or(|message| message.is_empty());
         // L-081: an answer, or the lack of one, of a seat that the operator named ends the task.
-        let ends = match empty {
-            true => task.done_if_no_response.contains(&responder.entity()),
-            false => task.done_if_response.contains(&responder.entity()),
-        };
+        let seats = if empty { &task.done_if_no_response } else { &task.done_if_response };
+        let ends = responder.seat().is_some_and(|seat| seats.contains(&seat));
         match answer {
-            Some(message) if ends || (!empty && !message.says_do_not_know()) => self.post(id, responder, message, ends),
-            Some(message) if message.says_do_not_know() => {
+            Some(message) if ends || (!empty && !passes_on(&message)) => self.post(id, responder, message, ends),
+            Some(message) if passes_on(&message) => {
                 let do_not_know = Some((responder.clone(), message));
                 self.set_attempt(id, Attempt { responder, rest, wait: Wait::Next, do_not_know });
             }
-            _ if ends => self.finish_step(id, true),
+            _ if ends => self.finish_step(id, true, false),
             _ => self.set_attempt(id, Attempt { responder, rest, wait: Wait::Next, do_not_know }),
         }
     }
@@ -323,6 +333,7 @@ impl Room {
             }
             _ => message,
         };
+        let typed = responder == Responder::User;
         // L-060: a message may be labelled as another seat's; then that seat may not answer it.
         frame.pending_sender = match (&responder, message.sender) {
             (Responder::Agent, Entity::Llm) => Responder::Llm,
@@ -334,10 +345,14 @@ impl Room {
         frame.pending = Some(Arc::clone(&message));
         frame.stalled = 0;
         let task = frame.task.clone();
+        if !message.tool_results.is_empty() {
+            // Also when somebody else answers it, or nobody does: the agent's history would hold calls without results.
+            self.write_history(id, &message);
+        }
         if let Some(agent) = self.agent_of(id).cloned() {
             self.tell(Notice::MessagePosted { task, agent, message });
         }
-        self.finish_step(id, ends);
+        self.finish_step(id, ends, typed);
     }
 
     /// L-058: the last "I do not know" counts when nobody knows better; else the step is stalled.
@@ -357,18 +372,22 @@ impl Room {
                 if pending_sender == Responder::User { (Entity::Llm, Responder::Llm) } else { (Entity::User, Responder::User) };
             let mut message = self.stamp(sender, task.as_str());
             message.content = Some(DO_NOT_KNOW.to_owned());
-            self.put_pending(id, responder, message);
+            if let Some(frame) = self.frames.get_mut(&id) {
+                // Not `put_pending`: nobody asked for anything here, so the user's intent stays.
+                frame.pending_sender = responder;
+                frame.pending = Some(Arc::new(message));
+            }
         }
-        self.finish_step(id, false);
+        self.finish_step(id, false, false);
     }
 
     /// After each step: has the task ended? (L-050e, L-080…L-086)
-    fn finish_step(&mut self, id: FrameId, ends: bool) {
+    fn finish_step(&mut self, id: FrameId, ends: bool, typed: bool) {
         if let Some(frame) = self.frames.get_mut(&id) {
-            frame.steps += 1;
+            frame.steps = frame.steps.saturating_add(1);
             frame.attempt = None;
         }
-        if let Some(ending) = self.ending_of(id, ends) {
+        if let Some(ending) = self.ending_of(id, ends, typed) {
             self.end_frame(id, ending);
         }
     }
@@ -380,6 +399,11 @@ impl Room {
     }
 
     fn turns_are_used_up(&self) -> bool {
-        self.opening.limits.turns.is_some_and(|limit| self.spent.turns + self.reserved.turns >= limit)
+        self.opening.limits.turns.is_some_and(|limit| self.committed().turns >= limit)
     }
+}
+
+/// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text is data, and passes nothing on.
+fn passes_on(message: &Message) -> bool {
+    message.tool_results.is_empty() && message.action.is_none() && message.says_do_not_know()
 }

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::ending::done_signal;
 use super::frame::{Frame, Responder, Slot, ToolRound, Wait};
+use super::posting::unknown_plugin;
 use super::{Purpose, Room};
 use crate::action::{Action, Background, Observation};
 use crate::effect::Effect;
@@ -26,6 +27,9 @@ pub const ORCHESTRATION_TOOLS: [&str; 10] =
 const MAX_CHAIN: u32 = 8;
 /// Calls in one round; more is a flood.
 const MAX_ROUND: usize = 128;
+const TOO_MANY: &str = "not run: a message may hold 128 calls, those that follow from them included";
+/// Those that steer the task to one place (L-119).
+const EXCLUSIVE_TOOLS: [&str; 7] = ["done", "agent_done", "pass", "done_pass", "forward", "send", "agent_send"];
 
 impl Room {
     pub(super) fn ask_agent_seat(&mut self, id: FrameId) -> Option<Wait> {
@@ -53,7 +57,7 @@ impl Room {
     /// What the operator wants done with a message that carries no call (L-125).
     pub(super) fn without_tool(&mut self, id: FrameId) -> Option<Arc<Message>> {
         let (frame, task) = self.task_of(id)?;
-        let pending = frame.pending.clone().filter(|message| message.sender == Entity::Llm)?;
+        let pending = frame.pending.clone().filter(|message| message.sender == Entity::Llm && !message.wants_agent_seat())?;
         let wanted = task.no_tool.clone();
         let message = match wanted {
             NoTool::Nothing => return None,
@@ -73,10 +77,13 @@ impl Room {
     }
 
     fn start_round(&mut self, id: FrameId, calls: &[ToolCall]) -> Wait {
-        let slots = calls.iter().take(MAX_ROUND).map(|call| Slot { call: call.clone(), asked_by: None, depth: 0, result: None });
+        let slots = calls.iter().enumerate().map(|(index, call)| {
+            let result = (index >= MAX_ROUND).then(|| failed(call, TOO_MANY.to_owned()));
+            Slot { call: call.clone(), asked_by: None, depth: 0, result }
+        });
         let mut round = ToolRound { slots: slots.collect(), signal: None };
         // L-119: a call that steers the task stands alone.
-        let steers = |slot: &Slot| matches!(slot.call.name.as_str(), "done" | "agent_done" | "pass" | "forward" | "send");
+        let steers = |slot: &Slot| EXCLUSIVE_TOOLS.contains(&slot.call.name.as_str());
         if round.slots.len() > 1 && round.slots.iter().any(steers) {
             for slot in &mut round.slots {
                 slot.result = Some(failed(&slot.call, "a call that steers the task must be the only one in its message; none was run".to_owned()));
@@ -129,14 +136,14 @@ impl Room {
             return Some(match admitted {
                 Some(_) => {
                     let record = self.why_not(&agent, &task_name, &call.name);
-                    failed(call, self.denied(&agent, record))
+                    failed(call, self.denied(&agent, *record))
                 }
                 // The reference gives no feedback here (L-113), and its tasks stall.
                 None => failed(call, unknown_tool(&call.name, tools.iter().map(|tool| tool.name.as_str()))),
             });
         };
         if let Some(record) = self.calls_are_used_up(&agent, &call.name) {
-            return Some(failed(call, self.denied(&agent, record)));
+            return Some(failed(call, self.denied(&agent, *record)));
         }
         self.used_by(&agent).tool_calls += 1;
         let (plugin, tool) = (plugin.clone(), spec.name.clone());
@@ -149,7 +156,7 @@ impl Room {
 
     /// Why an admitted tool is not among those that the task's agent may call.
     fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
-        let rights = self.setup.rights(agent).expect("assemble checks that every task's agent is a plugin of the config");
+        let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
         let smallest = || Some(format!("plugins.{agent}.grants.tools = [\"{tool}\"]"));
         if let Err(record) = rights.require(Capability::Tools, tool, smallest) {
             return record;
@@ -176,7 +183,7 @@ impl Room {
         if let Some(plugin) = asked_by
             && let Err(record) = self.require_route(plugin, &call.name)
         {
-            let text = self.denied(plugin, record);
+            let text = self.denied(plugin, *record);
             return failed(call, text);
         }
         match call.name.as_str() {
@@ -198,9 +205,7 @@ impl Room {
 
     pub(super) fn tool_answered(&mut self, call: CallId, answer: Result<ToolOutcome, ToolError>, report: CallReport) {
         let Some(Purpose::Tool { frame: id, slot, plugin }) = self.calls.get(&call).cloned() else { return };
-        self.keep_scratch(call, answer.is_ok(), &report);
-        self.calls.remove(&call);
-        self.drop_model_calls(call);
+        self.end_call(call, answer.is_ok(), &report);
         let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
         let Some(tool_call) = round.slots.get(slot).map(|slot| slot.call.clone()) else { return };
         let (result, then) = result_of(&tool_call, &answer);
@@ -214,9 +219,16 @@ impl Room {
         let depth = round.slots[slot].depth + 1;
         round.slots[slot].result = Some(result);
         let first = round.slots.len();
-        for call in then.into_iter().take(MAX_ROUND.saturating_sub(first)) {
-            let result = (depth > MAX_CHAIN).then(|| failed(&call, format!("more than {MAX_CHAIN} tools led to one another")));
-            round.slots.push(Slot { call, asked_by: Some(plugin.clone()), depth, result });
+        // One more than may run, so that the agent reads that there were more.
+        for (index, mut next) in then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate() {
+            // The room's own id: with one of the plugin's choice, its result could pass for that of another call.
+            next.id = format!("{call}-{index}");
+            let result = if depth > MAX_CHAIN {
+                Some(failed(&next, format!("more than {MAX_CHAIN} tools led to one another")))
+            } else {
+                (first + index >= MAX_ROUND).then(|| failed(&next, TOO_MANY.to_owned()))
+            };
+            round.slots.push(Slot { call: next, asked_by: Some(plugin.clone()), depth, result });
         }
         self.run_slots(id, &mut round, first);
         let wait = self.settle(id, round);
@@ -277,6 +289,8 @@ impl Room {
         if self.is_above(id, &task) {
             return Err(format!("{task} waits for this task already, so it cannot be delegated to"));
         }
+        // O-088: the child begins anew, unlike a sub-task, which goes on with what it knows (L-050b).
+        self.histories.remove(&task);
         let text = inputs.get("task").map(super::posting::text_form).unwrap_or_default();
         let caller = self.frames.get(&id).map_or_else(String::new, |frame: &Frame| frame.task.to_string());
         let child = self.new_frame(&task, Some(id), Arc::new(inputs));
@@ -288,7 +302,7 @@ impl Room {
     }
 
     /// The task is this frame's own or one of its callers': starting it again would never end.
-    fn is_above(&self, id: FrameId, task: &TaskName) -> bool {
+    pub(super) fn is_above(&self, id: FrameId, task: &TaskName) -> bool {
         let mut next = self.frames.get(&id);
         while let Some(frame) = next {
             if frame.task == *task {
@@ -323,7 +337,8 @@ fn result_of(call: &ToolCall, answer: &Result<ToolOutcome, ToolError>) -> (ToolR
     match answer {
         Ok(outcome) => {
             let mut result = succeeded(call, outcome.content.clone().unwrap_or_default());
-            result.value.clone_from(&outcome.value);
+            // `null` is no value: in JSON, and so in a journal, the two look the same.
+            result.value = outcome.value.clone().filter(|value| !value.is_null());
             (result, outcome.then.clone())
         }
         Err(error) => (failed(call, error.to_text(&call.name)), Vec::new()),
@@ -345,7 +360,7 @@ fn succeeded(call: &ToolCall, content: String) -> ToolResult {
     ToolResult { call_id: call.id.clone(), name: call.name.clone(), content, value: None, is_error: false }
 }
 
-fn failed(call: &ToolCall, content: String) -> ToolResult {
+pub(super) fn failed(call: &ToolCall, content: String) -> ToolResult {
     ToolResult { is_error: true, ..succeeded(call, content) }
 }
 

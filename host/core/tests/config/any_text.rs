@@ -40,8 +40,30 @@ fn change() -> impl Strategy<Value = Change> {
     let at = || 0..1000_usize;
     let piece = prop_oneof![
         "\\PC{0,4}",
-        proptest::sample::select(vec!["[", "]", "{", "}", "=", "\"", "'''", ".", ",", "#", "\n", "\\u0000", "\u{1b}", "\u{feff}", "-", "1979-05-27", "nan", "true", "[[", "0x", "\r"])
-            .prop_map(str::to_owned),
+        proptest::sample::select(vec![
+            "[",
+            "]",
+            "{",
+            "}",
+            "=",
+            "\"",
+            "'''",
+            ".",
+            ",",
+            "#",
+            "\n",
+            "\\u0000",
+            "\u{1b}",
+            "\u{feff}",
+            "-",
+            "1979-05-27",
+            "nan",
+            "true",
+            "[[",
+            "0x",
+            "\r"
+        ])
+        .prop_map(str::to_owned),
     ];
     prop_oneof![
         (at(), 1..40_usize).prop_map(|(at, length)| Change::Cut { at, length }),

@@ -151,11 +151,9 @@ fn tools_are_declared_as_the_contract_says() {
 
 #[test]
 fn settings_are_as_the_manifest_declares_them() {
-    let text = Parts {
-        plugin: "config = { text = 1, whole = 1.5, part = \"x\", flag = 0, list = {}, table = [], tezt = 2 }",
-        ..Parts::default()
-    }
-    .text();
+    let text =
+        Parts { plugin: "config = { text = 1, whole = 1.5, part = \"x\", flag = 0, list = {}, table = [], tezt = 2 }", ..Parts::default() }
+            .text();
     let mut chat = agent(&[]);
     chat.manifest.config = settings(json!({
         "text": { "type": "string", "default": "hello" },

@@ -32,37 +32,50 @@ fn at_top(top: &'static str) -> Parts<'static> {
 
 #[test]
 fn unknown_keys_are_errors_with_the_nearest_one() {
-    let mut shown = all(in_plugin, &[
-        "limits = { memmory = \"64 MiB\" }",
-        "sauce = 1",
-        "zzzzzz = 1",
-        "grants.filez = [\"docs\"]",
-        "grants.log = true",
-        "grants.files = [{ dir = \"docs\", at = \"/docs\", moode = \"read\" }]",
-        "grants.tools = { name = [\"chat.*\"] }",
-    ]);
+    let mut shown = all(
+        in_plugin,
+        &[
+            "limits = { memmory = \"64 MiB\" }",
+            "sauce = 1",
+            "zzzzzz = 1",
+            "grants.filez = [\"docs\"]",
+            "grants.log = true",
+            "grants.files = [{ dir = \"docs\", at = \"/docs\", moode = \"read\" }]",
+            "grants.tools = { name = [\"chat.*\"] }",
+        ],
+    );
     shown += &all(in_task, &["agents = \"chat\"", "handle_llm_no_tool = { nudge = \"x\", to = 1 }"]);
-    shown += &all(at_end, &["[limits.run]\nturn = 4", "[limits.runs]", "[plugin.x]", "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\nprice = 1"]);
+    shown += &all(
+        at_end,
+        &["[limits.run]\nturn = 4", "[limits.runs]", "[plugin.x]", "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\nprice = 1"],
+    );
     insta::assert_snapshot!(shown);
 }
 
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
-    let mut shown = all(in_plugin, &[
-        "grants.fetch = [\"https://api.met.no/*\"]",
-        "grants.kv = true",
-        "grants.secrets = [\"x\"]",
-        "grants.exec = [\"ls\"]",
-        "grants.blobs = true",
-        "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
-    ]);
-    shown += &all(at_end, &[
-        "[[policy]]\ntool = \"notes.save\"\ndecide = \"ask\"",
-        "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:11434/v1\"\nmodel = \"qwen3:8b\"\nkey = { env = \"MY_KEY\" }",
-        "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\nurl = \"http://127.0.0.1\"",
-        "[plugins.x]\nsource = \"https://example.org/x.wasm#sha256=00\"",
-        "[plugins.x]\nsource = \"oci://example.org/x@sha256:00\"",
-    ]);
+    let mut shown = all(
+        in_plugin,
+        &[
+            "grants.fetch = [\"https://api.met.no/*\"]",
+            "grants.kv = true",
+            "grants.secrets = [\"x\"]",
+            "grants.exec = [\"ls\"]",
+            "grants.blobs = true",
+            "grants.route = [\"rewind\"]",
+            "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
+        ],
+    );
+    shown += &all(
+        at_end,
+        &[
+            "[[policy]]\ntool = \"notes.save\"\ndecide = \"ask\"",
+            "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:11434/v1\"\nmodel = \"qwen3:8b\"\nkey = { env = \"MY_KEY\" }",
+            "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\nurl = \"http://127.0.0.1\"",
+            "[plugins.x]\nsource = \"https://example.org/x.wasm#sha256=00\"",
+            "[plugins.x]\nsource = \"oci://example.org/x@sha256:00\"",
+        ],
+    );
     insta::assert_snapshot!(shown);
 }
 
@@ -82,18 +95,21 @@ fn what_must_be_there_is_missed() {
 
 #[test]
 fn values_have_one_type() {
-    let mut shown = all(in_plugin, &[
-        "limits = { memory = 64 }",
-        "limits = { host_calls = \"many\" }",
-        "limits = { host_calls = 1.5 }",
-        "limits = []",
-        "grants = \"all\"",
-        "grants.tools = \"search.*\"",
-        "grants.tools = [1, true]",
-        "grants.files = \"docs\"",
-        "grants.files = [1]",
-        "config = 3",
-    ]);
+    let mut shown = all(
+        in_plugin,
+        &[
+            "limits = { memory = 64 }",
+            "limits = { host_calls = \"many\" }",
+            "limits = { host_calls = 1.5 }",
+            "limits = []",
+            "grants = \"all\"",
+            "grants.tools = \"search.*\"",
+            "grants.tools = [1, true]",
+            "grants.files = \"docs\"",
+            "grants.files = [1]",
+            "config = 3",
+        ],
+    );
     shown += &all(in_task, &["interactive = \"yes\"", "system = 1979-05-27", "done_if_response = \"llm\"", "handle_llm_no_tool = 1"]);
     shown += &all(at_end, &["[models]\ndefault = \"x\"", "[[models]]\nkind = \"scripted\"", "[limits]\nrun = 5"]);
     shown += &bad("entry = 1\nplugins = 2\ntasks = []\n");
@@ -102,58 +118,68 @@ fn values_have_one_type() {
 
 #[test]
 fn amounts_have_units_and_bounds() {
-    let mut shown = all(in_plugin, &[
-        "limits = { memory = \"64\" }",
-        "limits = { memory = \"64 M\" }",
-        "limits = { memory = \"lots\" }",
-        "limits = { memory = \"1.5 GiB\" }",
-        "limits = { memory = \"2 GiB\" }",
-        "limits = { memory = \"1 KiB\" }",
-        "limits = { cpu = \"9 ms\" }",
-        "limits = { cpu = \"5 m\" }",
-        "limits = { wall = \"0 s\" }",
-        "limits = { wall = \"721 h\" }",
-        "limits = { output = \"0 B\" }",
-        "limits = { log = \"0 B\" }",
-        "limits = { read = \"0 B\" }",
-        "limits = { scratch = \"2 GiB\" }",
-        "limits = { host_calls = 0 }",
-        "limits = { handles = -1 }",
-        "limits = { at_once = 4_294_967_296 }",
-        "limits = { at_once = 99999999999999999999999999999999999999999999 }",
-        "limits = { at_once = -99999999999999999999999999999999999999999999 }",
-        "grants.model = { names = [\"default\"], tokens = 0, calls = 0, cost_usd = 0 }\n[models.default]\nkind = \"scripted\"\nreplies = \"r\"",
-        "grants.tools = { names = [\"chat.*\"], calls = 0 }",
-        "grants.delegate = { tasks = [\"desk\"], at_once = 0, total = 0 }",
-        "grants.delegate = { tasks = [\"desk\"], at_once = 3, total = 2 }",
-        "grants.rooms = { channels = [\"terminal\"], messages = 0 }",
-    ]);
+    let mut shown = all(
+        in_plugin,
+        &[
+            "limits = { memory = \"64\" }",
+            "limits = { memory = \"64 M\" }",
+            "limits = { memory = \"lots\" }",
+            "limits = { memory = \"1.5 GiB\" }",
+            "limits = { memory = \"2 GiB\" }",
+            "limits = { memory = \"1 KiB\" }",
+            "limits = { cpu = \"9 ms\" }",
+            "limits = { cpu = \"5 m\" }",
+            "limits = { wall = \"0 s\" }",
+            "limits = { wall = \"721 h\" }",
+            "limits = { output = \"0 B\" }",
+            "limits = { log = \"0 B\" }",
+            "limits = { read = \"0 B\" }",
+            "limits = { scratch = \"2 GiB\" }",
+            "limits = { host_calls = 0 }",
+            "limits = { handles = -1 }",
+            "limits = { at_once = 4_294_967_296 }",
+            "limits = { at_once = 99999999999999999999999999999999999999999999 }",
+            "limits = { at_once = -99999999999999999999999999999999999999999999 }",
+            "grants.model = { names = [\"default\"], tokens = 0, calls = 0, cost_usd = 0 }\n[models.default]\nkind = \"scripted\"\nreplies = \"r\"",
+            "grants.tools = { names = [\"chat.*\"], calls = 0 }",
+            "grants.delegate = { tasks = [\"desk\"], at_once = 0, total = 0 }",
+            "grants.delegate = { tasks = [\"desk\"], at_once = 3, total = 2 }",
+            "grants.rooms = { channels = [\"terminal\"], messages = 0 }",
+        ],
+    );
     shown += &all(in_task, &["turns = 0", "max_stalled_steps = 0"]);
-    shown += &all(at_end, &[
-        "[limits.run]\nwall = \"0 s\"\nturns = 0\ntokens = 0\ncost_usd = 0.0000001\ndepth = -1",
-        "[limits.run]\ncost_usd = nan",
-        "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\ninput_price = -1\noutput_price = 0",
-        "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\ninput_price = 1",
-    ]);
+    shown += &all(
+        at_end,
+        &[
+            "[limits.run]\nwall = \"0 s\"\nturns = 0\ntokens = 0\ncost_usd = 0.0000001\ndepth = -1",
+            "[limits.run]\ncost_usd = nan",
+            "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\ninput_price = -1\noutput_price = 0",
+            "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\ninput_price = 1",
+        ],
+    );
     insta::assert_snapshot!(shown);
 }
 
 #[test]
 fn names_follow_the_rule_and_are_not_reserved() {
     let long = format!("[models.{}]\nkind = \"scripted\"\nreplies = \"r\"", "m".repeat(65));
-    let mut shown = all(at_end, &[
-        "[plugins.Search]\nsource = \"stock:search\"",
-        "[plugins.\"a b\"]\nsource = \"stock:search\"",
-        "[plugins.9]\nsource = \"stock:search\"",
-        "[plugins.\"\"]\nsource = \"stock:search\"",
-        "[tasks.user]\nagent = \"chat\"",
-        "[tasks.llm]\nagent = \"chat\"",
-        "[tasks.agent]\nagent = \"chat\"",
-        "[tasks.system]\nagent = \"chat\"",
-        "[tasks.done]\nagent = \"chat\"",
-        "[tasks.delegate_task]\nagent = \"chat\"",
-        "[tasks.\"desk\\u001b[2J\"]\nagent = \"chat\"",
-    ]);
+    let mut shown = all(
+        at_end,
+        &[
+            "[plugins.Search]\nsource = \"stock:search\"",
+            "[plugins.\"a b\"]\nsource = \"stock:search\"",
+            "[plugins.9]\nsource = \"stock:search\"",
+            "[plugins.\"\"]\nsource = \"stock:search\"",
+            "[tasks.user]\nagent = \"chat\"",
+            "[tasks.llm]\nagent = \"chat\"",
+            "[tasks.agent]\nagent = \"chat\"",
+            "[tasks.system]\nagent = \"chat\"",
+            "[tasks.done]\nagent = \"chat\"",
+            "[tasks.delegate_task]\nagent = \"chat\"",
+            "[tasks.rewind]\nagent = \"chat\"",
+            "[tasks.\"desk\\u001b[2J\"]\nagent = \"chat\"",
+        ],
+    );
     shown += &bad(&Parts { end: &long, ..Parts::default() }.text());
     insta::assert_snapshot!(shown);
 }
@@ -183,55 +209,67 @@ fn sources_and_paths_can_be_found() {
 
 #[test]
 fn directories_have_a_place_of_their_own() {
-    insta::assert_snapshot!(all(in_plugin, &[
-        "grants.files = []",
-        "grants.files = [\"\"]",
-        "grants.files = [\".\"]",
-        "grants.files = [\"../..\"]",
-        "grants.files = [\"docs\", \"old/docs\"]",
-        "grants.files = [\"~/docs\"]",
-        "grants.files = [{ dir = \"docs\", at = \"docs\" }]",
-        "grants.files = [{ dir = \"docs\", at = \"/a/b\" }]",
-        "grants.files = [{ dir = \"docs\", at = \"/..\" }]",
-        "grants.files = [{ dir = \"docs\", at = \"/\" }]",
-        "grants.files = [{ dir = \"docs\", at = '/a\\b' }]",
-        "grants.files = [{ dir = \"docs\", at = \"/a\\u0000\" }]",
-        "grants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"write\" }]",
-    ]));
+    insta::assert_snapshot!(all(
+        in_plugin,
+        &[
+            "grants.files = []",
+            "grants.files = [\"\"]",
+            "grants.files = [\".\"]",
+            "grants.files = [\"../..\"]",
+            "grants.files = [\"docs\", \"old/docs\"]",
+            "grants.files = [\"~/docs\"]",
+            "grants.files = [{ dir = \"docs\", at = \"docs\" }]",
+            "grants.files = [{ dir = \"docs\", at = \"/a/b\" }]",
+            "grants.files = [{ dir = \"docs\", at = \"/..\" }]",
+            "grants.files = [{ dir = \"docs\", at = \"/\" }]",
+            "grants.files = [{ dir = \"docs\", at = '/a\\b' }]",
+            "grants.files = [{ dir = \"docs\", at = \"/a\\u0000\" }]",
+            "grants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"write\" }]",
+        ]
+    ));
 }
 
 #[test]
 fn lists_are_well_formed() {
-    let mut shown = all(in_plugin, &[
-        "grants.tools = []",
-        "grants.route = []",
-        "grants.tools = [\"chat.*\", \"chat.*\"]",
-        "grants.tools = [\"chat\"]",
-        "grants.tools = [\"chat.fi*\"]",
-        "grants.tools = [\"*.find\"]",
-        "grants.tools = [\"done\"]",
-        "grants.rooms = [\"web\"]",
-        "grants.rooms = [\"terminl\"]",
-    ]);
-    shown += &all(in_task, &[
-        "tools = [\"a b\"]",
-        "done_if_response = [\"system\"]",
-        "done_if_no_response = [\"usr\"]",
-        "handle_llm_no_tool = \"don\"",
-        "handle_llm_no_tool = { nudge = \" \" }",
-        "agent_seat = \"guest\"",
-    ]);
+    let mut shown = all(
+        in_plugin,
+        &[
+            "grants.tools = []",
+            "grants.route = []",
+            "grants.tools = [\"chat.*\", \"chat.*\"]",
+            "grants.tools = [\"chat\"]",
+            "grants.tools = [\"chat.fi*\"]",
+            "grants.tools = [\"*.find\"]",
+            "grants.tools = [\"done\"]",
+            "grants.rooms = [\"web\"]",
+            "grants.rooms = [\"terminl\"]",
+        ],
+    );
+    shown += &all(
+        in_task,
+        &[
+            "tools = [\"a b\"]",
+            "done_if_response = [\"system\"]",
+            "done_if_no_response = [\"usr\"]",
+            "handle_llm_no_tool = \"don\"",
+            "handle_llm_no_tool = { nudge = \" \" }",
+            "agent_seat = \"guest\"",
+        ],
+    );
     insta::assert_snapshot!(shown);
 }
 
 #[test]
 fn names_lead_somewhere() {
-    let mut shown = all(in_plugin, &[
-        "grants.tools = [\"serch.find\"]",
-        "grants.model = [\"default\"]",
-        "grants.delegate = [\"dsk\"]",
-        "grants.route = [\"answer\", \"usr\", \"don\"]",
-    ]);
+    let mut shown = all(
+        in_plugin,
+        &[
+            "grants.tools = [\"serch.find\"]",
+            "grants.model = [\"default\"]",
+            "grants.delegate = [\"dsk\"]",
+            "grants.route = [\"answer\", \"usr\", \"don\"]",
+        ],
+    );
     shown += &all(in_task, &["deliver = \"immediate\"", "subtasks = [\"answer\"]", "tools = [\"search.find\"]"]);
     shown += &bad("entry = \"dek\"\n[plugins.chat]\nsource = \"stock:chat\"\n[tasks.desk]\nagent = \"char\"\n");
     insta::assert_snapshot!(shown);
@@ -246,12 +284,15 @@ fn a_task_does_not_reach_itself_through_its_subtasks() {
 
 #[test]
 fn settings_are_json() {
-    insta::assert_snapshot!(all(in_plugin, &[
-        "config = { since = 1979-05-27T07:32:00Z }",
-        "config = { list = [1, { at = 07:32:00 }] }",
-        "config = { ratio = nan, other = -inf }",
-        "config = { big = 99999999999999999999999999 }",
-    ]));
+    insta::assert_snapshot!(all(
+        in_plugin,
+        &[
+            "config = { since = 1979-05-27T07:32:00Z }",
+            "config = { list = [1, { at = 07:32:00 }] }",
+            "config = { ratio = nan, other = -inf }",
+            "config = { big = 99999999999999999999999999 }",
+        ]
+    ));
 }
 
 #[test]
@@ -277,13 +318,20 @@ fn a_file_that_is_no_toml_gives_a_page_and_not_a_book() {
 
 #[test]
 fn a_long_line_is_shown_around_its_mistake() {
-    let text = format!("entry = \"desk\"\nplugins = {{ chat = {{ config = {{ text = \"{}\" }}, sauce = 1, end = \"{}\" }} }}\n", "ä".repeat(500), "x".repeat(500));
+    let text = format!(
+        "entry = \"desk\"\nplugins = {{ chat = {{ config = {{ text = \"{}\" }}, sauce = 1, end = \"{}\" }} }}\n",
+        "ä".repeat(500),
+        "x".repeat(500)
+    );
     insta::assert_snapshot!(bad(&text));
 }
 
 #[test]
 fn the_sketch_of_the_design_lacks_only_what_comes_later() {
-    let sketch = LIBRARY.replace("grants.files = [\"./notes\"]", "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]");
+    let sketch = LIBRARY.replace(
+        "grants.files = [\"./notes\"]",
+        "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
+    );
     let policy = "[[policy]]\ntool = \"notes.save\"\ndecide = \"ask\"\nexpires = \"10 min\"\n\n[limits.run]";
     insta::assert_snapshot!(bad(&sketch.replace("[limits.run]", policy)));
 }

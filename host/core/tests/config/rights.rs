@@ -18,13 +18,13 @@ fn shown(rows: &[RightsRow]) -> String {
 fn the_library_in_words() {
     let setup = assembled(LIBRARY, &library()).setup;
     let table = rights_table(&setup, &good(LIBRARY).source_labels());
-    insta::assert_snapshot!(shown(&table), @"");
+    insta::assert_snapshot!(shown(&table));
     assert_eq!(data_can_leave(&setup), "nowhere");
 }
 
 #[test]
 fn bounds_are_named_and_grants_without_an_ask_are_not() {
-    let grants = "grants.route = [\"done\", \"pass\"]\ngrants.rooms = [\"terminal\"]\ngrants.files = [\"docs/\", \"/srv/data\"]\n\
+    let grants = "grants.route = [\"done\", \"pass\"]\ngrants.rooms = [\"terminal\"]\ngrants.files = [\"docs/\", \"./old\", { dir = \"./\", at = \"/all\" }, { dir = \"/\", at = \"/root\" }]\n\
         grants.model = { names = [\"default\", \"small\"], calls = 1, cost_usd = 0.5 }\ngrants.delegate = [\"desk\"]\n\
         grants.tools = { names = [\"tool.*\"], calls = 1_000 }";
     let end = "[plugins.tool]\nsource = \"./t.wasm\"\n[models.default]\nkind = \"scripted\"\nreplies = \"r\"\n\
@@ -35,6 +35,6 @@ fn bounds_are_named_and_grants_without_an_ask_are_not() {
         let setup = assembled(&text, &named([("chat", plugin(&[PluginKind::Agent], asks, &[])), ("tool", tool())])).setup;
         shown(&rights_table(&setup, &good(&text).source_labels()))
     };
-    insta::assert_snapshot!(table(&["route", "rooms", "files", "model", "delegate", "tools"]), @"");
-    insta::assert_snapshot!(table(&[]), @"");
+    insta::assert_snapshot!(table(&["route", "rooms", "files", "model", "delegate", "tools"]));
+    insta::assert_snapshot!(table(&[]));
 }

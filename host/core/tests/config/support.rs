@@ -22,7 +22,9 @@ pub struct Parts<'a> {
 impl Parts<'_> {
     pub fn text(self) -> String {
         let Self { top, plugin, task, end } = self;
-        format!("entry = \"desk\"\n{top}\n[plugins.chat]\nsource = \"stock:chat\"\n{plugin}\n[tasks.desk]\nagent = \"chat\"\n{task}\n{end}\n")
+        format!(
+            "entry = \"desk\"\n{top}\n[plugins.chat]\nsource = \"stock:chat\"\n{plugin}\n[tasks.desk]\nagent = \"chat\"\n{task}\n{end}\n"
+        )
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use conclave_core::fault::FaultKind;
-use conclave_core::limits::{CORE_INSTANCES, MEMORIES, PluginLimits, TABLE_ELEMENTS, TABLES, TICK_MS};
+use conclave_core::limits::{CORE_INSTANCES, MEMORIES, MEMORY_MAX, PluginLimits, TABLE_ELEMENTS, TABLES, TICK_MS};
 use wasmtime::ResourceLimiter;
 
 /// Stops a guest; which limit it broke is in the meter.
@@ -22,8 +22,6 @@ pub(crate) struct Meter {
     /// Bytes of all memories together. They never shrink, so this is also the most there was.
     memory: u64,
     table_elements: usize,
-    /// What the last growth added, to be given back when the engine could not do it after all.
-    last_growth: (u64, usize),
     host_calls: u64,
     // The epoch callback sees the meter through a shared reference only.
     ticks: AtomicU64,
@@ -34,12 +32,12 @@ pub(crate) struct Meter {
 impl Meter {
     pub(crate) fn new(limits: &PluginLimits) -> Self {
         Self {
-            memory_limit: limits.memory,
+            // A slot of the pool holds no more, whatever the limits say.
+            memory_limit: limits.memory.min(MEMORY_MAX),
             tick_limit: limits.cpu_ms.div_ceil(TICK_MS).max(1),
             host_call_limit: limits.host_calls,
             memory: 0,
             table_elements: 0,
-            last_growth: (0, 0),
             host_calls: 0,
             ticks: AtomicU64::new(0),
             waited: AtomicBool::new(false),
@@ -96,35 +94,27 @@ impl Meter {
 }
 
 impl ResourceLimiter for Meter {
-    fn memory_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let growth = desired.saturating_sub(current) as u64;
-        let memory = self.memory.saturating_add(growth);
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
+        let memory = self.memory.saturating_add(desired.saturating_sub(current) as u64);
         if memory > self.memory_limit {
             return Err(wasmtime::Error::new(self.break_limit(FaultKind::Memory)));
         }
-        (self.memory, self.last_growth.0) = (memory, growth);
+        // Never given back, not even when the engine then fails to grow: it also reports failures of growths that were not counted.
+        self.memory = memory;
         Ok(true)
     }
 
-    fn memory_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
-        self.memory -= std::mem::take(&mut self.last_growth.0);
-        Ok(())
-    }
-
-    // A refusal that wasm knows how to deal with, so nothing is broken by it. It is not followed by `table_grow_failed`'s giving back.
-    fn table_growing(&mut self, current: usize, desired: usize, _: Option<usize>) -> wasmtime::Result<bool> {
-        let growth = desired.saturating_sub(current);
-        let elements = self.table_elements.saturating_add(growth);
-        if elements > TABLE_ELEMENTS {
+    /// Past the limit the growth fails, which wasm knows how to deal with.
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let elements = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if elements > TABLE_ELEMENTS || maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
         }
-        (self.table_elements, self.last_growth.1) = (elements, growth);
+        self.table_elements = elements;
         Ok(true)
-    }
-
-    fn table_grow_failed(&mut self, _: wasmtime::Error) -> wasmtime::Result<()> {
-        self.table_elements -= std::mem::take(&mut self.last_growth.1);
-        Ok(())
     }
 
     fn instances(&self) -> usize {
@@ -158,15 +148,14 @@ mod tests {
         assert_eq!(meter.broken(), Some(FaultKind::Memory));
     }
 
+    /// Else a guest could grow, fail to grow, and have the first growth forgotten.
     #[test]
-    fn a_growth_that_fails_is_given_back_once() {
+    fn failed_growths_give_nothing_back() {
         let mut meter = meter(|limits| limits.memory = 100);
-        meter.memory_growing(0, 60, None).unwrap();
-        for _ in 0..2 {
-            meter.memory_grow_failed(wasmtime::Error::msg("no")).unwrap();
-        }
-        assert_eq!(meter.memory(), 0);
-        assert!(meter.memory_growing(0, 100, None).is_ok());
+        assert!(meter.memory_growing(0, 60, None).unwrap());
+        assert!(!meter.memory_growing(60, 70, Some(60)).unwrap());
+        meter.memory_grow_failed(wasmtime::Error::msg("no")).unwrap();
+        assert_eq!(meter.memory(), 60);
     }
 
     /// A failed table growth is an answer that wasm knows how to deal with; nothing is lost by giving it.
@@ -175,7 +164,6 @@ mod tests {
         let mut meter = meter(|_| {});
         assert!(meter.table_growing(0, TABLE_ELEMENTS, None).unwrap());
         assert!(!meter.table_growing(0, 1, None).unwrap());
-        meter.table_grow_failed(wasmtime::Error::msg("refused")).unwrap();
     }
 
     #[test]

@@ -35,10 +35,14 @@ pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     chosen
 }
 
-/// The share of the question's terms that stand in the sentence or its file's name, and whether it holds what was asked for.
+/// The share of the question's terms that stand in the sentence or around it, and whether it holds what was asked for. Nothing
+/// when it names none of those that the question names: it is about somebody else.
 fn relevance(question: &Question, hit: &Hit) -> f64 {
-    let mut about = terms(&hit.text);
-    about.extend(terms(hit.path.rsplit('/').next().unwrap_or_default()));
+    let file = hit.path.rsplit('/').next().unwrap_or_default();
+    let about = [terms(&hit.text), terms(&hit.context), terms(file)].concat();
+    if !question.names.is_empty() && !question.names.iter().any(|name| about.contains(name)) {
+        return 0.0;
+    }
     let covered = question.terms.iter().filter(|term| about.contains(term)).count();
     let coverage = covered as f64 / question.terms.len().max(1) as f64;
     coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
@@ -71,6 +75,7 @@ mod tests {
             line: index,
             text: (*text).into(),
             score: 10.0 / f64::from(index),
+            context: String::new(),
         };
         texts.iter().zip(1..).map(hit).collect()
     }
@@ -97,6 +102,20 @@ mod tests {
     fn equally_good_sentences_stand_together() {
         let texts = ["Alan Stevenson built Skerryvore.", "Skerryvore was built by masons from Mull."];
         assert_eq!(chosen("Who built Skerryvore?", &texts).len(), 2);
+    }
+
+    #[test]
+    fn somebody_else_is_no_answer() {
+        assert_eq!(chosen("Who built Skerryvore?", &["The Bell Rock was built by Robert Stevenson."]), [""; 0]);
+    }
+
+    #[test]
+    fn what_a_sentence_stands_under_counts() {
+        let mut hits = hits(&["Lit in 1854."]);
+        let question = Question::new("When was Muckle Flugga lit?");
+        assert!(best(&question, &hits).is_empty());
+        hits[0].context = "Muckle Flugga".into();
+        assert_eq!(best(&question, &hits).len(), 1);
     }
 
     #[test]

@@ -12,6 +12,9 @@ pub(crate) struct Hit {
     /// The tool's own opinion; higher is better.
     #[serde(default)]
     pub(crate) score: f64,
+    /// What it stands under and refers to; empty when the tool does not say.
+    #[serde(default)]
+    pub(crate) context: String,
 }
 
 /// All of them, best first.
@@ -34,7 +37,7 @@ impl Found {
 fn hit(line: &str) -> Option<Hit> {
     let (place, text) = line.split_once(": ")?;
     let (path, line) = place.rsplit_once(':')?;
-    Some(Hit { path: path.to_owned(), line: line.parse().ok()?, text: text.to_owned(), score: 0.0 })
+    Some(Hit { path: path.to_owned(), line: line.parse().ok()?, text: text.to_owned(), score: 0.0, context: String::new() })
 }
 
 #[cfg(test)]
@@ -45,7 +48,7 @@ mod tests {
     fn lines_are_read_when_there_is_no_value() {
         let content = "/folder/a.md:3: It was: lit.\n(1 files were too large)".to_owned();
         let output = ToolOutput { call_id: "1".into(), name: "search.find".into(), content, value: None, is_error: false };
-        let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was: lit.".into(), score: 0.0 };
+        let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was: lit.".into(), score: 0.0, context: String::new() };
         assert_eq!(Found::read(&output), Found { files: None, hits: vec![hit] });
     }
 }

@@ -1,6 +1,6 @@
 //! What a question is about, and what kind of answer it waits for. It does not look for the answer.
 
-use conclave_prose::{Format, is_common, passages, terms, words};
+use conclave_prose::{Format, is_common, passages, stem, terms, words};
 
 /// The kind of thing that a good answer holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -18,6 +18,8 @@ pub(crate) struct Question {
     keywords: Vec<String>,
     /// Their stems, each once.
     pub(crate) terms: Vec<String>,
+    /// The stems of its names, as far as capitals tell.
+    pub(crate) names: Vec<String>,
     pub(crate) wanted: Wanted,
 }
 
@@ -36,7 +38,8 @@ impl Question {
         let mut terms = terms(&text);
         terms.sort_unstable();
         terms.dedup();
-        Self { keywords: keywords(&text), terms, wanted: Wanted::by(&text) }
+        let names = names(&text);
+        Self { keywords: keywords(&text), terms, names, wanted: Wanted::by(&text) }
     }
 
     /// For a search tool, and for people.
@@ -50,6 +53,12 @@ fn keywords(text: &str) -> Vec<String> {
     let all: Vec<_> = text.split_whitespace().map(bare).filter(|word| !word.is_empty()).collect();
     let telling: Vec<_> = all.iter().filter(|word| !is_common(&word.to_lowercase())).cloned().collect();
     if telling.is_empty() { all } else { telling }
+}
+
+/// The first word is capitalised in any sentence.
+fn names(text: &str) -> Vec<String> {
+    let capitalised = text.split_whitespace().skip(1).filter(|word| word.starts_with(char::is_uppercase));
+    capitalised.flat_map(words).filter(|word| !is_common(word)).map(|word| stem(&word)).collect()
 }
 
 impl Wanted {
@@ -77,7 +86,6 @@ impl Wanted {
         match self {
             Self::Time => words(sentence).any(|word| is_year(&word) || MONTHS.contains(&word.as_str())),
             Self::Number => sentence.contains(|c: char| c.is_ascii_digit()),
-            // The first word is capitalised in any sentence.
             Self::Name => sentence.split_whitespace().skip(1).any(|word| word.starts_with(char::is_uppercase)),
             Self::Anything => false,
         }
@@ -97,6 +105,7 @@ mod tests {
     fn only_what_is_asked_counts() {
         let question = Question::new("I am curious. When was Skerryvore lit? Note it down.");
         assert_eq!(question.keywords(), "Skerryvore lit");
+        assert_eq!(question.names, ["skerryvor"]);
         assert_eq!(Question::new("Tell me about lamps").keywords(), "lamps");
     }
 

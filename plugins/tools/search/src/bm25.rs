@@ -2,15 +2,16 @@
 
 use std::cmp::Ordering;
 
-use conclave_prose::{Format, Passage, passages, terms};
+use conclave_prose::{Format, Passage, passages};
 use serde::Serialize;
 
 use crate::folder::Text;
+use crate::query::{Counted, Query};
 
 /// The usual constants: how fast repetition stops to count, and how much a long sentence is held against it.
 const SATURATION: f64 = 1.2;
 const LENGTH_WEIGHT: f64 = 0.75;
-/// What a term counts that stands in the heading above or in the file's name: a sentence under "Skerryvore" is about Skerryvore,
+/// What a term counts that stands in the heading above, in the sentence before or in the file's name: a sentence under "Skerryvore" is about Skerryvore,
 /// but one that says so is more so.
 const CONTEXT_WEIGHT: f64 = 0.5;
 /// A longer passage is cut for the answer: it is read by a model, and the place is given.
@@ -23,12 +24,16 @@ pub(crate) struct Hit {
     pub(crate) line: u32,
     pub(crate) text: String,
     pub(crate) score: f64,
+    /// What it stands under and refers to: the heading above, and the sentence before when a pronoun points there.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub(crate) context: String,
 }
 
 /// A sentence with at least one of the query's terms.
 struct Candidate<'t> {
     path: &'t str,
     passage: Passage,
+    context: String,
     length: usize,
     /// Per term of the query: how often the sentence has it, and whether its surroundings do.
     counts: Vec<(u32, bool)>,
@@ -44,9 +49,7 @@ struct Statistics {
 
 /// The best `limit` sentences, best first; ties in the order of the files.
 pub(crate) fn best(texts: &[Text], query: &[String], limit: usize) -> Vec<Hit> {
-    let mut query = query.to_vec();
-    query.sort_unstable();
-    query.dedup();
+    let query = Query::new(query);
     let mut statistics = Statistics { passages: 0, words: 0, containing: vec![0; query.len()] };
     let candidates: Vec<_> = texts.iter().flat_map(|text| candidates(text, &query, &mut statistics)).collect();
     let mut scored: Vec<_> = candidates.into_iter().map(|candidate| (statistics.score(&candidate), candidate)).collect();
@@ -55,31 +58,59 @@ pub(crate) fn best(texts: &[Text], query: &[String], limit: usize) -> Vec<Hit> {
     scored.into_iter().map(|(score, candidate)| hit(score, candidate)).collect()
 }
 
-fn candidates<'t>(text: &'t Text, query: &[String], statistics: &mut Statistics) -> Vec<Candidate<'t>> {
-    let file_terms = terms(text.path.rsplit('/').next().unwrap_or_default());
-    let mut context = file_terms.clone();
+fn candidates<'t>(text: &'t Text, query: &Query, statistics: &mut Statistics) -> Vec<Candidate<'t>> {
+    let file = query.count(text.path.rsplit('/').next().unwrap_or_default());
+    let mut heading = Surrounding::none(query);
+    let mut before = Surrounding::none(query);
     let mut candidates = Vec::new();
     for passage in passages(&text.text, Format::of(&text.path)) {
-        let words = terms(&passage.text);
-        statistics.passages += 1;
-        statistics.words += words.len();
-        let counts: Vec<_> =
-            query.iter().map(|term| (words.iter().filter(|word| *word == term).count() as u32, context.contains(term))).collect();
-        for (containing, (count, _)) in statistics.containing.iter_mut().zip(&counts) {
-            *containing += usize::from(*count > 0);
-        }
+        let Counted { words, counts, refers_back } = query.count(&passage.text);
+        statistics.add(words, &counts);
         if passage.is_heading {
-            context = [file_terms.as_slice(), words.as_slice()].concat();
+            // It is found through the sentences below it; alone it answers nothing.
+            heading = Surrounding { text: passage.text, counts };
+            before = Surrounding::none(query);
+            continue;
         }
-        // A heading is found through the sentences below it; alone it answers nothing.
-        if !passage.is_heading && counts.iter().any(|(count, _)| *count > 0) {
-            candidates.push(Candidate { path: &text.path, length: words.len(), passage, counts });
+        // A chain of pronouns points to where it began.
+        if !refers_back {
+            before = Surrounding { text: passage.text.clone(), counts: counts.clone() };
+        }
+        if counts.iter().any(|count| *count > 0) {
+            let around: Vec<_> = if refers_back { vec![&heading, &before] } else { vec![&heading] };
+            let in_context = |term: usize| file.counts[term] > 0 || around.iter().any(|part| part.counts[term] > 0);
+            let counts = counts.iter().enumerate().map(|(term, count)| (*count, in_context(term))).collect();
+            candidates.push(Candidate { path: &text.path, length: words, context: joined(&around), passage, counts });
         }
     }
     candidates
 }
 
+/// What a sentence stands under or points to, and how often it has each term of the query.
+struct Surrounding {
+    text: String,
+    counts: Vec<u32>,
+}
+
+impl Surrounding {
+    fn none(query: &Query) -> Self {
+        Self { text: String::new(), counts: vec![0; query.len()] }
+    }
+}
+
+fn joined(parts: &[&Surrounding]) -> String {
+    parts.iter().map(|part| part.text.as_str()).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" · ")
+}
+
 impl Statistics {
+    fn add(&mut self, words: usize, counts: &[u32]) {
+        self.passages += 1;
+        self.words += words;
+        for (containing, count) in self.containing.iter_mut().zip(counts) {
+            *containing += usize::from(*count > 0);
+        }
+    }
+
     fn score(&self, candidate: &Candidate) -> f64 {
         let average = self.words as f64 / self.passages.max(1) as f64;
         let length = 1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * candidate.length as f64 / average.max(1.0);
@@ -98,7 +129,8 @@ impl Statistics {
 fn hit(score: f64, candidate: Candidate) -> Hit {
     let Passage { line, text, .. } = candidate.passage;
     // More digits would only make answers differ between machines.
-    Hit { path: candidate.path.to_owned(), line, text: shortened(text), score: (score * 100.0).round() / 100.0 }
+    let score = (score * 100.0).round() / 100.0;
+    Hit { path: candidate.path.to_owned(), line, text: shortened(text), score, context: candidate.context }
 }
 
 fn shortened(text: String) -> String {
@@ -142,6 +174,14 @@ mod tests {
     fn a_heading_lifts_the_sentences_below_it() {
         let texts = files(&[("/f/a.md", "# Bell Rock\nIt was lit in 1811.\n# Skerryvore\nIt was lit in 1844.\n")]);
         assert_eq!(places(&texts, "when was Skerryvore lit"), [("/f/a.md".to_owned(), 4), ("/f/a.md".to_owned(), 2)]);
+    }
+
+    #[test]
+    fn a_pronoun_takes_the_sentence_before_along() {
+        let texts = files(&[("/f/a.md", "# Lights\nSkerryvore is a reef. Alan Stevenson built it. Masons built piers.")]);
+        let hits = best(&texts, &terms("Who built Skerryvore?"), 5);
+        let contexts: Vec<_> = hits.iter().map(|hit| hit.context.as_str()).collect();
+        assert_eq!(contexts, ["Lights · Skerryvore is a reef.", "Lights", "Lights"]);
     }
 
     #[test]

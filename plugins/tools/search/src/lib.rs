@@ -3,6 +3,7 @@
 
 mod bm25;
 mod folder;
+mod query;
 
 use conclave_prose::terms;
 use conclave_sdk::{Error, Outcome, Result, files, tool};
@@ -119,7 +120,7 @@ mod tests {
 
     #[test]
     fn hits_read_like_places() {
-        let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was lit.".into(), score: 1.0 };
+        let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was lit.".into(), score: 1.0, context: String::new() };
         assert_eq!(readable("lit", &Found { files: 2, left_out: 0, hits: vec![hit] }), "/folder/a.md:3: It was lit.");
         let nothing = readable("lit", &Found { files: 2, left_out: 1, hits: Vec::new() });
         assert_eq!(nothing, "nothing about \"lit\" in 2 files\n(1 files were too large to be searched)");

@@ -1,0 +1,55 @@
+//! Puts the stock plugins into the program: writes `stock.rs`, a table of their names and bytes, into OUT_DIR.
+//!
+//! It does not build them; `cargo xtask build` does, and puts them into `conclave/stock` of the target folder. CONCLAVE_STOCK names
+//! another folder.
+
+use std::env;
+use std::error::Error;
+use std::fmt::Write;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+const VARIABLE: &str = "CONCLAVE_STOCK";
+
+fn main() -> Result<(), Box<dyn Error>> {
+    println!("cargo::rerun-if-changed=build.rs");
+    println!("cargo::rerun-if-env-changed={VARIABLE}");
+    let out = PathBuf::from(env::var("OUT_DIR")?);
+    let folder = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from).or_else(|| stock_of_target(&out));
+    let components = folder.as_deref().map(components).unwrap_or_default();
+    if components.is_empty() {
+        println!("cargo::warning=the stock plugins are not built, so `conclave` will not have them: run `cargo xtask build`");
+    }
+    fs::write(out.join("stock.rs"), table(&components)?)?;
+    Ok(())
+}
+
+/// `conclave/stock` in the target folder, which cargo marks with CACHEDIR.TAG.
+fn stock_of_target(out: &Path) -> Option<PathBuf> {
+    let target = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file())?;
+    let stock = target.join("conclave/stock");
+    // Cargo would run this script, and build the program, again at every build while a watched folder is missing.
+    fs::create_dir_all(&stock).ok()?;
+    Some(stock)
+}
+
+/// Name and file of each component, sorted by name so that the program is the same wherever it is built.
+fn components(folder: &Path) -> Vec<(String, PathBuf)> {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let wasm = files.filter(|file| file.extension().is_some_and(|ending| ending == "wasm"));
+    let mut components: Vec<_> = wasm.filter_map(|file| Some((file.file_stem()?.to_str()?.to_owned(), file.canonicalize().ok()?))).collect();
+    components.sort();
+    components
+}
+
+fn table(components: &[(String, PathBuf)]) -> Result<String, Box<dyn Error>> {
+    let mut text = String::from("/// Name and component of each stock plugin, by name.\npub(crate) static STOCK: &[(&str, &[u8])] = &[\n");
+    for (name, file) in components {
+        let path = file.to_str().ok_or("the path of the stock plugins is not UTF-8")?;
+        println!("cargo::rerun-if-changed={path}");
+        writeln!(text, "    ({name:?}, include_bytes!({path:?})),")?;
+    }
+    text.push_str("];\n");
+    Ok(text)
+}

@@ -1,0 +1,319 @@
+//! A case as it stands in a file: a compact setup, what everybody says in turn, and what is expected of it.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use conclave_core::event::Opening;
+use conclave_core::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
+use conclave_core::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
+use conclave_core::limits::{PluginLimits, RunLimits};
+use conclave_core::manifest::{Ask, Manifest};
+use conclave_core::message::Entity;
+use conclave_core::model::ToolFormat;
+use conclave_core::setup::{AgentSeat, ModelSetup, NoTool, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use conclave_core::tool::{ToolSpec, ToolSummary};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// The moment at which every case begins.
+pub(crate) const START: Millis = Millis(1_000_000);
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Case {
+    pub(crate) name: String,
+    /// The rules that it shows, for people.
+    #[serde(default)]
+    pub(crate) rules: String,
+    #[serde(default)]
+    pub(crate) setup: SetupPlan,
+    /// The first message; `null` for none.
+    #[serde(default = "hello")]
+    pub(crate) input: Option<String>,
+    #[serde(default)]
+    pub(crate) opening: OpeningPlan,
+    #[serde(default)]
+    pub(crate) scripts: Scripts,
+    /// The order in which effects are performed: `first`, `last`, or a seed. Each must lead to what is expected.
+    #[serde(default = "in_order")]
+    pub(crate) orders: Vec<Value>,
+    /// Cancels after so many effects were performed.
+    #[serde(default)]
+    pub(crate) cancel_after: Option<usize>,
+    /// Not over at the end: a call that is held waits for its answer.
+    #[serde(default)]
+    pub(crate) goes_on: bool,
+    pub(crate) expect: Value,
+}
+
+/// What each side answers, in turn. See `plan.rs` for the forms.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Scripts {
+    /// By task.
+    pub(crate) agents: BTreeMap<String, Vec<Value>>,
+    /// By task.
+    pub(crate) responders: BTreeMap<String, Vec<Value>>,
+    /// By `plugin.tool`; a tool without a script says `ok`.
+    pub(crate) tools: BTreeMap<String, Vec<Value>>,
+    /// When it is over, nobody is there.
+    pub(crate) user: Vec<Value>,
+    /// By plugin; when it is over, nothing is decided.
+    pub(crate) strategies: BTreeMap<String, Vec<Value>>,
+    /// Failures of speeches; when it is over, all go well.
+    pub(crate) speeches: Vec<Value>,
+    /// By task; a task without a script answers `done`.
+    pub(crate) background: BTreeMap<String, Vec<Value>>,
+    pub(crate) models: Vec<Value>,
+    /// The last entry of each agent's script is said again and again.
+    pub(crate) repeat: bool,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct OpeningPlan {
+    inputs: Option<Value>,
+    /// Milliseconds after the start.
+    deadline: Option<u64>,
+    depth: u32,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct SetupPlan {
+    entry: Option<String>,
+    tasks: BTreeMap<String, TaskPlan>,
+    plugins: BTreeMap<String, PluginPlan>,
+    models: BTreeMap<String, ModelSetup>,
+    limits: LimitsPlan,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct TaskPlan {
+    /// Without one, the plugin has the task's name.
+    agent: Option<String>,
+    subtasks: Vec<String>,
+    /// Narrows what is granted.
+    tools: Option<Vec<String>>,
+    deliver: Option<String>,
+    interactive: bool,
+    turns: Option<u32>,
+    max_stalled_steps: u32,
+    done_if_response: BTreeSet<Entity>,
+    done_if_no_response: BTreeSet<Entity>,
+    no_tool: NoTool,
+    agent_seat: AgentSeat,
+    allow_null_result: bool,
+}
+
+impl Default for TaskPlan {
+    fn default() -> Self {
+        Self {
+            agent: None,
+            subtasks: Vec::new(),
+            tools: None,
+            deliver: None,
+            interactive: false,
+            turns: None,
+            max_stalled_steps: 5,
+            done_if_response: BTreeSet::new(),
+            done_if_no_response: BTreeSet::new(),
+            no_tool: NoTool::default(),
+            agent_seat: AgentSeat::default(),
+            allow_null_result: false,
+        }
+    }
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct PluginPlan {
+    /// Names of its tools.
+    tools: Vec<String>,
+    /// Without a list it asks for what it is granted.
+    asks: Option<Vec<String>>,
+    grants: GrantsPlan,
+    kinds: BTreeSet<PluginKind>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct GrantsPlan {
+    tools: Option<Vec<String>>,
+    tool_calls: Option<u64>,
+    route: Option<Vec<String>>,
+    delegate: Option<Vec<String>>,
+    at_once: Option<u32>,
+    total: Option<u32>,
+    model: Option<Vec<String>>,
+    model_calls: Option<u64>,
+    model_tokens: Option<u64>,
+    model_cost: Option<u64>,
+    rooms: Option<Vec<String>>,
+    messages: Option<u64>,
+}
+
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct LimitsPlan {
+    turns: Option<u64>,
+    tokens: Option<u64>,
+    cost: Option<u64>,
+    depth: Option<u32>,
+}
+
+fn hello() -> Option<String> {
+    Some("hello".to_owned())
+}
+
+fn in_order() -> Vec<Value> {
+    vec![json!("first")]
+}
+
+impl Case {
+    /// The setup that assembly would make of the plan.
+    pub(crate) fn setup(&self) -> Setup {
+        let plan = &self.setup;
+        let mut tasks = plan.tasks.clone();
+        let entry = plan.entry.clone().unwrap_or_else(|| "desk".to_owned());
+        tasks.entry(entry.clone()).or_default();
+        let mut plugins = plan.plugins.clone();
+        for (name, task) in &tasks {
+            plugins.entry(task.agent.clone().unwrap_or_else(|| name.clone())).or_default().kinds.insert(PluginKind::Agent);
+        }
+        let plugins: BTreeMap<PluginName, PluginSetup> =
+            plugins.into_iter().map(|(name, plugin)| (PluginName::from(name.as_str()), plugin.setup(&name))).collect();
+        Setup {
+            entry: TaskName::from(entry),
+            tasks: tasks.into_iter().map(|(name, task)| (TaskName::from(name.as_str()), task.setup(&name, &plugins).into())).collect(),
+            plugins: plugins.into_iter().map(|(name, plugin)| (name, plugin.into())).collect(),
+            models: plan.models.iter().map(|(name, model)| (ModelName::from(name.as_str()), model.clone())).collect(),
+            channels: BTreeMap::from([
+                (ChannelId::from("pager"), conclave_core::delivery::ChannelKind::Other),
+                (ChannelId::from("terminal"), conclave_core::delivery::ChannelKind::Text),
+            ]),
+            limits: self.limits(),
+        }
+    }
+
+    fn limits(&self) -> RunLimits {
+        let plan = &self.setup.limits;
+        RunLimits {
+            turns: Some(plan.turns.unwrap_or(100)),
+            wall_ms: None,
+            tokens: plan.tokens,
+            cost_micro_usd: plan.cost,
+            depth: plan.depth.unwrap_or(3),
+        }
+    }
+
+    pub(crate) fn opening(&self) -> Opening {
+        Opening {
+            room: RoomId::from("room"),
+            entry: self.setup().entry,
+            content: self.input.clone(),
+            inputs: self.opening.inputs.clone().unwrap_or_else(|| json!({})),
+            limits: self.limits(),
+            deadline: self.opening.deadline.map(|after| START.plus(after)),
+            depth: self.opening.depth,
+            channel: ChannelId::from("terminal"),
+        }
+    }
+}
+
+impl TaskPlan {
+    fn setup(self, name: &str, plugins: &BTreeMap<PluginName, PluginSetup>) -> TaskSetup {
+        let agent = PluginName::from(self.agent.clone().unwrap_or_else(|| name.to_owned()));
+        let tools = self.tools_of(&agent, plugins);
+        TaskSetup {
+            agent,
+            description: format!("the task {name}"),
+            system: format!("You are {name}.").into(),
+            subtasks: self.subtasks.into_iter().map(TaskName::from).collect(),
+            tools: tools.into(),
+            deliver: self.deliver.map(PluginName::from),
+            interactive: self.interactive,
+            turns: self.turns,
+            max_stalled_steps: self.max_stalled_steps,
+            done_if_response: self.done_if_response,
+            done_if_no_response: self.done_if_no_response,
+            no_tool: self.no_tool,
+            agent_seat: self.agent_seat,
+            allow_null_result: self.allow_null_result,
+            tool_format: ToolFormat::Native,
+        }
+    }
+
+    /// Asked for ∩ granted ∩ narrowed ∩ admitted.
+    fn tools_of(&self, agent: &PluginName, plugins: &BTreeMap<PluginName, PluginSetup>) -> Vec<ToolSummary> {
+        let setup = plugins.get(agent).expect("every task's agent was put in");
+        let asked = setup.facts.manifest.asks.contains_key("tools");
+        let granted = setup.grants.tools.iter().filter(|_| asked).flat_map(|grant| &grant.names);
+        let granted: Vec<&ToolPattern> = granted.collect();
+        let narrowed = |tool: &str| self.tools.as_ref().is_none_or(|names| names.iter().any(|name| ToolPattern(name.clone()).covers(tool)));
+        let admitted = plugins.iter().flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name)));
+        admitted
+            .filter(|tool| granted.iter().any(|pattern| pattern.covers(tool)) && narrowed(tool))
+            .map(|name| ToolSummary { name, description: String::new(), input_schema: json!({ "type": "object" }) })
+            .collect()
+    }
+}
+
+impl PluginPlan {
+    fn setup(self, name: &str) -> PluginSetup {
+        let grants = self.grants.grants();
+        let granted = || {
+            let all = ["model", "tools", "delegate", "route", "rooms"].map(|name| conclave_core::manifest::Capability::named(name).expect(name));
+            all.into_iter().filter(|capability| grants.has(*capability)).map(|capability| capability.to_string()).collect()
+        };
+        let asks: Vec<String> = self.asks.unwrap_or_else(granted);
+        let spec = |name: String| ToolSpec {
+            name,
+            description: String::new(),
+            input_schema: json!({ "type": "object" }),
+            output_schema: None,
+            idempotent: false,
+        };
+        let manifest = Manifest {
+            format: 1,
+            name: name.to_owned(),
+            version: "1.0.0".to_owned(),
+            contract: "0.1".to_owned(),
+            asks: asks.into_iter().map(|ask| (ask, Ask::default())).collect(),
+            ..Manifest::default()
+        };
+        let tools = self.tools.into_iter().map(spec).collect();
+        PluginSetup {
+            facts: PluginFacts { manifest, kinds: self.kinds, tools, sha256: String::new() },
+            grants,
+            limits: PluginLimits::default(),
+            config: json!({}),
+        }
+    }
+}
+
+impl GrantsPlan {
+    fn grants(&self) -> Grants {
+        let calls = self.tool_calls;
+        Grants {
+            tools: self.tools.clone().map(|names| ToolsGrant { names: names.into_iter().map(ToolPattern).collect(), calls }),
+            route: self.route.clone().map(|names| RouteGrant { names }),
+            delegate: self.delegate.clone().map(|tasks| DelegateGrant {
+                tasks: tasks.into_iter().map(TaskName::from).collect(),
+                at_once: self.at_once.unwrap_or(8),
+                total: self.total.unwrap_or(16),
+            }),
+            model: self.model.clone().map(|names| ModelGrant {
+                names: names.into_iter().map(ModelName::from).collect(),
+                tokens: self.model_tokens,
+                cost_micro_usd: self.model_cost,
+                calls: self.model_calls,
+            }),
+            rooms: self
+                .rooms
+                .clone()
+                .map(|channels| RoomsGrant { channels: channels.into_iter().map(ChannelId::from).collect(), messages: self.messages }),
+            files: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The cases of `tests/data/room`, one test for each file.
+
+use serde_json::Value;
+
+use crate::case::Case;
+use crate::checks::violations;
+use crate::matching::difference;
+use crate::world::{Order, World};
+
+/// What is wrong with a case performed in this order.
+fn problems_of(case: &Case, order: &Value) -> Vec<String> {
+    let mut world = World::new(case, Order::named(order));
+    world.run();
+    let outcome = serde_json::to_value(world.room.outcome()).expect("an outcome is serialisable");
+    let seen = world.seen.report(&outcome, &world.state());
+    let mut problems: Vec<String> = difference(&case.expect, &seen).into_iter().collect();
+    problems.extend(violations(&world.room, &world.records));
+    if world.room.outcome().is_none() != case.goes_on {
+        problems.push(format!("the room {}", if case.goes_on { "is over" } else { "goes on" }));
+    }
+    if world.finishes != usize::from(world.room.outcome().is_some()) {
+        problems.push(format!("{} times finished", world.finishes));
+    }
+    let mut started = world.started.clone();
+    started.sort_unstable();
+    started.dedup();
+    if started.len() != world.started.len() {
+        problems.push("a call was started twice".to_owned());
+    }
+    problems
+}
+
+fn check(text: &str) {
+    let cases: Vec<Case> = serde_json::from_str(text).expect("the file holds a list of cases");
+    assert!(!cases.is_empty(), "the file holds no case");
+    let mut report = String::new();
+    for case in &cases {
+        assert!(!case.rules.is_empty() || !case.name.is_empty(), "a case has a name");
+        for order in &case.orders {
+            for problem in problems_of(case, order) {
+                report += &format!("\n- {} (order {order})\n    {problem}", case.name);
+            }
+        }
+    }
+    assert!(report.is_empty(), "{report}");
+}
+
+macro_rules! files {
+    ($($(#[$doc:meta])* $name:ident: $file:literal,)+) => {
+        $($(#[$doc])* #[test]
+        fn $name() {
+            check(include_str!(concat!("../../../../tests/data/room/", $file, ".json")));
+        })+
+    };
+}
+
+files! {
+    seats_are_tried_in_order_until_one_answers_validly: "seats",
+    subtasks_get_the_message_and_hand_back_a_result: "subtasks",
+    recipients_are_checked_granted_and_obeyed: "recipients",
+    tasks_end_for_a_stated_reason: "endings",
+    the_user_alone_ends_an_interactive_task: "user",
+    tools_run_at_once_and_answer_in_order: "tools",
+    calls_that_follow_from_tools_are_bounded: "chains",
+    faults_are_observations_until_there_are_too_many: "faults",
+    delegated_work_comes_back_as_an_observation: "delegate",
+    background_tasks_are_granted_bounded_and_settled: "background",
+    results_are_told_once: "delivery",
+    stopping_abandons_everything_in_flight: "stopping",
+    model_calls_are_granted_and_paid_for: "models",
+    steps_see_what_came_since_the_last_one: "views",
+}

@@ -1,0 +1,50 @@
+//! What must hold of every room, whatever happened in it.
+
+use conclave_core::event::{Event, Record};
+use conclave_core::journal::{fold, from_lines, to_line};
+use conclave_core::room::Room;
+use serde_json::{Value, json};
+
+/// What is wrong with the room that these records led to; empty when nothing is.
+pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut must = |holds: bool, what: &str| {
+        if !holds {
+            wrong.push(what.to_owned());
+        }
+    };
+    must(fold(records.iter().cloned()) == *room, "the fold of the events is another room");
+    let lines: String = records.iter().map(|record| to_line(record) + "\n").collect();
+    let read = from_lines(&lines);
+    must(read.as_ref().is_ok_and(|read| read == records), "the records read from their lines are others");
+    must(read.is_ok_and(|read| fold(read) == *room), "the fold of the lines is another room");
+    let state = serde_json::to_value(room).expect("a room is serialisable");
+    must(serde_json::from_value::<Room>(state.clone()).is_ok_and(|read| read == *room), "the room read from its JSON is another");
+    must(state["runnable"] == json!([]) && state["effects"] == json!([]), "something was left to do");
+    let is_empty = |key: &str| state[key] == json!([]) || state[key] == json!({});
+    if room.outcome().is_some() {
+        for key in ["calls", "timers", "frames", "model_calls", "background"] {
+            must(is_empty(key), &format!("the room is over, and yet there are {key}: {}", state[key]));
+        }
+        let nothing = json!({ "turns": 0, "tokens": 0, "cost_micro_usd": 0 });
+        must(state["reserved"] == nothing, &format!("the room is over, and yet it holds back {}", state["reserved"]));
+    } else if state["phase"] != json!("Unopened") {
+        must(!is_empty("calls") || is_waiting(&state), "the room is not over, and yet it waits for nothing");
+    }
+    let mut again = room.clone();
+    let now = records.last().map(|record| record.at).unwrap_or_default();
+    for event in records.iter().map(|record| &record.event).filter(|event| answers(event)) {
+        again.handle(event.clone(), now);
+    }
+    must(again == *room, "an answer that came again changed something");
+    must(again.poll_effect().is_none(), "an answer that came again had an effect");
+    wrong
+}
+
+fn is_waiting(state: &Value) -> bool {
+    state["timers"].as_object().is_some_and(|timers| !timers.is_empty())
+}
+
+fn answers(event: &Event) -> bool {
+    !matches!(event, Event::ModelAsked { .. } | Event::Cancelled { .. })
+}

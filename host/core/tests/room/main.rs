@@ -1,0 +1,13 @@
+//! The room, tested from outside: cases as data (`tests/data/room`), properties over arbitrary events, and what it costs.
+
+mod arbitrary;
+mod case;
+mod cases;
+mod checks;
+mod cost;
+mod matching;
+mod plan;
+mod properties;
+mod recorder;
+mod rulings;
+mod world;

@@ -1,0 +1,287 @@
+//! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and completions.
+
+use conclave_core::action::{Action, Background, Reply, Turn};
+use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
+use conclave_core::event::Spent;
+use conclave_core::fault::{Fault, FaultKind};
+use conclave_core::ids::{BackgroundId, TaskName};
+use conclave_core::message::ToolCall;
+use conclave_core::model::{Completion, ModelError, ModelRequest, Stop, ToolChoice, Usage};
+use conclave_core::tool::{ToolError, ToolOutcome};
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+/// An agent's answer. A text is short for `{"say": text}`, `null` for saying nothing.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Said {
+    say: Option<String>,
+    to: Option<String>,
+    call: Vec<CallPlan>,
+    finish: Option<Value>,
+    reject: Option<Value>,
+    think: Option<String>,
+    talk: Option<String>,
+    delegate: Option<String>,
+    inputs: Option<Value>,
+    background: Option<String>,
+    task: Option<String>,
+    custom: Option<String>,
+    /// Ask the user before the task goes on.
+    wait: bool,
+    fault: Option<String>,
+    /// `respond` says nothing.
+    nothing: bool,
+}
+
+/// What any call of a plugin may do besides answering.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Common {
+    /// Model requests, one after the other, before it answers.
+    pub(crate) ask: Vec<Value>,
+    pub(crate) scratch: Option<String>,
+    /// Never answers.
+    pub(crate) hold: bool,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(untagged)]
+enum CallPlan {
+    Name(String),
+    Whole {
+        name: String,
+        #[serde(default)]
+        id: String,
+        #[serde(default)]
+        arguments: Value,
+    },
+}
+
+impl CallPlan {
+    fn call(&self) -> ToolCall {
+        match self {
+            Self::Name(name) => ToolCall { id: String::new(), name: name.clone(), arguments: json!({}) },
+            Self::Whole { name, id, arguments } => ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() },
+        }
+    }
+}
+
+/// An entry of a script.
+pub(crate) struct Entry<T> {
+    pub(crate) said: T,
+    pub(crate) common: Common,
+}
+
+impl<T: for<'de> Deserialize<'de>> Entry<T> {
+    /// Reads an entry; what is not an object is put under `short`.
+    fn read(entry: &Value, short: &str) -> Self {
+        let mut whole = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
+        let fields = whole.as_object_mut().expect("made an object above");
+        let common: serde_json::Map<String, Value> = ["ask", "scratch", "hold"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
+        let said = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        let common = serde_json::from_value(Value::Object(common)).unwrap_or_else(|error| panic!("{entry}: {error}"));
+        Self { said, common }
+    }
+}
+
+impl Said {
+    pub(crate) fn read(entry: &Value) -> Entry<Self> {
+        Entry::read(entry, "say")
+    }
+
+    pub(crate) fn answer(&self) -> Result<Option<Turn>, Fault> {
+        if let Some(message) = &self.fault {
+            return Err(Fault::new(FaultKind::Panic, message.clone()));
+        }
+        let action = self.action();
+        if self.nothing {
+            return Ok(None);
+        }
+        Ok(Some(Turn { action, thought: String::new(), wait_for_response: self.wait, extra: Vec::new() }))
+    }
+
+    fn action(&self) -> Action {
+        let task = self.task.clone().unwrap_or_default();
+        let inputs = self.inputs.clone().unwrap_or_else(|| json!({ "task": task }));
+        if let Some(outputs) = &self.finish {
+            Action::Finish { outputs: outputs.clone() }
+        } else if let Some(outputs) = &self.reject {
+            Action::Reject { outputs: outputs.clone() }
+        } else if let Some(thought) = &self.think {
+            Action::Think { thought: thought.clone() }
+        } else if let Some(content) = &self.talk {
+            Action::Talk { content: content.clone() }
+        } else if let Some(agent) = &self.delegate {
+            Action::Delegate { agent: agent.clone(), inputs }
+        } else if let Some(agent) = &self.background {
+            let context = self.inputs.clone().unwrap_or_else(|| json!({}));
+            Action::DelegateTask(Background { agent: agent.clone(), task, context, share_channels: Vec::new() })
+        } else if let Some(name) = &self.custom {
+            Action::Custom { name: name.clone(), arguments: json!({}) }
+        } else if self.say.is_none() && self.call.is_empty() && self.to.is_none() {
+            Action::Null
+        } else {
+            Action::Reply(Reply {
+                completion: None,
+                content: self.say.clone(),
+                tool_calls: self.call.iter().map(CallPlan::call).collect(),
+                recipient: self.to.clone(),
+                attachments: Vec::new(),
+            })
+        }
+    }
+}
+
+/// A tool's answer. A text is short for `{"content": text}`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct ToolSaid {
+    content: Option<String>,
+    value: Option<Value>,
+    then: Vec<CallPlan>,
+    error: Option<ToolError>,
+}
+
+impl ToolSaid {
+    pub(crate) fn read(entry: &Value) -> Entry<Self> {
+        Entry::read(entry, "content")
+    }
+
+    pub(crate) fn answer(&self) -> Result<ToolOutcome, ToolError> {
+        match &self.error {
+            Some(error) => Err(error.clone()),
+            None => Ok(ToolOutcome {
+                content: self.content.clone(),
+                value: self.value.clone(),
+                attachments: Vec::new(),
+                then: self.then.iter().map(CallPlan::call).collect(),
+            }),
+        }
+    }
+}
+
+/// A strategy's answer. A list is short for `{"decide": list}`; `{"fault": text}` for a failure.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Decided {
+    decide: Vec<DecisionPlan>,
+    fault: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DecisionPlan {
+    Speak {
+        tasks: Vec<String>,
+        #[serde(default)]
+        channel: Option<String>,
+        #[serde(default)]
+        prompt: Option<String>,
+    },
+    Attach(Vec<String>),
+    Wait(u64),
+    GiveUp(String),
+}
+
+impl Decided {
+    pub(crate) fn read(entry: &Value) -> Entry<Self> {
+        Entry::read(entry, "decide")
+    }
+
+    pub(crate) fn answer(&self) -> Result<Vec<Decision>, Fault> {
+        if let Some(message) = &self.fault {
+            return Err(Fault::new(FaultKind::Trap, message.clone()));
+        }
+        let decision = |plan: &DecisionPlan| match plan.clone() {
+            DecisionPlan::Speak { tasks, channel, prompt } => Decision::Speak { tasks, channel, prompt, interrupt: false },
+            DecisionPlan::Attach(tasks) => Decision::Attach { tasks },
+            DecisionPlan::Wait(at_most_ms) => Decision::Wait { channel: None, at_most_ms },
+            DecisionPlan::GiveUp(reason) => Decision::GiveUp { reason },
+        };
+        Ok(self.decide.iter().map(decision).collect())
+    }
+}
+
+/// The end of a child room. A text is short for `{"output": text}`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Ended {
+    output: Option<String>,
+    status: Option<BackgroundStatus>,
+    error: Option<String>,
+    /// The id that the child claims to have.
+    claims: Option<String>,
+    turns: u64,
+    tokens: u64,
+    cost: u64,
+}
+
+impl Ended {
+    pub(crate) fn read(entry: &Value) -> Entry<Self> {
+        Entry::read(entry, "output")
+    }
+
+    pub(crate) fn answer(&self) -> (EndedTask, Spent) {
+        let claims = self.claims.clone().unwrap_or_default();
+        let ended = EndedTask {
+            id: BackgroundId::from(claims.as_str()),
+            agent: TaskName::from(claims.as_str()),
+            task: claims,
+            status: self.status.unwrap_or(BackgroundStatus::Completed),
+            output: self.output.clone(),
+            error: self.error.clone(),
+            duration_ms: 0,
+            metadata: Value::Null,
+        };
+        (ended, Spent { turns: self.turns, tokens: self.tokens, cost_micro_usd: self.cost })
+    }
+}
+
+/// A model's answer. A text is short for `{"content": text}`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Completed {
+    content: Option<String>,
+    input: u64,
+    output: u64,
+    cost: Option<u64>,
+    error: Option<String>,
+}
+
+impl Completed {
+    pub(crate) fn read(entry: &Value) -> Entry<Self> {
+        Entry::read(entry, "content")
+    }
+
+    pub(crate) fn answer(&self) -> Result<Completion, ModelError> {
+        if let Some(message) = &self.error {
+            return Err(ModelError::Other { message: message.clone() });
+        }
+        Ok(Completion {
+            id: "completion".to_owned(),
+            content: self.content.clone(),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            stop: Stop::End,
+            usage: Usage { input_tokens: self.input, cached_input_tokens: 0, output_tokens: self.output, cost_micro_usd: self.cost },
+            model: "the provider's name".to_owned(),
+        })
+    }
+}
+
+/// A model request: `null` for the default model, a name, or an object with `model`, `prompt` and `tools`.
+pub(crate) fn request(entry: &Value) -> ModelRequest {
+    let field = |name: &str| entry.get(name).cloned().unwrap_or_default();
+    let read = |error: serde_json::Error| panic!("{entry}: {error}");
+    ModelRequest {
+        model: entry.as_str().map(str::to_owned).or_else(|| field("model").as_str().map(str::to_owned)),
+        prompt: entry.get("prompt").map(|prompt| serde_json::from_value(prompt.clone()).unwrap_or_else(read)).unwrap_or_default(),
+        tools: serde_json::from_value(field("tools")).unwrap_or_else(|error| panic!("{entry}: {error}")),
+        tool_format: None,
+        tool_choice: ToolChoice::Auto,
+        output_schema: None,
+        stream: false,
+        options: Vec::new(),
+    }
+}

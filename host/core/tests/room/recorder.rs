@@ -1,0 +1,157 @@
+//! What can be seen of a room from outside, collected while a case runs, as the JSON that expectations are held against.
+
+use std::collections::BTreeMap;
+
+use conclave_core::action::{Observation, Past};
+use conclave_core::effect::Effect;
+use conclave_core::message::{Entity, Message};
+use conclave_core::notice::Notice;
+use conclave_core::view::AgentView;
+use serde_json::{Value, json};
+
+const KINDS: [&str; 12] = [
+    "step-agent", "ask-responder", "call-tool", "ask-user", "call-model", "answer-model", "start-background", "wake-strategy", "speak",
+    "set-timer", "abandon-call", "finish",
+];
+
+#[derive(Default)]
+pub(crate) struct Recorder {
+    /// `[task, by, content, recipient]`; the user and sub-tasks by their names.
+    posted: Vec<Value>,
+    /// `[tool, content, is_error, call_id]`, in the order in which the agent reads them.
+    results: Vec<Value>,
+    /// `[capability, target, layer, suggestion, plugin]`
+    denied: Vec<Value>,
+    /// `[id, text, channel]`
+    delivered: Vec<Value>,
+    /// `[id, reason]`
+    undelivered: Vec<Value>,
+    /// `[task, status]`
+    ended: Vec<Value>,
+    stalled: u64,
+    /// `[plugin, message]`
+    faults: Vec<Value>,
+    effects: BTreeMap<&'static str, u64>,
+    in_flight: usize,
+    /// What the model calls of plugins were answered with.
+    answers: Vec<Value>,
+    /// What each step and response was shown, by task.
+    views: BTreeMap<String, Vec<Value>>,
+    /// What child rooms were opened with.
+    openings: Vec<Value>,
+    /// What the user was asked.
+    asked: Vec<Value>,
+    wakes: Vec<Value>,
+    /// What models were sent: `[model, pieces, tools]`.
+    prompts: Vec<Value>,
+}
+
+impl Recorder {
+    pub(crate) fn saw_calls(&mut self, in_flight: usize) {
+        self.in_flight = self.in_flight.max(in_flight);
+    }
+
+    pub(crate) fn saw_notice(&mut self, notice: &Notice) {
+        match notice {
+            Notice::MessagePosted { task, message, .. } => {
+                self.posted.push(json!([task, by(message), message.content, message.recipient]));
+                let results = message.tool_results.iter().map(|result| json!([result.name, result.content, result.is_error, result.call_id]));
+                self.results.extend(results);
+            }
+            Notice::Denied { plugin, record } => {
+                self.denied.push(json!([record.denial.capability, record.denial.target, record.layer, record.suggestion, plugin]));
+            }
+            Notice::Delivered { id, text, channel, .. } => self.delivered.push(json!([id, text, channel])),
+            Notice::NotDelivered { id, reason, .. } => self.undelivered.push(json!([id, reason])),
+            Notice::TaskEnded { task, status, .. } => self.ended.push(json!([task, status])),
+            Notice::StepStalled { .. } => self.stalled += 1,
+            Notice::PluginFaulted { plugin, fault, .. } => self.faults.push(json!([plugin, fault.message])),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn saw_effect(&mut self, effect: &Effect) {
+        let kind = kind(effect);
+        *self.effects.entry(kind).or_default() += 1;
+        match effect {
+            Effect::StartBackground { opening, .. } => self.openings.push(json!(opening)),
+            Effect::AskUser { task, prompt, .. } => self.asked.push(json!([task, prompt])),
+            Effect::WakeStrategy { wake, .. } => self.wakes.push(json!(wake)),
+            Effect::CallModel { model, prompt, .. } => self.prompts.push(json!({
+                "model": model,
+                "pieces": prompt.pieces.len(),
+                "last": prompt.last_text(),
+                "tools": prompt.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+            })),
+            Effect::AnswerModel { answer, .. } => self.answers.push(match answer {
+                Ok(completion) => json!(completion.content),
+                Err(error) => json!(error),
+            }),
+            _ => {}
+        }
+    }
+
+    pub(crate) fn saw_view(&mut self, view: &AgentView, scratch: &[u8]) {
+        let seen = json!({
+            "iteration": view.iteration,
+            "pending": view.pending.as_ref().map(|message| message.text().to_owned()),
+            "labels": view.pending.as_ref().map(|message| message.labels.clone()),
+            "history": view.history.iter().map(|message| message.text().to_owned()).collect::<Vec<_>>(),
+            "since": view.since.iter().map(past).collect::<Vec<_>>(),
+            "intent": view.intent.as_ref().map(|message| message.text().to_owned()),
+            "inputs": view.inputs,
+            "tools": view.tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>(),
+            "peers": view.peers.iter().map(|peer| peer.name.clone()).collect::<Vec<_>>(),
+            "turns": view.remaining.turns,
+            "tokens": view.remaining.tokens,
+            "wall": view.remaining.wall_ms,
+            "scratch": String::from_utf8_lossy(scratch),
+        });
+        self.views.entry(view.task.to_string()).or_default().push(seen);
+    }
+
+    pub(crate) fn report(&self, outcome: &Value, state: &Value) -> Value {
+        let effects: BTreeMap<&str, u64> = KINDS.iter().map(|kind| (*kind, self.effects.get(kind).copied().unwrap_or_default())).collect();
+        json!({
+            "outcome": outcome,
+            "posted": self.posted,
+            "results": self.results,
+            "denied": self.denied,
+            "delivered": self.delivered,
+            "undelivered": self.undelivered,
+            "ended": self.ended,
+            "stalled": self.stalled,
+            "faults": self.faults,
+            "effects": effects,
+            "in_flight": self.in_flight,
+            "answers": self.answers,
+            "views": self.views,
+            "openings": self.openings,
+            "asked": self.asked,
+            "wakes": self.wakes,
+            "prompts": self.prompts,
+            "state": state,
+        })
+    }
+}
+
+fn by(message: &Message) -> String {
+    if message.sender == Entity::User { message.sender_name.clone() } else { message.sender.to_string() }
+}
+
+fn past(past: &Past) -> Value {
+    let observation = past.observation.as_ref().map(|observation| match observation {
+        Observation::Null => "null".to_owned(),
+        Observation::Tool(result) => format!("tool {}: {}", result.name, result.content),
+        Observation::Delegated { agent, outputs } => format!("delegated {agent}: {outputs}"),
+        Observation::Success { content } => format!("success: {content}"),
+        Observation::Error { content } => format!("error: {content}"),
+    });
+    json!([past.action.as_ref().map(conclave_core::action::Action::name), observation])
+}
+
+fn kind(effect: &Effect) -> &'static str {
+    let named = serde_json::to_value(effect).expect("an effect is serialisable");
+    let name = named.get("effect").and_then(Value::as_str).expect("an effect has a tag");
+    KINDS.into_iter().find(|kind| *kind == name).unwrap_or_else(|| panic!("no such kind of effect: {name}"))
+}

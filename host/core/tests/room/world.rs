@@ -1,0 +1,264 @@
+//! The world around a room: performs its effects from a script, one at a time, and records what happened.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::fault::CallReport;
+use conclave_core::ids::{CallId, Millis, TimerId};
+use conclave_core::room::Room;
+use serde_json::{Value, json};
+
+use crate::case::{Case, START};
+use crate::plan::{Common, Completed, Decided, Ended, Said, ToolSaid, request};
+use crate::recorder::Recorder;
+
+/// Events after which a case has most likely run away.
+const MAX_EVENTS: usize = 20_000;
+
+/// In which order effects are performed.
+#[derive(Clone, Debug)]
+pub(crate) enum Order {
+    First,
+    Last,
+    Shuffled(u64),
+}
+
+impl Order {
+    pub(crate) fn named(name: &Value) -> Self {
+        match (name.as_str(), name.as_u64()) {
+            (Some("first"), _) => Self::First,
+            (Some("last"), _) => Self::Last,
+            (_, Some(seed)) => Self::Shuffled(seed | 1),
+            _ => panic!("{name} is no order"),
+        }
+    }
+
+    fn pick(&mut self, length: usize) -> usize {
+        match self {
+            Self::First => 0,
+            Self::Last => length - 1,
+            Self::Shuffled(state) => {
+                // xorshift: the same on every machine
+                *state ^= *state << 13;
+                *state ^= *state >> 7;
+                *state ^= *state << 17;
+                usize::try_from(*state % length as u64).expect("smaller than a length")
+            }
+        }
+    }
+}
+
+/// A call of a plugin that has not answered yet.
+struct Running {
+    asks: VecDeque<Value>,
+    ordinal: u32,
+    /// None: it never answers.
+    answer: Option<Event>,
+}
+
+pub(crate) struct World<'a> {
+    case: &'a Case,
+    order: Order,
+    now: Millis,
+    positions: BTreeMap<String, usize>,
+    to_do: Vec<Effect>,
+    running: BTreeMap<CallId, Running>,
+    timers: Vec<(Millis, TimerId)>,
+    pub(crate) room: Room,
+    pub(crate) records: Vec<Record>,
+    pub(crate) seen: Recorder,
+    pub(crate) finishes: usize,
+    pub(crate) started: Vec<CallId>,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(case: &'a Case, order: Order) -> Self {
+        Self {
+            case,
+            order,
+            now: START,
+            positions: BTreeMap::new(),
+            to_do: Vec::new(),
+            running: BTreeMap::new(),
+            timers: Vec::new(),
+            room: Room::new(),
+            records: Vec::new(),
+            seen: Recorder::default(),
+            finishes: 0,
+            started: Vec::new(),
+        }
+    }
+
+    /// Runs the case until nothing is left to do.
+    pub(crate) fn run(&mut self) {
+        self.happened(Event::RoomOpened { setup: self.case.setup().into(), opening: self.case.opening() });
+        let mut performed = 0;
+        loop {
+            if !self.to_do.is_empty() {
+                let index = self.order.pick(self.to_do.len());
+                let effect = self.to_do.remove(index);
+                self.perform(effect);
+                performed += 1;
+                if self.case.cancel_after == Some(performed) {
+                    self.happened(Event::Cancelled { reason: "enough".to_owned() });
+                }
+            } else if !self.fire_next_timer() {
+                return;
+            }
+        }
+    }
+
+    /// The room as JSON, for what only its state shows.
+    pub(crate) fn state(&self) -> Value {
+        serde_json::to_value(&self.room).expect("a room is serialisable")
+    }
+
+    fn happened(&mut self, event: Event) {
+        assert!(self.records.len() < MAX_EVENTS, "the case runs away");
+        let seq = self.records.len() as u64;
+        let record = Record { seq, at: self.now, principal: Principal("tester".into()), rules: RULES, event: event.clone() };
+        self.records.push(record);
+        self.room.handle(event, self.now);
+        self.now = self.now.plus(1);
+        self.seen.saw_calls(self.room.calls_in_flight().count());
+        while let Some(notice) = self.room.poll_notice() {
+            self.seen.saw_notice(&notice);
+        }
+        while let Some(effect) = self.room.poll_effect() {
+            self.take(effect);
+        }
+    }
+
+    fn take(&mut self, effect: Effect) {
+        self.seen.saw_effect(&effect);
+        self.started.extend(effect.starts());
+        match effect {
+            Effect::AbandonCall { call } => {
+                self.to_do.retain(|effect| effect.starts() != Some(call));
+                self.running.remove(&call);
+            }
+            Effect::SetTimer { timer, at } => self.timers.push((at, timer)),
+            Effect::Finish { .. } => self.finishes += 1,
+            other => self.to_do.push(other),
+        }
+    }
+
+    fn fire_next_timer(&mut self) -> bool {
+        if self.room.outcome().is_some() {
+            return false;
+        }
+        self.timers.sort_unstable();
+        if self.timers.is_empty() {
+            return false;
+        }
+        let (at, timer) = self.timers.remove(0);
+        self.now = self.now.max(at);
+        self.happened(Event::TimerFired { timer });
+        true
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::StepAgent { call, task, .. } => {
+                self.show(call);
+                let entry = Said::read(&self.agents_entry(task.as_str()));
+                let answer = entry.said.answer().map(|turn| turn.expect("a step always returns a turn"));
+                self.begin(call, entry.common, |report| Event::AgentStepped { call, answer, report });
+            }
+            Effect::AskResponder { call, task, .. } => {
+                self.show(call);
+                let entry = self.next(&format!("responder {task}"), self.case.scripts.responders.get(task.as_str()));
+                let entry = Said::read(&entry.unwrap_or_else(|| json!({ "nothing": true })));
+                let answer = entry.said.answer();
+                self.begin(call, entry.common, |report| Event::AgentResponded { call, answer, report });
+            }
+            Effect::CallTool { call, plugin, tool, .. } => {
+                let name = format!("{plugin}.{tool}");
+                let entry = self.next(&format!("tool {name}"), self.case.scripts.tools.get(&name));
+                let entry = ToolSaid::read(&entry.unwrap_or_else(|| json!("ok")));
+                let answer = entry.said.answer();
+                self.begin(call, entry.common, |report| Event::ToolAnswered { call, answer, report });
+            }
+            Effect::AskUser { call, .. } => {
+                let entry = self.next("user", Some(&self.case.scripts.user)).unwrap_or_default();
+                if !is_held(&entry) {
+                    self.happened(Event::UserAnswered { call, text: entry.as_str().map(str::to_owned) });
+                }
+            }
+            Effect::CallModel { call, ordinal, .. } => {
+                let entry = Completed::read(&self.next("model", Some(&self.case.scripts.models)).expect("the models' script is over"));
+                if !entry.common.hold {
+                    self.happened(Event::ModelAnswered { call, ordinal, answer: entry.said.answer() });
+                }
+            }
+            Effect::AnswerModel { call, .. } => self.go_on(call),
+            Effect::StartBackground { call, opening, .. } => {
+                let task = opening.entry.as_str().to_owned();
+                let entry = self.next(&format!("background {task}"), self.case.scripts.background.get(&task));
+                let entry = Ended::read(&entry.unwrap_or_else(|| json!("done")));
+                let (ended, spent) = entry.said.answer();
+                if !entry.common.hold {
+                    self.happened(Event::BackgroundEnded { call, ended, spent });
+                }
+            }
+            Effect::WakeStrategy { call, strategy, .. } => {
+                let entry = self.next(&format!("strategy {strategy}"), self.case.scripts.strategies.get(strategy.as_str()));
+                let entry = Decided::read(&entry.unwrap_or_else(|| json!([])));
+                let answer = entry.said.answer();
+                self.begin(call, entry.common, |report| Event::StrategyDecided { call, answer, report });
+            }
+            Effect::Speak { call, .. } => {
+                let entry = self.next("speech", Some(&self.case.scripts.speeches)).unwrap_or_default();
+                if !is_held(&entry) {
+                    self.happened(Event::Spoken { call, failure: entry.as_str().map(str::to_owned) });
+                }
+            }
+            Effect::SetTimer { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => panic!("taken before"),
+        }
+    }
+
+    fn show(&mut self, call: CallId) {
+        let view = self.room.agent_view(call).expect("a call under way has a view");
+        let scratch = self.room.scratch(call);
+        self.seen.saw_view(&view, &scratch);
+    }
+
+    fn next(&mut self, key: &str, script: Option<&Vec<Value>>) -> Option<Value> {
+        let position = self.positions.entry(key.to_owned()).or_default();
+        let entry = script?.get(*position)?.clone();
+        *position += 1;
+        Some(entry)
+    }
+
+    fn agents_entry(&mut self, task: &str) -> Value {
+        let script = self.case.scripts.agents.get(task);
+        let last = script.and_then(|script| script.last()).filter(|_| self.case.scripts.repeat).cloned();
+        let entry = self.next(&format!("agent {task}"), script);
+        entry.or(last).unwrap_or_else(|| panic!("the script of {task} is over"))
+    }
+
+    fn begin(&mut self, call: CallId, common: Common, answer: impl FnOnce(CallReport) -> Event) {
+        let report = CallReport { scratch: common.scratch.map(String::into_bytes), ..CallReport::default() };
+        let answer = (!common.hold).then(|| answer(report));
+        self.running.insert(call, Running { asks: common.ask.into(), ordinal: 0, answer });
+        self.go_on(call);
+    }
+
+    /// The plugin behind a call asks its next question, or answers.
+    fn go_on(&mut self, call: CallId) {
+        let Some(running) = self.running.get_mut(&call) else { return };
+        if let Some(ask) = running.asks.pop_front() {
+            let ordinal = running.ordinal;
+            running.ordinal += 1;
+            self.happened(Event::ModelAsked { call, ordinal, request: request(&ask) });
+        } else if let Some(answer) = running.answer.take() {
+            self.running.remove(&call);
+            self.happened(answer);
+        }
+    }
+}
+
+fn is_held(entry: &Value) -> bool {
+    entry.get("hold").is_some()
+}

@@ -1,0 +1,42 @@
+//! What stands behind each import of the contract, one file per interface, and the inert part of WASI. An import first counts itself, then
+//! asks the core whether it may; what it refuses it answers, typed, and records.
+
+pub(crate) mod call;
+mod config;
+pub(crate) mod delivery;
+mod files;
+pub(crate) mod folder;
+mod log;
+pub(crate) mod model;
+mod path;
+mod progress;
+mod scratch;
+mod unoffered;
+pub(crate) mod view;
+
+use wasmtime::component::{HasSelf, Linker};
+use wasmtime_wasi::cli::{WasiCli, WasiCliView};
+use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView};
+use wasmtime_wasi::p2::bindings as wasi;
+use wasmtime_wasi::random::WasiRandom;
+use wasmtime_wasi::WasiView;
+
+use crate::bindings::Everything;
+use crate::sandbox::CallState;
+
+/// Links every import that a plugin may have. Sockets and HTTP are not among them: see `sandbox::network`.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
+    wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
+    wasi::filesystem::types::add_to_linker::<CallState, WasiFilesystem>(linker, CallState::filesystem)?;
+    wasi::filesystem::preopens::add_to_linker::<CallState, WasiFilesystem>(linker, CallState::filesystem)?;
+    wasi::random::insecure::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
+    wasi::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
+    wasi::cli::exit::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::environment::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_input::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_output::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)
+}

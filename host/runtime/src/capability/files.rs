@@ -1,0 +1,166 @@
+//! `files`: reading below the granted folders. The path's text is checked first, then the folder's handle decides; both walls hold alone.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_core::grant::{DenialRecord, Layer};
+use conclave_core::manifest::Capability;
+
+use super::folder::{Entry, Trouble, read_at};
+use super::path::{GuestPath, suggested_folder};
+use crate::bindings::conclave::plugin::files::{self, FileError};
+use crate::sandbox::{CallState, Grantee};
+
+/// Entries that one call gives at most.
+const ENTRIES: usize = 1_000;
+/// Bytes that one call gives at most; a guest asks again from where it stopped.
+const PIECE: u64 = 8 << 20;
+/// Bytes that are read without giving the thread back: less than a page-cache read of this costs, a hand-over does.
+const INLINE: u64 = 256 << 10;
+
+/// A path that a plugin may read: which of its folders, and what follows.
+struct Place {
+    folder: usize,
+    rest: String,
+}
+
+impl CallState {
+    /// Finds the folder of a path.
+    fn place(&mut self, path: &str) -> Result<Place, FileError> {
+        let folder = match self.find(path) {
+            Ok(place) => return Ok(place),
+            Err(record) => record,
+        };
+        Err(FileError::Denied(self.refuse(*folder)))
+    }
+
+    fn find(&self, path: &str) -> Result<Place, Box<DenialRecord>> {
+        let rights = self.rights();
+        rights.require(Capability::Files, path, || suggestion(&self.grantee, path))?;
+        let outside = |reason: &str, suggestion| rights.refuse(Capability::Files, path, Layer::Runtime, reason, suggestion);
+        let parsed = GuestPath::parse(path).map_err(|reason| outside(reason, None))?;
+        let folder = self.grantee.folders.iter().position(|folder| folder.at == parsed.folder);
+        folder.map(|folder| Place { folder, rest: parsed.rest.to_owned() }).ok_or_else(|| {
+            let granted: Vec<&str> = self.grantee.folders.iter().map(|folder| folder.at.as_str()).collect();
+            let reason = format!(
+                "{} has files at {} only; this path is outside every granted folder",
+                self.grantee.name,
+                granted.join(", ")
+            );
+            rights.refuse(Capability::Files, path, Layer::Config, &reason, suggestion(&self.grantee, path))
+        })
+    }
+
+    /// What the plugin is told of a trouble; a refusal is recorded.
+    fn file_error(&mut self, path: &str, trouble: Trouble) -> FileError {
+        let reason = match trouble {
+            Trouble::NotFound => return FileError::NotFound,
+            Trouble::NotAFile => return FileError::NotAFile,
+            Trouble::NotADirectory => return FileError::NotADirectory,
+            // The text of the operating system's error can name places on the host.
+            Trouble::Other(error) => return FileError::Other(format!("it cannot be read: {}", error.kind())),
+            Trouble::LeadsOutside => "a link on the way leads out of the folder",
+            Trouble::Forbidden => "the host's own user may not read it",
+        };
+        let record = self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
+        FileError::Denied(self.refuse(*record))
+    }
+
+    fn refuse_write(&mut self, path: &str) -> FileError {
+        match self.place(path) {
+            Ok(_) => {
+                let reason = "this version of the host lets plugins read files, not change them";
+                let record = self.rights().refuse(Capability::Files, path, Layer::Host, reason, None);
+                FileError::Denied(self.refuse(*record))
+            }
+            Err(error) => error,
+        }
+    }
+
+    /// Reads what is left of the call's allowance, in the piece that was asked for.
+    async fn read_piece(&mut self, path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
+        let place = self.place(path)?;
+        let limit = self.grantee.limits().read;
+        let left = limit.saturating_sub(self.read);
+        if left == 0 && length > 0 {
+            return Err(FileError::QuotaExceeded(limit));
+        }
+        let length = u64::from(length).min(left).min(PIECE);
+        let read = self.grantee.folders[place.folder].open_file(&place.rest);
+        let file = read.map_err(|trouble| self.file_error(path, trouble))?;
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        let bytes = if length <= INLINE {
+            read_at(&file, offset, size)
+        } else {
+            let began = Instant::now();
+            let read = tokio::task::spawn_blocking(move || read_at(&file, offset, size)).await;
+            self.note_wait_since(began);
+            read.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())))
+        };
+        let bytes = bytes.map_err(|trouble| self.file_error(path, trouble))?;
+        self.read += bytes.len() as u64;
+        Ok(bytes)
+    }
+
+    async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<Entry>, FileError> {
+        let place = self.place(path)?;
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
+        let grantee = Arc::clone(&self.grantee);
+        let began = Instant::now();
+        // How long a directory is shows only when it has been read.
+        let listed = tokio::task::spawn_blocking(move || grantee.folders[place.folder].entries(&place.rest, after.as_deref(), count)).await;
+        self.note_wait_since(began);
+        let listed = listed.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        listed.map_err(|trouble| self.file_error(path, trouble))
+    }
+}
+
+impl files::Host for CallState {
+    fn roots(&mut self) -> wasmtime::Result<Vec<files::Root>> {
+        self.enter()?;
+        // Not asked for, not granted: there are none, which is no refusal.
+        let may = self.rights().require(Capability::Files, "/", || None).is_ok();
+        let folders = self.grantee.folders.iter().filter(|_| may);
+        Ok(folders.map(|folder| files::Root { path: folder.at.clone(), writable: false }).collect())
+    }
+
+    async fn list_entries(
+        &mut self,
+        path: String,
+        after: Option<String>,
+        count: u32,
+    ) -> wasmtime::Result<Result<Vec<files::Entry>, FileError>> {
+        self.enter()?;
+        let entries = self.list_piece(&path, after, count).await;
+        Ok(entries.map(|entries| entries.into_iter().map(entry_out).collect()))
+    }
+
+    async fn read(&mut self, path: String, offset: u64, length: u32) -> wasmtime::Result<Result<Vec<u8>, FileError>> {
+        self.enter()?;
+        Ok(self.read_piece(&path, offset, length).await)
+    }
+
+    fn write(&mut self, path: String, _: u64, _: Vec<u8>, _: bool) -> wasmtime::Result<Result<u64, FileError>> {
+        self.enter()?;
+        Ok(Err(self.refuse_write(&path)))
+    }
+
+    fn remove(&mut self, path: String) -> wasmtime::Result<Result<(), FileError>> {
+        self.enter()?;
+        Ok(Err(self.refuse_write(&path)))
+    }
+}
+
+fn entry_out(entry: Entry) -> files::Entry {
+    let kind = if entry.is_directory { files::Kind::Directory } else { files::Kind::File };
+    files::Entry { name: entry.name, kind, length: entry.length }
+}
+
+/// The smallest grant that would open a path, as a line of config; none where no ready-made line should be offered.
+fn suggestion(grantee: &Grantee, path: &str) -> Option<String> {
+    let name = suggested_folder(path)?;
+    let line = |dir: &str, at: &str| format!("{{ dir = {dir:?}, at = {at:?}, mode = \"read\" }}");
+    let mut grants: Vec<String> = grantee.setup.grants.files.iter().map(|grant| line(&grant.shown, &grant.at)).collect();
+    grants.push(line(name, &format!("/{name}")));
+    Some(format!("plugins.{}.grants.files = [{}]", grantee.name, grants.join(", ")))
+}

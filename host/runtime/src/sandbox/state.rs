@@ -1,0 +1,126 @@
+//! What the store of one call holds: who calls, what it is lent, what it used and was refused. Dropped with the sandbox.
+
+use std::sync::Arc;
+
+use conclave_core::delivery::DeliveryView;
+use conclave_core::fault::CallReport;
+use conclave_core::grant::{DenialRecord, Rights};
+use conclave_core::view::AgentView;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtxView, WasiView};
+
+use super::grantee::Grantee;
+use super::log::LogBook;
+use super::meter::{Broken, Meter};
+use super::wasi::Wasi;
+use crate::bindings::conclave::plugin::types;
+use crate::calls::{CallStart, ToolStart};
+use crate::convert;
+
+/// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told of once.
+const DENIALS_KEPT: usize = 64;
+
+/// What the host lends to a call, read lazily by the resources of `capability`.
+pub(crate) enum Lent {
+    Nothing,
+    Agent(AgentView),
+    Tool(ToolStart),
+    Delivery(DeliveryView),
+}
+
+/// The state of one call.
+pub(crate) struct CallState {
+    pub(crate) grantee: Arc<Grantee>,
+    pub(crate) start: CallStart,
+    pub(crate) lent: Lent,
+    pub(crate) meter: Meter,
+    pub(crate) book: Arc<LogBook>,
+    /// Resources that the guest holds, other than what it was lent.
+    pub(crate) table: ResourceTable,
+    /// What it set; none when it set nothing.
+    pub(crate) scratch: Option<Vec<u8>>,
+    /// Bytes read from files.
+    pub(crate) read: u64,
+    /// Model requests so far.
+    pub(crate) requests: u32,
+    /// The last host that it named on the way to the network.
+    pub(crate) authority: Option<String>,
+    denials: Vec<DenialRecord>,
+    wasi: Option<Box<Wasi>>,
+}
+
+impl CallState {
+    pub(crate) fn new(grantee: Arc<Grantee>, start: CallStart, lent: Lent) -> Self {
+        let limits = grantee.limits();
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        let book = Arc::new(LogBook::new(start.call, Arc::clone(&start.observer), limits.log));
+        Self {
+            meter: Meter::new(limits),
+            grantee,
+            start,
+            lent,
+            book,
+            table,
+            scratch: None,
+            read: 0,
+            requests: 0,
+            authority: None,
+            denials: Vec::new(),
+            wasi: None,
+        }
+    }
+
+    /// Every import begins with this.
+    ///
+    /// # Errors
+    /// When the guest called the host more often than it may.
+    pub(crate) fn enter(&mut self) -> Result<(), Broken> {
+        self.meter.count_host_call()
+    }
+
+    pub(crate) fn rights(&self) -> Rights<'_> {
+        self.grantee.rights()
+    }
+
+    /// Records a refusal, and gives what the guest may know of it.
+    pub(crate) fn refuse(&mut self, record: DenialRecord) -> types::Denial {
+        let denial = convert::denial_out(&record.denial);
+        let known = self.denials.iter().any(|kept| kept.denial == record.denial && kept.layer == record.layer);
+        if !known && self.denials.len() < DENIALS_KEPT {
+            self.start.observer.denied(self.start.call, &record);
+            self.denials.push(record);
+        }
+        denial
+    }
+
+    /// The end of standard error; empty when nothing was written.
+    pub(crate) fn finish_output(&self) -> String {
+        self.wasi.as_ref().map_or_else(String::new, |wasi| {
+            wasi.stdout.finish();
+            wasi.stderr.finish()
+        })
+    }
+
+    /// What the call cost and touched; `wall_us` is the caller's to add.
+    pub(crate) fn into_report(self) -> CallReport {
+        CallReport {
+            wall_us: 0,
+            cpu_ticks: self.meter.ticks(),
+            memory: self.meter.memory(),
+            log_dropped: self.book.dropped(),
+            denials: self.denials,
+            scratch: self.scratch,
+        }
+    }
+}
+
+impl WasiView for CallState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        // Called once for every WASI function. It cannot refuse, so the next tick stops a guest that is over its limit.
+        let _ = self.meter.count_host_call();
+        let (start, book) = (&self.start, &self.book);
+        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(&start.room, start.call, start.now, book));
+        WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }
+    }
+}

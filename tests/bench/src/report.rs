@@ -1,0 +1,178 @@
+//! What was measured, as a table for people and as JSON for everything else.
+
+use std::fmt::{self, Display, Formatter};
+use std::fs;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::BenchError;
+use crate::measure::Times;
+
+/// One line of the table.
+#[derive(Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) what: &'static str,
+    /// None for a figure that is there for orientation.
+    pub(crate) baseline: Option<Side>,
+    pub(crate) subject: Side,
+    pub(crate) reach: Reach,
+}
+
+/// What one side does, and how long it takes.
+#[derive(Debug, Serialize)]
+pub(crate) struct Side {
+    pub(crate) does: &'static str,
+    #[serde(flatten)]
+    pub(crate) times: Times,
+}
+
+/// What is wanted of the medians.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Reach {
+    /// The subject takes at most so many times as long as the baseline.
+    AtMost(f64),
+    /// The subject is at least so many times as fast.
+    Faster(f64),
+    /// About so many microseconds, on the machine of the study.
+    AboutMicros(f64),
+    Nothing,
+}
+
+/// All rows of one run, with what one must know to compare it with another.
+#[derive(Debug, Serialize)]
+pub(crate) struct Report {
+    pub(crate) quick: bool,
+    pub(crate) processors: usize,
+    pub(crate) system: String,
+    pub(crate) rows: Vec<Row>,
+}
+
+impl Report {
+    pub(crate) fn new(quick: bool, rows: Vec<Row>) -> Self {
+        let processors = std::thread::available_parallelism().map_or(0, usize::from);
+        Self { quick, processors, system: format!("{} {}", std::env::consts::OS, std::env::consts::ARCH), rows }
+    }
+
+    /// Writes it, making the folder when it is missing.
+    pub(crate) fn write_json(&self, path: &Path) -> Result<(), BenchError> {
+        let failed = |cause| BenchError::Write { path: path.to_owned(), cause };
+        let mut text = serde_json::to_string_pretty(self).expect("a report is plain data");
+        text.push('\n');
+        if let Some(folder) = path.parent() {
+            fs::create_dir_all(folder).map_err(failed)?;
+        }
+        fs::write(path, text).map_err(failed)
+    }
+}
+
+impl Row {
+    /// Subject to baseline.
+    fn ratio(&self) -> Option<f64> {
+        let baseline = self.baseline.as_ref()?;
+        Some(self.subject.times.median_ns as f64 / baseline.times.median_ns.max(1) as f64)
+    }
+
+    fn cells(&self) -> [String; 9] {
+        let none = || ["–".to_owned(), String::new(), String::new()];
+        let side = |side: &Side| [side.does.to_owned(), spelled(side.times.median_ns), spelled(side.times.p99_ns)];
+        let [base, base_median, base_p99] = self.baseline.as_ref().map_or_else(none, side);
+        let [subject, median, p99] = side(&self.subject);
+        let (ratio, reach, verdict) = self.judged();
+        [self.what.to_owned(), base, base_median, base_p99, subject, median, p99, ratio, format!("{reach}{verdict}")]
+    }
+
+    fn judged(&self) -> (String, String, &'static str) {
+        let times = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{} ×", rounded(ratio)));
+        let verdict = |met: bool| if met { "" } else { "  missed" };
+        match (self.reach, self.ratio()) {
+            (Reach::AtMost(most), ratio) => (times(ratio), format!("≤ {} ×", rounded(most)), verdict(ratio.is_some_and(|ratio| ratio <= most))),
+            (Reach::Faster(least), ratio) => {
+                let faster = ratio.map(|ratio| 1.0 / ratio.max(f64::MIN_POSITIVE));
+                let met = faster.is_some_and(|faster| faster >= least);
+                (format!("{} faster", times(faster)), format!("≥ {} × faster", rounded(least)), verdict(met))
+            }
+            (Reach::AboutMicros(micros), ratio) => (times(ratio), format!("about {} µs", rounded(micros)), ""),
+            (Reach::Nothing, ratio) => (times(ratio), String::new(), ""),
+        }
+    }
+}
+
+impl Display for Report {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        let head = ["what", "baseline", "median", "p99", "subject", "median", "p99", "ratio", "reach"].map(str::to_owned);
+        let lines: Vec<[String; 9]> = std::iter::once(head).chain(self.rows.iter().map(Row::cells)).collect();
+        let widths: [usize; 9] = std::array::from_fn(|column| lines.iter().map(|line| line[column].chars().count()).max().unwrap_or(0));
+        for line in &lines {
+            let mut text = String::new();
+            for (column, (cell, width)) in line.iter().zip(widths).enumerate() {
+                let space = " ".repeat(width - cell.chars().count());
+                // Words to the left, numbers to the right.
+                text += &if matches!(column, 0 | 1 | 4 | 8) { format!("{cell}{space}  ") } else { format!("{space}{cell}  ") };
+            }
+            writeln!(out, "{}", text.trim_end())?;
+        }
+        let quick = if self.quick { "; --quick: figures are rough" } else { "" };
+        writeln!(out, "\n{} processors, {}{quick}. Compare ratios, not times, between machines.", self.processors, self.system)
+    }
+}
+
+/// Three digits and a unit.
+fn spelled(nanos: u64) -> String {
+    let nanos = nanos as f64;
+    match nanos {
+        _ if nanos < 1e3 => format!("{nanos} ns"),
+        _ if nanos < 1e6 => format!("{} µs", rounded(nanos / 1e3)),
+        _ if nanos < 1e9 => format!("{} ms", rounded(nanos / 1e6)),
+        _ => format!("{} s", rounded(nanos / 1e9)),
+    }
+}
+
+fn rounded(number: f64) -> String {
+    match number {
+        _ if number.fract() == 0.0 || number >= 100.0 => format!("{number:.0}"),
+        _ if number >= 10.0 => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn side(does: &'static str, median_ns: u64) -> Side {
+        Side { does, times: Times { samples: 1, min_ns: median_ns, median_ns, p99_ns: 2 * median_ns } }
+    }
+
+    fn table(rows: Vec<Row>) -> String {
+        let report = Report { quick: false, processors: 2, system: "linux x86_64".to_owned(), rows };
+        report.to_string()
+    }
+
+    #[test]
+    fn columns_are_aligned() {
+        let text = table(vec![
+            Row { what: "tool call", baseline: Some(side("bare", 14_800)), subject: side("conclave", 20_000), reach: Reach::AtMost(1.5) },
+            Row { what: "load", baseline: Some(side("compile", 45_000_000)), subject: side("cache", 130_000), reach: Reach::Faster(50.0) },
+            Row { what: "alone", baseline: None, subject: side("bare", 900), reach: Reach::Nothing },
+        ]);
+        let lines: Vec<&str> = text.lines().take(4).collect();
+        assert_eq!(
+            lines,
+            [
+                "what       baseline   median      p99  subject    median      p99         ratio  reach",
+                "tool call  bare      14.8 µs  29.6 µs  conclave    20 µs    40 µs        1.35 ×  ≤ 1.50 ×",
+                "load       compile     45 ms    90 ms  cache      130 µs   260 µs  346 × faster  ≥ 50 × faster",
+                "alone      –                           bare       900 ns  1.80 µs",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_missed_target_says_so() {
+        let row = |subject| Row { what: "w", baseline: Some(side("b", 100)), subject: side("s", subject), reach: Reach::AtMost(1.5) };
+        assert!(table(vec![row(151)]).contains("missed"));
+        assert!(!table(vec![row(150)]).contains("missed"));
+    }
+}

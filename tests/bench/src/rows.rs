@@ -1,0 +1,107 @@
+//! The rows of the table: what is compared with what, and the ratio to reach (from docs/performance.md).
+
+use std::fs;
+use std::path::Path;
+
+use wasmtime::Engine;
+
+use crate::BenchError;
+use crate::bare::{self, Allocator, Tool};
+use crate::measure::{self, Effort, Plan, Times};
+use crate::report::{Reach, Report, Row, Side};
+
+/// The tool of the guest `echo` that gives its text back.
+const TOOL: &str = "run";
+
+/// What every row works on.
+struct Bench {
+    effort: Effort,
+    wasm: Vec<u8>,
+    engine: Engine,
+    tool: Tool,
+    /// A JSON object of about 1 KB.
+    arguments: String,
+}
+
+/// Measures the rows that are `wanted`, one after the other.
+pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Result<Report, BenchError> {
+    let bench = Bench::prepare(guests, effort).await?;
+    let mut rows = Vec::new();
+    let mut keep = |row: Row| {
+        eprintln!("measured: {}", row.what);
+        rows.push(row);
+    };
+    if wanted(FRESH) {
+        keep(bench.fresh_call().await?);
+    }
+    if wanted(ALLOCATOR) {
+        keep(bench.allocator().await?);
+    }
+    if wanted(WARM) {
+        keep(bench.warm_call().await?);
+    }
+    if wanted(LOAD) {
+        keep(bench.load(guests).await?);
+    }
+    Ok(Report::new(effort == Effort::Quick, rows))
+}
+
+const FRESH: &str = "tool call in a fresh sandbox, 1 KB";
+const ALLOCATOR: &str = "what the pool brings";
+const WARM: &str = "what a fresh sandbox costs";
+const LOAD: &str = "plugin load, cached";
+
+impl Bench {
+    async fn prepare(guests: &Path, effort: Effort) -> Result<Self, BenchError> {
+        let path = guests.join("echo.wasm");
+        let wasm = fs::read(&path).map_err(|cause| BenchError::Component { path, cause })?;
+        let engine = bare::engine(Allocator::Pool)?;
+        let tool = Tool::compile(&engine, &wasm)?;
+        let text = "0123456789abcdef".repeat(64);
+        let arguments = serde_json::json!({ "text": text }).to_string();
+        let answer = tool.call_fresh(TOOL, &arguments).await?;
+        if !answer.contains(&text) {
+            return Err(BenchError::Answer(answer));
+        }
+        Ok(Self { effort, wasm, engine, tool, arguments })
+    }
+
+    async fn fresh_call(&self) -> Result<Row, BenchError> {
+        let times = measure::alone(Plan::short(self.effort), async || self.call_fresh(&self.tool).await).await?;
+        Ok(Row { what: FRESH, baseline: None, subject: side("bare wasmtime", times), reach: Reach::AboutMicros(20.0) })
+    }
+
+    async fn allocator(&self) -> Result<Row, BenchError> {
+        let on_demand = Tool::compile(&bare::engine(Allocator::OnDemand)?, &self.wasm)?;
+        let baseline = async || self.call_fresh(&on_demand).await;
+        let subject = async || self.call_fresh(&self.tool).await;
+        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        Ok(Row { what: ALLOCATOR, baseline: Some(side("on-demand memory", baseline)), subject: side("pool", subject), reach: Reach::Nothing })
+    }
+
+    async fn warm_call(&self) -> Result<Row, BenchError> {
+        let mut kept = self.tool.instantiate().await?;
+        let baseline = async || kept.call(TOOL, &self.arguments).await.map(drop);
+        let subject = async || self.call_fresh(&self.tool).await;
+        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        Ok(Row { what: WARM, baseline: Some(side("instance kept", baseline)), subject: side("instance per call", subject), reach: Reach::Nothing })
+    }
+
+    async fn load(&self, guests: &Path) -> Result<Row, BenchError> {
+        let file = guests.with_file_name("bench.cwasm");
+        let compiled = self.engine.precompile_component(&self.wasm)?;
+        fs::write(&file, compiled).map_err(|cause| BenchError::Write { path: file.clone(), cause })?;
+        let baseline = async || Tool::compile(&self.engine, &self.wasm).map(drop);
+        let subject = async || Tool::load(&self.engine, &file).map(drop);
+        let (baseline, subject) = measure::by_turns(Plan::long(self.effort), baseline, subject).await?;
+        Ok(Row { what: LOAD, baseline: Some(side("compile", baseline)), subject: side("read compiled code", subject), reach: Reach::Faster(50.0) })
+    }
+
+    async fn call_fresh(&self, tool: &Tool) -> Result<(), BenchError> {
+        tool.call_fresh(TOOL, &self.arguments).await.map(drop)
+    }
+}
+
+fn side(does: &'static str, times: Times) -> Side {
+    Side { does, times }
+}

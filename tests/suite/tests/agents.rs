@@ -1,0 +1,97 @@
+//! Agents as components: what they see, what becomes of what they say, what happens when they fail.
+
+use conclave_core::fault::FaultKind;
+use conclave_core::grant::Layer;
+use conclave_core::outcome::Status;
+use conclave_test_support::{Rig, calling, guest, stepping};
+use serde_json::json;
+
+#[test]
+fn an_agent_finishes_with_what_it_was_asked() {
+    let ran = Rig::new().run(&stepping("agent_echo", "", ""), "hello");
+    assert_eq!((ran.status(), ran.content()), (Status::Done, "hello"));
+}
+
+#[test]
+fn an_agent_that_panics_gets_its_task_an_end_with_the_place() {
+    let ran = Rig::new().run(&stepping("agent_panic", "", ""), "hello");
+    assert_eq!(ran.status(), Status::Error);
+    assert_eq!(ran.plugin_faults(), [FaultKind::Panic; 3]);
+    assert!(ran.outcome.reason.contains("agent_panic.rs:"), "{}", ran.outcome.reason);
+}
+
+#[test]
+fn an_agent_whose_steps_are_errors_ends_with_the_error() {
+    let ran = Rig::new().run(&stepping("agent_error", "", ""), "hello");
+    assert_eq!((ran.status(), ran.plugin_faults()), (Status::Error, vec![FaultKind::Error; 3]));
+}
+
+#[test]
+fn a_plain_answer_ends_a_task_without_subtasks() {
+    let ran = Rig::new().run(&stepping("agent_loop", "", ""), "hello");
+    assert_eq!((ran.status(), ran.content()), (Status::Done, "thought number 0"));
+}
+
+#[test]
+fn an_agent_that_never_finishes_ends_at_its_turns() {
+    let ran = Rig::new().run(&stepping("agent_loop", "", "turns = 5\nhandle_llm_no_tool = { nudge = \"go on\" }"), "hello");
+    assert_eq!(ran.status(), Status::FixedTurns, "{}", ran.outcome.reason);
+}
+
+#[test]
+fn nobody_to_talk_to_is_said_and_the_task_ends_as_stalled() {
+    let ran = Rig::new().run(&stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"), "hello");
+    assert_eq!((ran.status(), ran.outcome.content.clone()), (Status::Stalled, None));
+    assert!(ran.outcome.reason.contains("valid answer"), "{}", ran.outcome.reason);
+}
+
+#[test]
+fn an_unknown_recipient_comes_back_to_the_agent() {
+    let ran = Rig::new().run(&stepping("agent_wrong_recipient", "", ""), "hello");
+    assert_eq!((ran.status(), ran.content()), (Status::Done, "Invalid recipient: nobody"));
+}
+
+#[test]
+fn a_background_task_that_was_not_granted_is_refused() {
+    let config = stepping("agent_ungranted_delegate", "", "")
+        + &format!("[plugins.vault]\nsource = \"{}\"\n[tasks.vault]\nagent = \"vault\"\n", guest("agent_echo").display());
+    let ran = Rig::new().run(&config, "hello");
+    assert!(ran.content().contains("Refused: delegate vault"), "{}", ran.content());
+    let record = ran.denials().into_iter().next().expect("a refusal");
+    assert_eq!(record.layer, Layer::Config);
+    assert_eq!(record.suggestion.as_deref(), Some("plugins.subject.grants.delegate = [\"vault\"]"));
+    assert_eq!(ran.rooms().len(), 1, "no room was opened");
+}
+
+#[test]
+fn a_history_is_read_lazily_from_both_ends() {
+    let ran = Rig::new().run(&stepping("agent_history", "", ""), "hello");
+    assert_eq!(ran.content(), "1 of 1 messages, backwards the same");
+}
+
+#[test]
+fn an_unknown_tool_is_answered_with_those_that_there_are() {
+    let ran = Rig::new().run(&calling("echo", "no_such_tool", &json!({}), ""), "go");
+    assert!(ran.content().contains("There is no tool") && ran.content().contains("subject.run"), "{}", ran.content());
+}
+
+#[test]
+fn arguments_that_do_not_fit_the_schema_come_back_with_the_reason() {
+    let ran = Rig::new().run(&calling("echo", "run", &json!({ "text": 5 }), ""), "go");
+    assert!(ran.answer().is_error && ran.content().contains("text"), "{}", ran.content());
+}
+
+#[test]
+fn one_component_serves_as_an_agent_and_as_tools() {
+    let path = guest("two_kinds");
+    let ran = Rig::new().run(&stepping("two_kinds", "", ""), "hello");
+    assert_eq!(ran.content(), "stepped in main");
+    let ran = Rig::new().run(&calling("two_kinds", "run", &json!({ "text": "hello" }), ""), "go");
+    assert_eq!(ran.content(), "hello", "{}", path.display());
+}
+
+#[test]
+fn a_person_is_asked_in_an_interactive_task_and_ends_it() {
+    let ran = Rig::new().with_answers(&["go on", "quit"]).run(&stepping("agent_loop", "", "interactive = true"), "hello");
+    assert_eq!(ran.status(), Status::UserQuit, "{}", ran.outcome.reason);
+}

@@ -1,0 +1,145 @@
+//! The program: what goes to stdout and to stderr, exit codes, `--json`. Few tests; they prove the wiring.
+
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use conclave_test_support::{Rig, calling, guest, stepping};
+use serde_json::{Value, json};
+
+/// The program; `cargo xtask test` builds it before the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("a test runs from a file");
+    let folder = test.parent().and_then(std::path::Path::parent).expect("tests lie in target/PROFILE/deps");
+    let program = folder.join(format!("conclave{}", std::env::consts::EXE_SUFFIX));
+    assert!(program.exists(), "{} is not there: run `cargo xtask build`", program.display());
+    program
+}
+
+fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache());
+    command.output().expect("the program runs")
+}
+
+fn cache() -> PathBuf {
+    conclave_test_support::stock().join("../test-cache")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+#[test]
+fn the_answer_goes_to_stdout_and_everything_else_to_stderr() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    let output = conclave(&rig, &["run", "c.toml", "hello"]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello\n"));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("data can leave to: nowhere") && stderr.contains("done in"), "{stderr}");
+    assert!(!stderr.contains('\u{1b}'), "no colors where stderr is no terminal: {stderr}");
+}
+
+#[test]
+fn quiet_says_nothing_but_the_answer() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    let output = conclave(&rig, &["run", "--quiet", "c.toml", "hello"]);
+    assert_eq!((text(&output.stdout).as_str(), text(&output.stderr).as_str()), ("hello\n", ""));
+}
+
+#[test]
+fn json_is_one_object_a_line_and_ends_with_the_result() {
+    let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "hi" }), ""));
+    let output = conclave(&rig, &["run", "--json", "c.toml", "go"]);
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let types: Vec<&str> = lines.iter().map(|line| line["type"].as_str().expect("each has a type")).collect();
+    assert!(types.contains(&"recorded") && types.contains(&"told"), "{types:?}");
+    let last = lines.last().expect("there is a last line");
+    assert_eq!((&last["type"], &last["exit_code"], &last["outcome"]["content"]), (&json!("result"), &json!(0), &json!("hi")));
+}
+
+#[test]
+fn exit_codes_say_how_it_ended() {
+    let spin = stepping("agent_spin", "limits = { cpu = \"20 ms\" }", "");
+    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }") + "[limits.run]\nturns = 2\n";
+    let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
+    let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
+    let broken = "entry = 5\n".to_owned();
+    let missing = "entry = \"t\"\n[plugins.p]\nsource = \"none.wasm\"\n[tasks.t]\nagent = \"p\"\n".to_owned();
+    for (config, code) in [(spin, 5), (turns, 7), (stalled, 1), (wall, 124), (broken, 2), (missing, 5)] {
+        let rig = Rig::new().with_file("c.toml", &config);
+        let output = conclave(&rig, &["run", "c.toml", "go"]);
+        assert_eq!(output.status.code(), Some(code), "{config}\n{}", text(&output.stderr));
+        assert!(output.stdout.is_empty(), "no answer on stdout: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn a_command_line_that_is_wrong_exits_with_2() {
+    let rig = Rig::new();
+    assert_eq!(conclave(&rig, &["run"]).status.code(), Some(2));
+    assert_eq!(conclave(&rig, &["fly"]).status.code(), Some(2));
+    let output = conclave(&rig, &["run", "no-such.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("no-such.toml"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn check_shows_who_may_do_what_and_reports_every_problem() {
+    let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "hi" }), ""));
+    let output = conclave(&rig, &["check", "c.toml"]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(stdout.contains("call subject.") && stdout.contains("UNSIGNED"), "{stdout}");
+    let rig = Rig::new().with_file("c.toml", "entry = \"t\"\nfoo = 1\n[plugins.p]\nsource = \"stock:echo\"\nbar = 2\n[tasks.t]\nagent = \"q\"\n");
+    let output = conclave(&rig, &["check", "c.toml"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(stderr.contains("c.toml:2:1") && stderr.contains("c.toml:5:1") && stderr.contains("c.toml:7:"), "{stderr}");
+}
+
+#[test]
+fn inspect_shows_a_component_without_running_it() {
+    let rig = Rig::new();
+    let output = conclave(&rig, &["plugin", "inspect", &guest("spin_list_tools").display().to_string()]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(stdout.contains("spin-list-tools") && stdout.contains("tools"), "{stdout}");
+}
+
+#[test]
+fn journals_are_written_and_a_run_never_overwrites_one() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    for _ in 0..2 {
+        assert_eq!(conclave(&rig, &["run", "--journal", "kept", "c.toml", "hello"]).status.code(), Some(0));
+    }
+    let files: Vec<_> = std::fs::read_dir(rig.folder().join("kept")).expect("the folder is there").flatten().collect();
+    assert_eq!(files.len(), 2, "{files:?}");
+    for file in files {
+        let lines = std::fs::read_to_string(file.path()).expect("it is text");
+        let room = conclave_core::journal::fold(conclave_core::journal::from_lines(&lines).expect("it is a journal"));
+        assert_eq!(room.outcome().and_then(|outcome| outcome.content.as_deref()), Some("hello"));
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_ends_at_once_although_a_guest_spins() {
+    use std::io::{BufRead, BufReader};
+    let rig = Rig::new().with_file("c.toml", calling("spin", "run", &json!({}), "limits = { cpu = \"1 h\", wall = \"1 h\" }"));
+    let mut child = Command::new(program())
+        .current_dir(rig.folder())
+        .args(["run", "c.toml", "go"])
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .env("CONCLAVE_CACHE", cache())
+        .spawn()
+        .expect("the program runs");
+    let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
+    // The guest spins from here on.
+    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("calls subject.run"))));
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+    // It ends by itself; nextest stops a test that hangs.
+    assert_eq!(child.wait().expect("it ends").code(), Some(130));
+}

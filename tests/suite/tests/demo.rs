@@ -1,0 +1,78 @@
+//! The demo: five components on real input, without a model. Each run is rebuilt from its journal by the rig.
+
+use conclave_core::outcome::Status;
+use conclave_test_support::{Ran, Rig};
+
+/// The config that people run, on the test's folder.
+fn demo() -> String {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/demo.toml");
+    let text = std::fs::read_to_string(path).expect("the example is there");
+    assert!(text.contains(r#"dir = "../../docs""#), "the example names its folder");
+    text.replace(r#"dir = "../../docs""#, r#"dir = "folder""#)
+}
+
+fn lights() -> Rig {
+    Rig::new()
+        .with_file(
+            "folder/lights.txt",
+            "Skerryvore was first lit in 1844.\nIt stands on a reef south of Tiree.\nIts tower is 48 metres tall.\n",
+        )
+        .with_file("folder/sub/keepers.md", "# Keepers\n\nAlan Stevenson built the lighthouse.\nThree keepers lived there at a time.\n")
+        .with_file("folder/.hidden/secret.txt", "Skerryvore was first lit in 1999.\n")
+}
+
+fn ask(question: &str) -> Ran {
+    lights().run(&demo(), question)
+}
+
+#[test]
+fn a_question_is_answered_with_the_sentence_and_its_line() {
+    let ran = ask("When was Skerryvore first lit?");
+    assert_eq!(ran.status(), Status::Done);
+    assert!(ran.content().contains("Skerryvore was first lit in 1844.") && ran.content().contains("lights.txt:1"), "{}", ran.content());
+    assert!(!ran.content().contains("1999"), "hidden folders are not searched: {}", ran.content());
+}
+
+#[test]
+fn another_question_gets_another_line() {
+    let ran = ask("Who built the lighthouse?");
+    assert!(ran.content().contains("Alan Stevenson") && ran.content().contains("sub/keepers.md:3"), "{}", ran.content());
+}
+
+#[test]
+fn what_is_not_there_is_not_made_up() {
+    let ran = ask("What is the capital of Portugal?");
+    assert_eq!(ran.status(), Status::Done);
+    assert!(ran.content().contains("nothing"), "{}", ran.content());
+}
+
+#[test]
+fn the_digest_is_delivered_by_immediate_while_the_answer_is_found() {
+    let ran = ask("When was Skerryvore first lit?");
+    assert_eq!(ran.heard.len(), 1, "{:?}", ran.heard);
+    let (channel, text) = &ran.heard[0];
+    assert_eq!(channel.as_str(), "terminal");
+    assert!(text.contains("2 files"), "{text}");
+    assert_eq!(ran.rooms().len(), 2, "the digest works in a room of its own");
+    assert!(ran.denials().is_empty(), "{:?}", ran.denials());
+}
+
+#[test]
+fn the_hostile_tour_is_stopped_six_ways_and_the_task_answers() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/hostile.toml");
+    let text = std::fs::read_to_string(path).expect("the example is there");
+    let config = text
+        .replace("../../target/conclave/guests/agent_hostile_tour.wasm", &conclave_test_support::guest("agent_hostile_tour").display().to_string())
+        .replace("../../target/conclave/guests/weather.wasm", &conclave_test_support::guest("weather").display().to_string());
+    let ran = Rig::new().with_file("data/report.txt", "fine").run(&config.replace(r#"dir = ".""#, r#"dir = "data""#), "How warm is it in Oslo?");
+    assert_eq!((ran.status(), ran.content()), (Status::Done, "Oslo: 4.0 °C"));
+    let answers = ran.answers();
+    assert_eq!(answers.len(), 7, "{answers:?}");
+    for answer in &answers[..6] {
+        assert!(answer.is_error, "{answer:?}");
+        assert!(!answer.content.contains("STOLEN") && !answer.content.contains("CALLED HOME"), "{answer:?}");
+    }
+    let kinds: Vec<_> = answers.iter().map(|answer| answer.fault.as_ref().map(|fault| fault.kind.as_str())).collect();
+    assert_eq!(kinds, [None, None, None, Some("memory"), Some("cpu"), Some("stack"), None]);
+    assert!(ran.denials().len() >= 3, "{:?}", ran.denials());
+}

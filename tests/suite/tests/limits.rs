@@ -1,0 +1,155 @@
+//! Each limit that the config accepts, and a guest that exceeds it. A fault is an observation: the task answers all the same.
+
+use conclave_core::fault::{Fault, FaultKind};
+use conclave_core::outcome::Status;
+use conclave_test_support::{Ran, Rig, calling, stepping};
+use serde_json::json;
+
+/// Calls a guest's tool under limits; the agent must get the fault as an observation and finish.
+fn exceeds(guest_name: &str, limits: &str) -> (Fault, Ran) {
+    let ran = Rig::new().run(&calling(guest_name, "run", &json!({}), &format!("limits = {{ {limits} }}")), "go");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let fault = ran.fault();
+    assert!(ran.content().contains(&fault.message), "the agent can read {:?} in {:?}", fault.message, ran.content());
+    (fault, ran)
+}
+
+#[test]
+fn a_spinning_tool_is_stopped_at_its_cpu_limit() {
+    let (fault, ran) = exceeds("spin", r#"cpu = "100 ms""#);
+    assert_eq!(fault.kind, FaultKind::Cpu);
+    assert!(fault.message.contains("100 ms") && fault.message.contains("limits.cpu"), "{}", fault.message);
+    assert!(ran.answer().report.cpu_ticks >= 9, "{:?}", ran.answer().report);
+}
+
+#[test]
+fn a_tool_that_waits_is_stopped_at_its_wall_limit_and_used_no_cpu() {
+    let (fault, ran) = exceeds("sleepy", r#"wall = "300 ms", cpu = "100 ms""#);
+    assert_eq!(fault.kind, FaultKind::Wall);
+    assert!(fault.message.contains("limits.wall"), "{}", fault.message);
+    assert!(ran.answer().report.cpu_ticks <= 2, "waiting is not computing: {:?}", ran.answer().report);
+}
+
+#[test]
+fn endless_allocation_is_stopped_at_the_memory_limit() {
+    let (fault, ran) = exceeds("allocate", r#"memory = "8 MiB""#);
+    assert_eq!(fault.kind, FaultKind::Memory);
+    assert!(fault.message.contains("8 MiB") && fault.message.contains("limits.memory"), "{}", fault.message);
+    assert!(ran.answer().report.memory <= 8 << 20, "{:?}", ran.answer().report);
+}
+
+#[test]
+fn deep_recursion_is_stopped() {
+    let (fault, _) = exceeds("recurse", r#"cpu = "5 s""#);
+    assert_eq!(fault.kind, FaultKind::Stack);
+}
+
+#[test]
+fn a_panic_becomes_an_observation_with_its_place() {
+    let (fault, ran) = exceeds("panic", r#"cpu = "5 s""#);
+    assert_eq!(fault.kind, FaultKind::Panic);
+    assert!(fault.message.contains("panic.rs:"), "file and line reach the author: {}", fault.message);
+    assert!(ran.logs().iter().any(|line| line.contains("panicked")), "{:?}", ran.logs());
+}
+
+#[test]
+fn too_much_output_is_refused() {
+    let (fault, _) = exceeds("huge_output", r#"memory = "256 MiB", output = "64 KiB""#);
+    assert_eq!(fault.kind, FaultKind::Output);
+    assert!(fault.message.contains("limits.output"), "{}", fault.message);
+}
+
+#[test]
+fn a_flood_of_host_calls_is_stopped() {
+    let (fault, _) = exceeds("host_call_flood", "host_calls = 1000");
+    assert_eq!(fault.kind, FaultKind::HostCalls);
+    assert!(fault.message.contains("1000"), "{}", fault.message);
+}
+
+#[test]
+fn a_flood_of_wasi_resources_is_stopped() {
+    let (fault, _) = exceeds("pollable_flood", "handles = 50");
+    assert_eq!(fault.kind, FaultKind::Handles);
+}
+
+#[test]
+fn garbage_for_a_value_is_a_bad_answer() {
+    let (fault, _) = exceeds("garbage_json", r#"cpu = "5 s""#);
+    assert_eq!(fault.kind, FaultKind::BadAnswer);
+}
+
+#[test]
+fn a_flood_of_log_lines_is_cut_and_counted_and_the_tool_goes_on() {
+    let ran = Rig::new().run(&calling("log_flood", "run", &json!({}), r#"limits = { log = "2 KiB", cpu = "10 s", host_calls = 10_000_000 }"#), "go");
+    let answer = ran.answer();
+    assert!(!answer.is_error, "{answer:?}");
+    assert!(answer.report.log_dropped > 900_000, "{:?}", answer.report);
+    let kept: usize = ran.logs().iter().map(String::len).sum();
+    assert!(kept <= 3 * 1024, "{kept} bytes were kept");
+}
+
+#[test]
+fn reading_more_files_than_allowed_is_refused_with_the_quota() {
+    let rig = Rig::new().with_file("data/big.txt", vec![b'x'; 64 * 1024]);
+    let lines = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read" }]
+limits = { read = "256 KiB", cpu = "5 s" }"#;
+    let ran = rig.run(&calling("files_bomb", "run", &json!({ "path": "/folder/big.txt" }), lines), "go");
+    assert!(ran.content().contains("262144"), "{}", ran.content());
+}
+
+#[test]
+fn a_scratch_that_is_too_large_is_refused() {
+    let ran = Rig::new().run(&calling("scratch_large", "run", &json!({}), r#"limits = { scratch = "1 KiB", output = "1 MiB", memory = "256 MiB", cpu = "5 s" }"#), "go");
+    let fault_or_text = ran.content();
+    // 100 MiB do not even cross to the host: the output limit comes first.
+    assert_eq!(ran.answer().fault.map(|fault| fault.kind), Some(FaultKind::Output), "{fault_or_text}");
+    let ran = Rig::new().run(&calling("scratch_large", "some", &json!({ "bytes": 2000 }), r#"limits = { scratch = "1 KiB" }"#), "go");
+    assert!(ran.content().contains("1024"), "{}", ran.content());
+}
+
+#[test]
+fn a_spinning_agent_is_stopped_and_its_task_ends_with_the_reason() {
+    let ran = Rig::new().run(&stepping("agent_spin", r#"limits = { cpu = "50 ms" }"#, ""), "go");
+    assert_eq!(ran.status(), Status::Error);
+    assert_eq!(ran.plugin_faults(), [FaultKind::Cpu; 3]);
+    assert!(ran.outcome.reason.contains("3 times in a row"), "{}", ran.outcome.reason);
+}
+
+#[test]
+fn an_agent_that_says_too_much_is_refused() {
+    let ran = Rig::new().run(&stepping("agent_big_turn", r#"limits = { memory = "256 MiB", output = "64 KiB", cpu = "5 s" }"#, ""), "go");
+    assert_eq!(ran.plugin_faults().first(), Some(&FaultKind::Output));
+}
+
+#[test]
+fn a_run_ends_at_its_turns() {
+    let config = stepping("agent_loop", "", r#"subtasks = ["echo"]"#)
+        + &format!("[plugins.echo]\nsource = \"{}\"\n[tasks.echo]\nagent = \"echo\"\n[limits.run]\nturns = 7\n", conclave_test_support::guest("agent_echo").display());
+    let ran = Rig::new().run(&config, "go");
+    assert_eq!(ran.status(), Status::MaxTurns, "{}", ran.outcome.reason);
+    assert_eq!(ran.outcome.spent.turns, 7);
+}
+
+#[test]
+fn a_run_ends_at_its_wall_time_although_a_guest_waits() {
+    let config = calling("sleepy", "run", &json!({}), r#"limits = { wall = "1 h" }"#) + "[limits.run]\nwall = \"300 ms\"\n";
+    let ran = Rig::new().run(&config, "go");
+    assert_eq!(ran.status(), Status::Timeout);
+}
+
+#[test]
+fn stopping_a_run_stops_a_spinning_guest() {
+    let config = calling("spin", "run", &json!({}), r#"limits = { cpu = "1 h", wall = "1 h" }"#);
+    let ran = Rig::new().run_with(&config, "go", |follow| {
+        if let conclave_runtime::subscribe::What::Told { told: conclave_core::notice::Notice::ToolCalled { .. } } = &follow.happening.what {
+            follow.stop.expect("the run has started").stop("the test says so");
+        }
+    });
+    assert_eq!(ran.status(), Status::Kill);
+}
+
+#[test]
+fn a_spin_in_list_tools_is_stopped_at_load() {
+    let problems = conclave_test_support::refused(&Rig::new(), &calling("spin_list_tools", "run", &json!({}), r#"limits = { cpu = "100 ms" }"#));
+    assert!(problems.contains("list-tools") || problems.contains("computed"), "{problems}");
+}

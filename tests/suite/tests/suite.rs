@@ -1,0 +1,13 @@
+//! Real components through the whole host: config, load, core, sandboxes, delivery, result. One file per concern. Every run that is made
+//! here is also rebuilt by folding its journal (see `conclave-test-support`).
+
+mod agents;
+mod capabilities;
+mod cli;
+mod contract;
+mod delivery;
+mod demo;
+mod limits;
+mod loading;
+mod neighbours;
+mod wasi;

@@ -1,0 +1,84 @@
+//! How a test runs a config on real components: the host, a folder, people who answer from a list, everything that was told.
+//! Tests touch the host's API here and nowhere else.
+
+mod rig;
+mod ran;
+
+use std::path::PathBuf;
+
+pub use ran::{Answer, Ran};
+pub use rig::{Rig, refused};
+
+/// The component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks that each is named in a test.
+#[must_use]
+pub fn guest(name: &str) -> PathBuf {
+    let path = built().join("guests").join(format!("{name}.wasm"));
+    assert!(path.exists(), "{} is not there: run `cargo xtask guests`", path.display());
+    path
+}
+
+/// The folder of the stock plugins' components.
+#[must_use]
+pub fn stock() -> PathBuf {
+    built().join("stock")
+}
+
+/// Where `cargo xtask` puts components: beside the test binary's profile folder.
+fn built() -> PathBuf {
+    let binary = std::env::current_exe().expect("a test runs from a file");
+    let target = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).expect("cargo marks its target folder");
+    target.join("conclave")
+}
+
+/// A tool call through an agent that makes it and finishes with the result: the smallest task that runs a guest's tool.
+#[must_use]
+pub fn calling(guest_name: &str, tool: &str, arguments: &serde_json::Value, plugin_lines: &str) -> String {
+    let settings = serde_json::json!({ "tool": format!("subject.{tool}"), "arguments": arguments });
+    format!(
+        r#"
+entry = "main"
+[plugins.caller]
+source = "{caller}"
+grants.tools = ["subject.*"]
+config = {settings}
+[plugins.subject]
+source = "{subject}"
+{plugin_lines}
+[tasks.main]
+agent = "caller"
+"#,
+        caller = guest("agent_caller").display(),
+        subject = guest(guest_name).display(),
+        settings = toml_inline(&settings),
+    )
+}
+
+/// A task whose agent is this guest.
+#[must_use]
+pub fn stepping(guest_name: &str, plugin_lines: &str, task_lines: &str) -> String {
+    format!(
+        r#"
+entry = "main"
+[plugins.subject]
+source = "{subject}"
+{plugin_lines}
+[tasks.main]
+agent = "subject"
+{task_lines}
+"#,
+        subject = guest(guest_name).display(),
+    )
+}
+
+/// A JSON value as an inline TOML value.
+fn toml_inline(value: &serde_json::Value) -> String {
+    match value {
+        serde_json::Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(key, value)| format!("{} = {}", serde_json::Value::from(key.as_str()), toml_inline(value))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        serde_json::Value::Array(items) => format!("[{}]", items.iter().map(toml_inline).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
+}

@@ -1,0 +1,148 @@
+//! What a run came to, for a test to look at.
+
+use std::sync::Arc;
+
+use conclave_core::event::Event;
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::grant::DenialRecord;
+use conclave_core::ids::{ChannelId, RoomId};
+use conclave_core::journal::{fold, from_lines, to_line};
+use conclave_core::notice::Notice;
+use conclave_core::outcome::{Outcome, Status};
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::subscribe::{Happening, What};
+
+/// A run that is over.
+pub struct Ran {
+    pub outcome: Arc<Outcome>,
+    pub happenings: Vec<Happening>,
+    /// What was said on channels.
+    pub heard: Vec<(ChannelId, String)>,
+    journals: MemoryJournals,
+}
+
+/// What a tool call came to.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub name: String,
+    pub content: String,
+    pub is_error: bool,
+    pub fault: Option<Fault>,
+    pub report: CallReport,
+}
+
+impl Ran {
+    pub(crate) fn new(outcome: Arc<Outcome>, happenings: Vec<Happening>, journals: MemoryJournals, heard: Vec<(ChannelId, String)>) -> Self {
+        let ran = Self { outcome, happenings, heard, journals };
+        ran.assert_folds();
+        ran
+    }
+
+    /// The text of the result; empty when there is none.
+    #[must_use]
+    pub fn content(&self) -> &str {
+        self.outcome.content.as_deref().unwrap_or_default()
+    }
+
+    /// How it ended.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.outcome.status
+    }
+
+    /// What people were told, in order, over all rooms.
+    pub fn notices(&self) -> impl Iterator<Item = &Notice> {
+        self.happenings.iter().filter_map(|happening| match &happening.what {
+            What::Told { told } => Some(told),
+            _ => None,
+        })
+    }
+
+    /// Tool calls that ended, in order.
+    #[must_use]
+    pub fn answers(&self) -> Vec<Answer> {
+        let answer = |notice: &Notice| match notice {
+            Notice::ToolAnswered { name, content, is_error, fault, report, .. } => Some(Answer {
+                name: name.clone(),
+                content: content.clone(),
+                is_error: *is_error,
+                fault: fault.clone(),
+                report: report.clone(),
+            }),
+            _ => None,
+        };
+        self.notices().filter_map(answer).collect()
+    }
+
+    /// The only tool call.
+    #[must_use]
+    pub fn answer(&self) -> Answer {
+        let answers = self.answers();
+        assert_eq!(answers.len(), 1, "one tool call was expected: {answers:?}");
+        answers.into_iter().next().expect("there is one")
+    }
+
+    /// The fault of the only tool call.
+    #[must_use]
+    pub fn fault(&self) -> Fault {
+        let answer = self.answer();
+        answer.fault.clone().unwrap_or_else(|| panic!("a fault was expected: {answer:?}"))
+    }
+
+    /// Faults of agents and strategies, in order.
+    #[must_use]
+    pub fn plugin_faults(&self) -> Vec<FaultKind> {
+        let fault = |notice: &Notice| match notice {
+            Notice::PluginFaulted { fault, .. } => Some(fault.kind),
+            _ => None,
+        };
+        self.notices().filter_map(fault).collect()
+    }
+
+    /// Everything that was refused, by imports and by the room.
+    #[must_use]
+    pub fn denials(&self) -> Vec<DenialRecord> {
+        let denial = |happening: &Happening| match &happening.what {
+            What::Denied { record, .. } | What::Told { told: Notice::Denied { record, .. } } => Some(record.clone()),
+            _ => None,
+        };
+        self.happenings.iter().filter_map(denial).collect()
+    }
+
+    /// Log lines of plugins.
+    #[must_use]
+    pub fn logs(&self) -> Vec<String> {
+        let line = |happening: &Happening| match &happening.what {
+            What::Logged { message, .. } => Some(message.clone()),
+            _ => None,
+        };
+        self.happenings.iter().filter_map(line).collect()
+    }
+
+    /// The rooms of the run.
+    #[must_use]
+    pub fn rooms(&self) -> Vec<RoomId> {
+        self.journals.rooms()
+    }
+
+    /// Events of a room.
+    #[must_use]
+    pub fn events(&self, room: &str) -> Vec<Event> {
+        self.journals.records(&RoomId::from(room)).iter().map(|record| record.event.clone()).collect()
+    }
+
+    /// Every room is the fold of its journal, also after the journal went through its written form.
+    fn assert_folds(&self) {
+        for room in self.journals.rooms() {
+            let records = self.journals.records(&room);
+            let lines: String = records.iter().map(|record| to_line(record) + "\n").collect();
+            let read = from_lines(&lines).expect("a journal that was written can be read");
+            let folded = fold(read);
+            assert_eq!(folded, fold(records.iter().map(|record| (**record).clone())), "the written form of {room} says the same");
+            let ended = folded.outcome().unwrap_or_else(|| panic!("the journal of {room} leads to the end of the room"));
+            if room.as_str() == "test" {
+                assert_eq!(*ended, self.outcome, "the journal leads to the outcome");
+            }
+        }
+    }
+}

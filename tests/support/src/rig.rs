@@ -1,0 +1,197 @@
+//! A host for one test, with a folder of its own.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conclave_core::config::Config;
+use conclave_core::ids::{ChannelId, RoomId, TaskName};
+use conclave_core::outcome::Outcome;
+use conclave_runtime::channel::Channels;
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
+use conclave_runtime::{Host, HostOptions, PrepareError, Prepared, RunOptions};
+
+use crate::ran::Ran;
+
+/// A run that takes longer hangs: no test waits for more than a limit of a second or two.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// A host, a folder, and people.
+pub struct Rig {
+    folder: tempfile::TempDir,
+    answers: Vec<String>,
+    refuse_speech: bool,
+}
+
+impl Default for Rig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Rig {
+    /// An empty folder, and nobody who answers.
+    #[must_use]
+    pub fn new() -> Self {
+        Self { folder: tempfile::tempdir().expect("a test can make a folder"), answers: Vec::new(), refuse_speech: false }
+    }
+
+    /// The folder that configs start at.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Puts a file there.
+    #[must_use]
+    pub fn with_file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
+        let path = self.folder.path().join(path);
+        if let Some(parent) = path.parent() {
+            std::fs::create_dir_all(parent).expect("a test can make a folder");
+        }
+        std::fs::write(path, content).expect("a test can write a file");
+        self
+    }
+
+    /// A person who gives these answers, one after the other, and then none.
+    #[must_use]
+    pub fn with_answers(mut self, answers: &[&str]) -> Self {
+        self.answers = answers.iter().rev().map(|answer| (*answer).to_owned()).collect();
+        self
+    }
+
+    /// A channel that takes nothing.
+    #[must_use]
+    pub fn with_deaf_channel(mut self) -> Self {
+        self.refuse_speech = true;
+        self
+    }
+
+    /// Loads a config.
+    ///
+    /// # Errors
+    /// All its problems, as people see them.
+    pub fn prepare(&self, config: &str) -> Result<Prepared, String> {
+        block_on(async { self.prepare_now(config).await })
+    }
+
+    async fn prepare_now(&self, config: &str) -> Result<Prepared, String> {
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let config = Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
+        let host = host();
+        host.prepare(&config, &|_| {}).await.map_err(|error| match error {
+            PrepareError::Config(problems) | PrepareError::Plugins(problems) => problems.to_string(),
+        })
+    }
+
+    /// Runs a config on a message to its end.
+    #[must_use]
+    pub fn run(&self, config: &str, message: &str) -> Ran {
+        self.run_with(config, message, |_| {})
+    }
+
+    /// Same; `follow` sees everything as it happens, and may stop the run.
+    #[must_use]
+    pub fn run_with(&self, config: &str, message: &str, follow: impl Fn(&Follow<'_>) + Send + Sync + 'static) -> Ran {
+        block_on(async {
+            let prepared = self.prepare_now(config).await.unwrap_or_else(|problems| panic!("the config does not load:\n{problems}"));
+            self.run_prepared(&prepared, message, follow).await
+        })
+    }
+
+    async fn run_prepared(&self, prepared: &Prepared, message: &str, follow: impl Fn(&Follow<'_>) + Send + Sync + 'static) -> Ran {
+        let journals = MemoryJournals::default();
+        let people = Arc::new(People { answers: Mutex::new(self.answers.clone()), deaf: self.refuse_speech, heard: Mutex::default() });
+        let recorder = Arc::new(Recorder { happenings: Mutex::default(), stop: Mutex::default(), follow: Box::new(follow) });
+        let options = RunOptions {
+            room: Some(RoomId::from("test")),
+            channels: Arc::clone(&people) as Arc<dyn Channels>,
+            journals: Arc::new(journals.clone()),
+            subscribers: Subscribers::new([Arc::clone(&recorder) as Arc<dyn Subscriber>]),
+            ..RunOptions::default()
+        };
+        let run = prepared.start(Some(message.to_owned()), options).expect("a journal in memory opens");
+        *lock(&recorder.stop) = Some(run.stopper());
+        let outcome: Arc<Outcome> = tokio::time::timeout(PATIENCE, run.outcome())
+            .await
+            .expect("the run ends")
+            .expect("a journal in memory does not fail");
+        let happenings = std::mem::take(&mut *lock(&recorder.happenings));
+        let heard = std::mem::take(&mut *lock(&people.heard));
+        Ran::new(outcome, happenings, journals, heard)
+    }
+}
+
+/// A config that must not load: its problems, as people see them.
+#[must_use]
+pub fn refused(rig: &Rig, config: &str) -> String {
+    match rig.prepare(config) {
+        Ok(_) => panic!("the config loads, and should not"),
+        Err(problems) => problems,
+    }
+}
+
+/// What a follower gets.
+pub struct Follow<'a> {
+    pub happening: &'a Happening,
+    pub stop: Option<&'a conclave_runtime::Stopper>,
+}
+
+struct Recorder {
+    happenings: Mutex<Vec<Happening>>,
+    stop: Mutex<Option<conclave_runtime::Stopper>>,
+    follow: Box<dyn Fn(&Follow<'_>) + Send + Sync>,
+}
+
+impl Subscriber for Recorder {
+    fn on(&self, happening: &Happening) {
+        (self.follow)(&Follow { happening, stop: lock(&self.stop).as_ref() });
+        lock(&self.happenings).push(happening.clone());
+    }
+}
+
+struct People {
+    answers: Mutex<Vec<String>>,
+    deaf: bool,
+    heard: Mutex<Vec<(ChannelId, String)>>,
+}
+
+impl Channels for People {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<String>> {
+        let answer = lock(&self.answers).pop();
+        Box::pin(std::future::ready(answer))
+    }
+
+    fn speak(&self, channel: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+        if self.deaf {
+            return Box::pin(std::future::ready(Err("nobody listens".to_owned())));
+        }
+        lock(&self.heard).push((channel, text));
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A host with the stock plugins and a cache that all tests share, so that each component is compiled once.
+fn host() -> Host {
+    let mut stock = BTreeMap::new();
+    for file in std::fs::read_dir(crate::stock()).into_iter().flatten().flatten() {
+        let path = file.path();
+        if let (Some(name), Ok(bytes)) = (path.file_stem().and_then(|name| name.to_str()), std::fs::read(&path)) {
+            stock.insert(name.to_owned(), bytes.into());
+        }
+    }
+    let cache = Some(crate::built().join("test-cache"));
+    Host::new(HostOptions { cache, stock, ..HostOptions::default() }).expect("the engine starts")
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> T {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime starts");
+    runtime.block_on(work)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
