@@ -70,9 +70,8 @@ fn check_exports(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &
     let mut need = |plugin: &PluginName, kind: PluginKind, key: &str, help: Option<String>| {
         let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind)) else { return };
         let what = format!("the plugin `{plugin}` exports no `{}`", kind.as_str());
-        let mut problem = config.problem(&format!("tasks.{name}.{key}"), what).because(exports(facts));
-        problem.remedy = help.or_else(|| others(plugins, kind).map(|others| format!("plugins here that do: {others}")));
-        problems.push(problem);
+        let help = help.or_else(|| others(plugins, kind).map(|others| format!("plugins here that do: {others}")));
+        problems.push(config.problem(&format!("tasks.{name}.{key}"), what).because(exports(facts)).maybe_help(help));
     };
     need(&task.agent, PluginKind::Agent, "agent", None);
     if let Some(strategy) = &task.deliver {

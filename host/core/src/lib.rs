@@ -16,6 +16,7 @@ pub mod ids;
 pub mod journal;
 pub mod limits;
 pub mod manifest;
+pub mod manifest_file;
 pub mod message;
 pub mod model;
 pub mod notice;

@@ -58,8 +58,8 @@ fn manifest(problems: &mut Problems, table: &Table) -> Value {
     };
     let Some(plugin_table) = problems.table("plugin", plugin) else { return Value::Null };
     problems.check_keys("[plugin]", plugin_table, &["name", "version", "contract", "description", "license"]);
-    let name = required(problems, plugin, plugin_table, "name", "such as \"weather\"", is_name);
-    let version = required(problems, plugin, plugin_table, "version", "such as \"0.1.0\"", is_version);
+    let name = required(problems, plugin, plugin_table, "name", "weather", is_name);
+    let version = required(problems, plugin, plugin_table, "version", "0.1.0", is_version);
     let contract = optional_text(problems, plugin_table, "contract").unwrap_or_else(|| CONTRACT.to_owned());
     if contract != CONTRACT {
         let span = plugin_table.get("contract").map(Spanned::span);
@@ -155,12 +155,12 @@ fn has_type(value: &DeValue, kind: &str) -> bool {
 
 fn required(problems: &mut Problems, plugin: &Entry, table: &Table, key: &str, example: &str, is_valid: fn(&str) -> bool) -> String {
     if !table.contains_key(key) {
-        problems.add(Some(plugin.span()), format!("[plugin] has no `{key}`: add one, {example}"));
+        problems.add(Some(plugin.span()), format!("[plugin] has no `{key}`: add one, such as \"{example}\""));
         return String::new();
     }
     let text = optional_text(problems, table, key);
     if let Some(text) = text.as_ref().filter(|text| !is_valid(text)) {
-        problems.add(table.get(key).map(Spanned::span), format!("`{key}` is \"{text}\"; it must look like this: {example}"));
+        problems.add(table.get(key).map(Spanned::span), format!("`{key}` is \"{text}\"; it must look like \"{example}\""));
     }
     text.unwrap_or_default()
 }

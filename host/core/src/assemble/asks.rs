@@ -1,7 +1,7 @@
 //! Asks of the manifest against grants of the config. An ask is a ceiling and grants nothing; a grant beyond it has no effect.
 
 use super::Plugins;
-use crate::config::wording::{array, code, plain};
+use crate::config::wording::{array, code};
 use crate::config::{Config, Problems, TERMINAL};
 use crate::ids::{PluginName, TaskName};
 use crate::manifest::{Ask, Capability};
@@ -26,10 +26,8 @@ pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, p
                 (format!("`{plugin}` needs `{capability}`, which is not granted"), Some(format!("in [plugins.{plugin}] write `{line}`")))
             }
         };
-        let mut problem = config.problem(&place, what);
-        problem.why = Some(reason(ask));
-        problem.remedy = help.or_else(|| Some(format!("leave [plugins.{plugin}] out, or take a version that works without")));
-        problems.push(problem);
+        let help = help.unwrap_or_else(|| format!("leave [plugins.{plugin}] out, or take a version that works without"));
+        problems.push(config.problem(&place, what).because(reason(ask)).help(help));
     }
     for capability in Capability::ALL {
         if !capability.is_own() && grants.has(capability) && facts.manifest.ask(capability).is_none() {
@@ -43,7 +41,7 @@ pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, p
 fn reason(ask: &Ask) -> String {
     match ask.why.trim() {
         "" => "its author gave no reason".to_owned(),
-        why => format!("its author says: {}", why.chars().take(WHY_SHOWN).map(plain).collect::<String>()),
+        why => format!("its author says: {}", why.chars().take(WHY_SHOWN).collect::<String>()),
     }
 }
 

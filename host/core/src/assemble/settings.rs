@@ -19,9 +19,8 @@ pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, w
     let written = written.as_object().unwrap_or(&empty);
     let names: Vec<&str> = declared.keys().map(String::as_str).collect();
     for name in written.keys().filter(|name| !declared.contains_key(*name)) {
-        let mut problem = config.problem(&path(plugin, name), format!("`{plugin}` has no setting {}", code(name)));
-        problem.remedy = suggest(name, &names, "its settings are").or_else(|| Some("it has none at all: leave `config` out".to_owned()));
-        problems.push(problem);
+        let help = suggest(name, &names, "its settings are").unwrap_or_else(|| "it has none at all: leave `config` out".to_owned());
+        problems.push(config.problem(&path(plugin, name), format!("`{plugin}` has no setting {}", code(name))).help(help));
     }
     let mut settings = Map::new();
     for (name, declaration) in declared {
@@ -42,13 +41,11 @@ pub(super) fn check(config: &Config, plugin: &PluginName, facts: &PluginFacts, w
             Some(value) => {
                 let what = format!("the setting {} must be {} {kind}, not {}", code(name), article(kind), shown(value));
                 let help = declaration.get("default").map(|default| format!("its default is {}", shown(default)));
-                let mut problem = config.problem(&path(plugin, name), what);
-                problem.remedy = help;
-                problems.push(problem);
+                problems.push(config.problem(&path(plugin, name), what).maybe_help(help));
             }
             None if declaration.get("required") == Some(&Value::Bool(true)) => {
                 let what = format!("`{plugin}` needs the setting {}, {} {kind}", code(name), article(kind));
-                let help = format!("add `{name} = …` to the `config` of [plugins.{plugin}]");
+                let help = format!("add {} to the `config` of [plugins.{plugin}]", code(&format!("{name} = …")));
                 problems.push(config.problem(&format!("plugins.{plugin}.config"), what).help(help));
             }
             None => {}

@@ -80,13 +80,12 @@ fn covers_nothing(config: &Config, plugins: &Plugins, admitted: &BTreeSet<String
     let here: Vec<&str> =
         admitted.iter().map(String::as_str).filter(|tool| plugin.is_none_or(|plugin| plugin_of(tool) == plugin)).collect();
     let all: Vec<&str> = admitted.iter().map(String::as_str).collect();
-    let mut problem = config.problem(path, format!("{} covers no tool", code(&pattern.0)));
-    problem.remedy = match (plugin, here.is_empty()) {
+    let help = match (plugin, here.is_empty()) {
         (Some(plugin), true) => suggest(&pattern.0, &all, "tools here").map(|help| format!("`{plugin}` has no tools; {help}")),
         _ => suggest(&pattern.0, &here, "its tools are"),
     };
-    problem.remedy.get_or_insert_with(|| "no plugin here has tools".to_owned());
-    Some(problem)
+    let problem = config.problem(path, format!("{} covers no tool", code(&pattern.0)));
+    Some(problem.help(help.unwrap_or_else(|| "no plugin here has tools".to_owned())))
 }
 
 /// The plugins that a pattern is about are loaded. That one of them is not was said already, once.

@@ -6,13 +6,10 @@ use toml::de::{DeTable, DeValue};
 use super::problem::Span;
 use super::reader::{Item, Reader};
 
-/// Tables and lists inside each other at most. Deeper ones mean a mistake, and would exhaust the stack of whoever walks them.
-const DEPTH: usize = 32;
-
 /// The settings of `[plugins.NAME.config]`; an empty object after a problem.
 pub(crate) fn settings(reader: &mut Reader, item: &Item<'_>) -> Value {
     match item.value {
-        DeValue::Table(table) => object(reader, table, &item.key_span, 0),
+        DeValue::Table(table) => object(reader, table),
         _ => {
             item.expected(reader, "a table");
             Value::Object(Map::new())
@@ -20,20 +17,12 @@ pub(crate) fn settings(reader: &mut Reader, item: &Item<'_>) -> Value {
     }
 }
 
-fn object(reader: &mut Reader, table: &DeTable<'_>, span: &Span, depth: usize) -> Value {
-    if depth > DEPTH {
-        reader.error(span, format!("settings can be nested {DEPTH} deep at most"), None);
-        return Value::Null;
-    }
-    let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reader, value.get_ref(), &value.span(), depth + 1)));
+fn object(reader: &mut Reader, table: &DeTable<'_>) -> Value {
+    let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reader, value.get_ref(), &value.span())));
     Value::Object(entries.collect())
 }
 
-fn json(reader: &mut Reader, value: &DeValue<'_>, span: &Span, depth: usize) -> Value {
-    if depth > DEPTH {
-        reader.error(span, format!("settings can be nested {DEPTH} deep at most"), None);
-        return Value::Null;
-    }
+fn json(reader: &mut Reader, value: &DeValue<'_>, span: &Span) -> Value {
     match value {
         DeValue::String(text) => Value::String(text.to_string()),
         DeValue::Boolean(flag) => Value::Bool(*flag),
@@ -46,8 +35,8 @@ fn json(reader: &mut Reader, value: &DeValue<'_>, span: &Span, depth: usize) -> 
             number.map_or_else(|| unfit(reader, span, "`inf` or `nan`", "leave it out, or write it as a string"), Value::Number)
         }
         DeValue::Datetime(date) => unfit(reader, span, "a date", &format!("write it as a string: \"{date}\"")),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| json(reader, item.get_ref(), &item.span(), depth + 1)).collect()),
-        DeValue::Table(table) => object(reader, table, span, depth),
+        DeValue::Array(items) => Value::Array(items.iter().map(|item| json(reader, item.get_ref(), &item.span())).collect()),
+        DeValue::Table(table) => object(reader, table),
     }
 }
 

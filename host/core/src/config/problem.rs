@@ -52,15 +52,23 @@ impl Problem {
     /// The same, with the reason.
     #[must_use]
     pub fn because(mut self, why: impl Into<String>) -> Self {
-        self.why = Some(why.into());
+        self.why = Some(clean(&why.into()));
         self
     }
 
     /// The same, with what to write instead.
     #[must_use]
     pub fn help(mut self, remedy: impl Into<String>) -> Self {
-        self.remedy = Some(remedy.into());
+        self.remedy = Some(clean(&remedy.into()));
         self
+    }
+
+    /// The same, with what to write instead where that is known.
+    pub(crate) fn maybe_help(self, remedy: Option<String>) -> Self {
+        match remedy {
+            Some(remedy) => self.help(remedy),
+            None => self,
+        }
     }
 
     /// The same, as a warning.
@@ -90,6 +98,11 @@ impl fmt::Display for Problem {
         }
         Ok(())
     }
+}
+
+/// Names in a sentence are a stranger's too: one line, nothing hidden.
+fn clean(sentence: &str) -> String {
+    sentence.chars().map(plain).collect()
 }
 
 /// All mistakes of a file, in the order of its lines.
@@ -169,7 +182,7 @@ impl SourceText {
             file: Arc::clone(&self.file),
             line,
             column,
-            what: what.into(),
+            what: clean(&what.into()),
             why: None,
             remedy: None,
             excerpt: self.excerpt(span),

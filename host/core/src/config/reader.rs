@@ -4,6 +4,7 @@
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, KEYS, Key};
+use super::names::NAME_MAX;
 use super::problem::{Problem, SourceText, Span};
 use super::wording::{code, nearest, suggest};
 use crate::manifest::Capability;
@@ -22,16 +23,12 @@ impl Reader {
     }
 
     pub(crate) fn error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
-        let mut problem = self.source.problem(span, what);
-        problem.remedy = help.into();
-        self.problems.push(problem);
+        self.problems.push(self.source.problem(span, what).maybe_help(help.into()));
     }
 
     /// Something that should be there is not, as far as the file could be read.
     pub(crate) fn absence(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
-        let mut problem = self.source.problem(span, what);
-        problem.remedy = help.into();
-        self.absences.push(problem);
+        self.absences.push(self.source.problem(span, what).maybe_help(help.into()));
     }
 
     /// Something of a later version.
@@ -146,10 +143,10 @@ impl<'a> Table<'a> {
         let mut found = Vec::new();
         for (key, value) in entries {
             let name: &'a str = key.get_ref();
-            let header = format!("{section}.{name}");
+            let header = format!("{section}.{}", name.chars().take(NAME_MAX).collect::<String>());
             let Some(entries) = value.get_ref().as_table() else {
                 let what = format!("{} must be a table", code(&header));
-                reader.error(&key.span(), what, format!("write the header `[{section}.{name}]`, and its keys below"));
+                reader.error(&key.span(), what, format!("write the header `[{header}]`, and its keys below"));
                 continue;
             };
             let place = Place { header, below: String::new() };

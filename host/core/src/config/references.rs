@@ -11,6 +11,9 @@ use super::wording::{code, nearest, suggest};
 use super::{ORCHESTRATION_TOOLS, TaskConfig};
 use crate::ids::TaskName;
 
+/// Tasks of a circle that are shown at most.
+const CYCLE_SHOWN: usize = 12;
+
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
     Plugin,
@@ -82,7 +85,11 @@ impl References {
             }
             let what = format!("{} names the {noun} {}, which is not in this config", code(&reference.user), code(&reference.name));
             let help = suggest(&reference.name, known, &format!("{section} here"));
-            reader.error(&reference.span, what, help.or_else(|| Some(format!("add a table `[{section}.{}]`", reference.name))));
+            reader.error(
+                &reference.span,
+                what,
+                help.or_else(|| Some(format!("add a table {}", code(&format!("[{section}.{}]", reference.name))))),
+            );
         }
     }
 }
@@ -132,7 +139,11 @@ pub(crate) fn check_cycles(reader: &mut Reader, spans: &Spans, tasks: &BTreeMap<
 fn report_cycle(reader: &mut Reader, spans: &Spans, path: &[(&TaskName, usize)], back_to: &TaskName, index: usize) {
     let Some((last, _)) = path.last() else { return };
     let circle = path.iter().map(|(task, _)| *task).skip_while(|task| *task != back_to).chain([back_to]);
-    let shown = circle.map(TaskName::as_str).collect::<Vec<_>>().join(" → ");
+    let mut shown: Vec<&str> = circle.map(TaskName::as_str).collect();
+    if shown.len() > CYCLE_SHOWN {
+        shown.splice(CYCLE_SHOWN / 2..shown.len() - CYCLE_SHOWN / 2, ["…"]);
+    }
+    let shown = shown.join(" → ");
     let span = spans.find(&format!("tasks.{last}.subtasks[{index}]")).cloned().unwrap_or(0..0);
     let what = format!("a task cannot reach itself through its sub-tasks: {shown}");
     reader.error(&span, what, format!("leave {} out here, or hand the work on with `grants.delegate`", code(back_to.as_str())));

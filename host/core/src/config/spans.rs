@@ -7,9 +7,6 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::Span;
 
-/// Levels that are remembered; what is deeper is found at its parent.
-const DEPTH: usize = 8;
-
 /// Spans by dotted path: `plugins.search.grants.files[0].dir`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Spans(BTreeMap<String, Span>);
@@ -17,7 +14,7 @@ pub(crate) struct Spans(BTreeMap<String, Span>);
 impl Spans {
     pub(crate) fn of(table: &DeTable<'_>) -> Self {
         let mut spans = Self::default();
-        spans.add_table(table, "", 0);
+        spans.add_table(table, "");
         spans
     }
 
@@ -37,23 +34,22 @@ impl Spans {
         self.0.contains_key(path)
     }
 
-    fn add_table(&mut self, table: &DeTable<'_>, prefix: &str, depth: usize) {
+    fn add_table(&mut self, table: &DeTable<'_>, prefix: &str) {
         for (key, value) in table {
             let name = key.get_ref();
             let path = if prefix.is_empty() { name.to_string() } else { format!("{prefix}.{name}") };
-            self.add_value(value.get_ref(), &path, depth);
+            self.add_value(value.get_ref(), &path);
             self.0.insert(path, key.span());
         }
     }
 
-    fn add_value(&mut self, value: &DeValue<'_>, path: &str, depth: usize) {
+    fn add_value(&mut self, value: &DeValue<'_>, path: &str) {
         match value {
-            _ if depth >= DEPTH => {}
-            DeValue::Table(table) => self.add_table(table, path, depth + 1),
+            DeValue::Table(table) => self.add_table(table, path),
             DeValue::Array(items) => {
                 for (index, item) in items.iter().enumerate() {
                     let path = format!("{path}[{index}]");
-                    self.add_value(item.get_ref(), &path, depth + 1);
+                    self.add_value(item.get_ref(), &path);
                     self.0.insert(path, item.span());
                 }
             }

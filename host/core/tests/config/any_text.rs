@@ -137,4 +137,5 @@ fn a_chain_of_many_subtasks_is_followed() {
     let text = format!("entry = \"t0\"\n[plugins.chat]\nsource = \"stock:chat\"\n{tasks}");
     let problems = parse(&text).unwrap_err();
     assert_eq!(problems.0.len(), 1, "one circle, said once");
+    assert!(problems.0[0].what.contains("t0 → t1 → ") && problems.0[0].what.len() < 200, "{problems}");
 }

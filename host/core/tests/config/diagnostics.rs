@@ -178,6 +178,8 @@ fn names_follow_the_rule_and_are_not_reserved() {
             "[tasks.delegate_task]\nagent = \"chat\"",
             "[tasks.rewind]\nagent = \"chat\"",
             "[tasks.\"desk\\u001b[2J\"]\nagent = \"chat\"",
+            "[tasks.\"a\\u001b[2J\"]\nagent = \"chat\"\nsubtasks = [\"a\\u001b[2J\"]\nodd = 1",
+            "[tasks]\n\"a\\u001b[2J\" = 1",
         ],
     );
     shown += &bad(&Parts { end: &long, ..Parts::default() }.text());

@@ -36,6 +36,7 @@ fn check(text: &str) {
     let mut report = String::new();
     for case in &cases {
         assert!(!case.rules.is_empty() || !case.name.is_empty(), "a case has a name");
+        eprintln!("case: {}", case.name);
         for order in &case.orders {
             for problem in problems_of(case, order) {
                 report += &format!("\n- {} (order {order})\n    {problem}", case.name);

@@ -15,7 +15,7 @@ use crate::sandbox::{CallState, Grantee};
 const ENTRIES: usize = 1_000;
 /// Bytes that one call gives at most; a guest asks again from where it stopped.
 const PIECE: u64 = 8 << 20;
-/// Bytes that are read without giving the thread back: less than a page-cache read of this costs, a hand-over does.
+/// Bytes that are read at once; a longer read is handed to another thread, which by itself costs about as much as this read.
 const INLINE: u64 = 256 << 10;
 
 /// A path that a plugin may read: which of its folders, and what follows.

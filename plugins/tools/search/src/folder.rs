@@ -6,8 +6,8 @@ use serde::Serialize;
 
 /// A larger file is data more often than text.
 const MOST_BYTES_OF_A_FILE: u64 = 1024 * 1024;
-/// All files together: what a call can read and cut within its time and memory.
-const MOST_BYTES: u64 = 8 * 1024 * 1024;
+/// All files together: what a call can read and cut in a few tenths of a second.
+const MOST_BYTES: u64 = 4 * 1024 * 1024;
 const MOST_FILES: usize = 2_000;
 
 /// A file's whole text.

@@ -47,7 +47,7 @@ fn all_problems_are_named_at_once_with_their_places() {
     let found = problems(text);
     let starts = [
         "conclave-plugin.toml:1:1: [plugin] has no `version`: add one, such as \"0.1.0\"",
-        "conclave-plugin.toml:2:8: `name` is \"Weather!\"; it must look like this",
+        "conclave-plugin.toml:2:8: `name` is \"Weather!\"; it must look like \"weather\"",
         "conclave-plugin.toml:3:1: [plugin] has an unknown key `licence`; remove it or use one of name, version",
         "conclave-plugin.toml:5:7: unknown capability `file`; there are model, tools",
         "conclave-plugin.toml:7:1: [asks.kv] has no `why`: add a sentence",

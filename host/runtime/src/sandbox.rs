@@ -1,0 +1,181 @@
+//! Calls into plugins: each in a fresh sandbox, within limits, with an answer or a fault at the end. A guest's fault is data.
+
+mod errands;
+mod fault;
+mod grantee;
+pub(crate) mod log;
+mod meter;
+pub(crate) mod network;
+mod run;
+mod state;
+mod stdio;
+mod wasi;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conclave_core::action::Turn;
+use conclave_core::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::ids::PluginName;
+use conclave_core::setup::PluginSetup;
+use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::view::AgentView;
+use tokio::sync::Semaphore;
+
+use crate::calls::{CallStart, Plugins, ToolStart};
+use crate::capability::folder::FolderError;
+use crate::clock::BoxFuture;
+use crate::plugin::LoadedPlugin;
+
+pub(crate) use grantee::{Grantee, size};
+pub(crate) use run::{Errand, run};
+pub(crate) use state::{CallState, Lent};
+
+/// One configured plugin, ready for calls.
+#[derive(Debug)]
+pub struct Sandbox {
+    plugin: Arc<LoadedPlugin>,
+    grantee: Arc<Grantee>,
+    at_once: Semaphore,
+}
+
+impl Sandbox {
+    /// Prepares a loaded plugin with what the operator gave it: opens its folders.
+    ///
+    /// # Errors
+    /// When a granted folder cannot be opened.
+    pub fn new(plugin: Arc<LoadedPlugin>, name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
+        let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
+        let grantee = Arc::new(Grantee::new(name, setup)?);
+        Ok(Self { plugin, grantee, at_once: Semaphore::new(at_once) })
+    }
+
+    /// The agent's turn.
+    ///
+    /// # Errors
+    /// The fault; `Error` when the agent says so itself, `BadAnswer` when its answer is not what the contract says.
+    pub async fn step(&self, start: CallStart, view: AgentView) -> (Result<Turn, Fault>, CallReport) {
+        match self.plugin.exports().agent() {
+            Some(agent) => self.run(start, Lent::Agent(view), errands::Step(agent)).await.flatten(),
+            None => self.lacks("agent"),
+        }
+    }
+
+    /// The agent's own answer; none when it has none.
+    ///
+    /// # Errors
+    /// As for `step`.
+    pub async fn respond(&self, start: CallStart, view: AgentView) -> (Result<Option<Turn>, Fault>, CallReport) {
+        match self.plugin.exports().responder() {
+            Some(responder) => self.run(start, Lent::Agent(view), errands::Respond(responder)).await.flatten(),
+            None => self.lacks("responder"),
+        }
+    }
+
+    /// Memories for a query, best first.
+    ///
+    /// # Errors
+    /// As for `step`.
+    pub async fn recall(&self, start: CallStart, query: &str, limit: u32) -> (Result<Vec<String>, Fault>, CallReport) {
+        match self.plugin.exports().memory() {
+            Some(memory) => self.run(start, Lent::Nothing, errands::Recall { memory, query, limit }).await.flatten(),
+            None => self.lacks("memory"),
+        }
+    }
+
+    /// What a delivery strategy wants done.
+    ///
+    /// # Errors
+    /// As for `step`.
+    pub async fn decide(&self, start: CallStart, wake: &Wake, view: DeliveryView) -> (Result<Vec<Decision>, Fault>, CallReport) {
+        match self.plugin.exports().strategy() {
+            Some(strategy) => self.run(start, Lent::Delivery(view), errands::Decide { strategy, wake }).await.flatten(),
+            None => self.lacks("delivery-strategy"),
+        }
+    }
+
+    /// Runs one tool. The arguments are checked against its schema before anything is started.
+    ///
+    /// # Errors
+    /// `InvalidArguments` with the place and the reason, what the tool itself says, or `Fault`.
+    pub async fn call_tool(&self, start: CallStart, tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {
+        let (Some(tools), Some(index)) = (self.plugin.exports().tools(), self.plugin.tool_index(&tool.tool)) else {
+            let message = format!("{} has no tool {:?}", self.grantee.name, tool.tool);
+            return (Err(ToolError::Other { message }), CallReport::default());
+        };
+        if let Err(message) = self.plugin.check_arguments(index, &tool.arguments) {
+            return (Err(ToolError::InvalidArguments { message }), CallReport::default());
+        }
+        let arguments = tool.arguments.to_string();
+        let errand = errands::CallTool { tools, name: tool.tool.clone(), arguments };
+        let (answer, report) = self.run(start, Lent::Tool(tool), errand).await;
+        (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)
+    }
+
+    fn lacks<T>(&self, export: &str) -> (Result<T, Fault>, CallReport) {
+        let message = format!("{} does not export `{export}`", self.grantee.name);
+        (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default())
+    }
+}
+
+/// An answer that was run and one that was read, in one.
+trait Flatten<T> {
+    fn flatten(self) -> (Result<T, Fault>, CallReport);
+}
+
+impl<T> Flatten<T> for (Result<Result<T, Fault>, Fault>, CallReport) {
+    fn flatten(self) -> (Result<T, Fault>, CallReport) {
+        (self.0.and_then(|answer| answer), self.1)
+    }
+}
+
+/// The plugins of a config, by name.
+#[derive(Clone, Debug, Default)]
+pub struct Sandboxes(Arc<HashMap<PluginName, Arc<Sandbox>>>);
+
+impl Sandboxes {
+    /// These plugins, each under the name that the config gives it.
+    pub fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
+        Self(Arc::new(sandboxes.into_iter().map(|sandbox| (sandbox.grantee.name.clone(), Arc::new(sandbox))).collect()))
+    }
+
+    /// The plugin of a name.
+    #[must_use]
+    pub fn get(&self, name: &PluginName) -> Option<&Arc<Sandbox>> {
+        self.0.get(name)
+    }
+}
+
+/// The room asks only for plugins of its own config, so this fault is the host's.
+fn unknown(name: &PluginName) -> Fault {
+    Fault::new(FaultKind::NotStarted, format!("there is no plugin {name} here"))
+}
+
+impl Plugins for Sandboxes {
+    fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin).cloned() else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.step(start, view).await })
+    }
+
+    fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin).cloned() else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.respond(start, view).await })
+    }
+
+    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin).cloned() else {
+            return at_once(Err(ToolError::Fault { fault: unknown(&start.plugin) }));
+        };
+        Box::pin(async move { sandbox.call_tool(start, tool).await })
+    }
+
+    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin).cloned() else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.decide(start, &wake, view).await })
+    }
+}
+
+fn at_once<T: Send + 'static, E: Send + 'static>(answer: Result<T, E>) -> BoxFuture<'static, (Result<T, E>, CallReport)> {
+    Box::pin(std::future::ready((answer, CallReport::default())))
+}

@@ -1,0 +1,97 @@
+//! One errand per export: call it, and read its answer into the core's words.
+
+use conclave_core::action::Turn;
+use conclave_core::delivery::{Decision, Wake};
+use conclave_core::fault::{Fault, FaultKind};
+use conclave_core::tool::{ToolError, ToolOutcome};
+use wasmtime::Store;
+use wasmtime::component::{Instance, Resource};
+
+use super::run::Errand;
+use super::state::CallState;
+use crate::bindings::exports::conclave::plugin::{agent, delivery_strategy, memory, responder, tools};
+use crate::convert::{agent_error_in, decision_in, denied_fault, outcome_in, text_in, tool_error_in, turn_in, wake_out};
+
+pub(super) struct Step<'a>(pub(super) &'a agent::GuestIndices);
+
+impl Errand for Step<'_> {
+    type Answer = Result<Turn, Fault>;
+
+    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let agent = self.0.load(&mut *store, instance)?;
+        let answer = agent.call_step(store, Resource::new_borrow(0)).await?;
+        Ok(answer.map_err(agent_error_in).and_then(turn_in))
+    }
+}
+
+pub(super) struct Respond<'a>(pub(super) &'a responder::GuestIndices);
+
+impl Errand for Respond<'_> {
+    type Answer = Result<Option<Turn>, Fault>;
+
+    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let responder = self.0.load(&mut *store, instance)?;
+        let answer = responder.call_respond(store, Resource::new_borrow(0)).await?;
+        Ok(answer.map_err(agent_error_in).and_then(|turn| turn.map(turn_in).transpose()))
+    }
+}
+
+pub(super) struct Recall<'a> {
+    pub(super) memory: &'a memory::GuestIndices,
+    pub(super) query: &'a str,
+    pub(super) limit: u32,
+}
+
+impl Errand for Recall<'_> {
+    type Answer = Result<Vec<String>, Fault>;
+
+    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let memory = self.memory.load(&mut *store, instance)?;
+        let answer = memory.call_search(store, self.query, self.limit).await?;
+        let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
+        Ok(match answer {
+            // It was told how many; more would flood the agent that asked.
+            Ok(memories) => Ok(memories.into_iter().take(most).collect()),
+            Err(memory::MemoryError::Denied(denial)) => Err(denied_fault(&denial)),
+            Err(memory::MemoryError::Other(text)) => Err(Fault::new(FaultKind::Error, text_in(&text))),
+        })
+    }
+}
+
+pub(super) struct Decide<'a> {
+    pub(super) strategy: &'a delivery_strategy::GuestIndices,
+    pub(super) wake: &'a Wake,
+}
+
+impl Errand for Decide<'_> {
+    type Answer = Result<Vec<Decision>, Fault>;
+
+    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let strategy = self.strategy.load(&mut *store, instance)?;
+        let answer = strategy.call_decide(store, &wake_out(self.wake), Resource::new_borrow(0)).await?;
+        Ok(match answer {
+            Ok(decisions) => Ok(decisions.into_iter().map(decision_in).collect()),
+            Err(delivery_strategy::StrategyError::Denied(denial)) => Err(denied_fault(&denial)),
+            Err(delivery_strategy::StrategyError::Other(text)) => Err(Fault::new(FaultKind::Error, text_in(&text))),
+        })
+    }
+}
+
+pub(super) struct CallTool<'a> {
+    pub(super) tools: &'a tools::GuestIndices,
+    pub(super) name: String,
+    pub(super) arguments: String,
+}
+
+impl Errand for CallTool<'_> {
+    type Answer = Result<ToolOutcome, ToolError>;
+
+    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let tools = self.tools.load(&mut *store, instance)?;
+        let answer = tools.call_call(store, &self.name, &self.arguments, Resource::new_borrow(0)).await?;
+        Ok(match answer {
+            Ok(outcome) => outcome_in(outcome).map_err(|fault| ToolError::Fault { fault }),
+            Err(error) => Err(tool_error_in(error)),
+        })
+    }
+}
