@@ -38,7 +38,8 @@ fn components(folder: &Path) -> Vec<(String, PathBuf)> {
     println!("cargo::rerun-if-changed={}", folder.display());
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let wasm = files.filter(|file| file.extension().is_some_and(|ending| ending == "wasm"));
-    let mut components: Vec<_> = wasm.filter_map(|file| Some((file.file_stem()?.to_str()?.to_owned(), file.canonicalize().ok()?))).collect();
+    let mut components: Vec<_> =
+        wasm.filter_map(|file| Some((file.file_stem()?.to_str()?.to_owned(), file.canonicalize().ok()?))).collect();
     components.sort();
     components
 }

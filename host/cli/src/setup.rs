@@ -3,10 +3,11 @@
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use conclave_core::config::{Config, Problems};
 use conclave_core::ids::RoomId;
-use conclave_runtime::{Host, HostOptions, LoadStep, PrepareError, Prepared};
+use conclave_runtime::{Follow, Host, HostOptions, LoadStep, PrepareError, Prepared};
 
 use crate::args::Output;
 use crate::error::CliError;
@@ -21,13 +22,13 @@ pub(crate) async fn prepare(file: &Path, output: Output) -> Result<Prepared, Cli
     let config = read_config(file)?;
     let host = open_host()?;
     let quiet = output.quiet || output.json;
-    let prepared = host.prepare(&config, &move |step| tell(&step, quiet)).await.map_err(|error| match error {
+    let prepared = host.prepare(&config, &follow(quiet)).await.map_err(|error| match error {
         PrepareError::Config(problems) => config_error(&problems),
         PrepareError::Plugins(problems) => CliError::plugin(problems.to_string().trim_end().to_owned()),
     })?;
     if !output.quiet {
         for warning in config.warnings.0.iter().chain(&prepared.warnings().0) {
-            let _ = writeln!(anstream::stderr(), "{} {warning}", paint(ODD, "warning:"));
+            let _ = write!(anstream::stderr(), "{warning}");
         }
     }
     Ok(prepared)
@@ -67,6 +68,10 @@ fn cache_folder() -> Option<PathBuf> {
         .or_else(|| named("HOME").map(|home| home.join(".cache").join("conclave")))
 }
 
+fn follow(quiet: bool) -> Follow {
+    Arc::new(move |step| tell(&step, quiet))
+}
+
 fn tell(step: &LoadStep, quiet: bool) {
     let mut err = anstream::stderr();
     match step {
@@ -79,7 +84,8 @@ fn tell(step: &LoadStep, quiet: bool) {
         }
         LoadStep::Compiling { .. } | LoadStep::Loaded { .. } => {}
         LoadStep::Warning { plugin, message } => {
-            let _ = writeln!(err, "{} {}: {message}", paint(ODD, "warning:"), paint(NAME, plugin));
+            let who = plugin.as_ref().map(|plugin| format!("{}: ", paint(NAME, plugin))).unwrap_or_default();
+            let _ = writeln!(err, "{} {who}{message}", paint(ODD, "warning:"));
         }
     }
 }

@@ -2,20 +2,20 @@
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use conclave_core::assemble::assemble;
-use conclave_core::config::{Config, ModelKind, PluginSource, Problems};
+use conclave_core::config::{Config, ModelKind, PluginSource, Problem, Problems};
 use conclave_core::ids::{ModelName, PluginName};
-use conclave_core::setup::{PluginFacts, Setup};
+use conclave_core::setup::PluginFacts;
 
-use crate::components::{Component, Components};
 use crate::engine::{Engine, EngineError, EngineSettings};
 use crate::models::{ModelClient, Scripted};
-use crate::plugin::{Cache, Loaded, Loader};
-use crate::prepared::Prepared;
+use crate::plugin::{Cache, CacheError, LoadedPlugin, Loader, Origin};
+use crate::prepared::{PluginInfo, Prepared};
+use crate::sandbox::{Sandbox, Sandboxes};
 
 /// How a host is set up.
 #[derive(Debug, Default)]
@@ -27,11 +27,12 @@ pub struct HostOptions {
     pub stock: BTreeMap<String, Cow<'static, [u8]>>,
 }
 
-/// Loads plugins and starts runs. One engine; several hosts can live in one process.
+/// Loads plugins and starts runs. It has an engine of its own; several hosts can live in one process.
 #[derive(Debug)]
 pub struct Host {
     loader: Loader,
     stock: BTreeMap<String, Cow<'static, [u8]>>,
+    cache_failure: Option<CacheError>,
 }
 
 /// How far loading has come.
@@ -40,11 +41,14 @@ pub enum LoadStep {
     /// Nothing is in the cache for it; this takes a while.
     Compiling { plugin: PluginName, bytes: u64 },
     Loaded { plugin: PluginName, took: Duration, from_cache: bool },
-    /// It goes on, but somebody should know.
-    Warning { plugin: PluginName, message: String },
+    /// It goes on, but the operator should know.
+    Warning { plugin: Option<PluginName>, message: String },
 }
 
-/// A config that cannot be run.
+/// Is told how far loading has come.
+pub type Follow = Arc<dyn Fn(LoadStep) + Send + Sync>;
+
+/// A config that cannot be run. Each holds all problems, at their places in the config.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
     /// It does not fit its plugins.
@@ -56,81 +60,147 @@ pub enum PrepareError {
 }
 
 impl Host {
-    /// A host with an engine of its own.
+    /// A host with an engine of its own. A cache that cannot be used is told of when plugins are loaded, and done without.
     ///
     /// # Errors
     /// When the engine cannot be set up on this machine.
     pub fn new(options: HostOptions) -> Result<Self, EngineError> {
         let engine = Engine::new(&options.engine)?;
-        let cache = options.cache.map(Cache::in_folder);
-        Ok(Self { loader: Loader::new(engine, cache), stock: options.stock })
+        let (cache, cache_failure) = match options.cache.map(|folder| Cache::open(&folder)).transpose() {
+            Ok(cache) => (cache, None),
+            Err(failure) => (None, Some(failure)),
+        };
+        Ok(Self { loader: Loader::new(engine, cache), stock: options.stock, cache_failure })
     }
 
-    /// Loads the plugins of a config and checks that everything fits. `follow` is told how far it has come.
+    /// Loads the plugins of a config and checks that everything fits.
     ///
     /// # Errors
-    /// All problems at once, at their places in the config: `Plugins` when a file cannot be loaded, `Config` when what was loaded does
-    /// not fit.
-    pub async fn prepare(&self, config: &Config, follow: &(dyn Fn(LoadStep) + Send + Sync)) -> Result<Prepared, PrepareError> {
-        let mut problems = Problems::default();
-        let mut loaded = BTreeMap::new();
-        for (name, plugin) in &config.plugins {
-            let key = format!("plugins.{name}.source");
-            match self.component(&plugin.source) {
-                Ok(bytes) => match self.load(name, &bytes, config, follow).await {
-                    Ok(plugin) => drop(loaded.insert(name.clone(), plugin)),
-                    Err(reason) => problems.push(config.problem(&key, format!("the plugin `{name}` was refused: {reason}"))),
-                },
-                Err(problem) => problems.push(match problem.1 {
-                    Some(help) => config.problem(&key, problem.0).help(help),
-                    None => config.problem(&key, problem.0),
-                }),
-            }
+    /// `Plugins` when a file cannot be loaded, `Config` when what was loaded does not fit.
+    pub async fn prepare(&self, config: &Config, follow: &Follow) -> Result<Prepared, PrepareError> {
+        if let Some(failure) = &self.cache_failure {
+            follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
+        let mut problems = Problems::default();
+        let loaded = self.load_all(config, follow, &mut problems).await;
         let models = read_models(config, &mut problems);
-        let roots = open_roots(config, &mut problems);
+        check_folders(config, &mut problems);
         if problems.has_errors() {
             return Err(PrepareError::Plugins(problems.in_order()));
         }
         let facts: BTreeMap<PluginName, PluginFacts> = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone())).collect();
         let assembly = assemble(config, &facts).map_err(PrepareError::Config)?;
-        let setup = Arc::new(assembly.setup);
-        let components = components(&setup, loaded, roots);
-        Ok(Prepared::new(setup, components, models, config.source_labels(), assembly.warnings))
+        let mut sandboxes = Vec::with_capacity(loaded.len());
+        let mut plugins = Vec::with_capacity(loaded.len());
+        for (name, plugin) in loaded {
+            let setup = Arc::clone(assembly.setup.plugins.get(&name).expect("assemble keeps every plugin of the config"));
+            let from_cache = plugin.origin() == Origin::Cache;
+            plugins.push(PluginInfo { name: name.clone(), from_cache, size: plugin.inspection().size });
+            match Sandbox::new(Arc::new(plugin), name.clone(), setup) {
+                Ok(sandbox) => sandboxes.push(sandbox),
+                Err(error) => problems.push(config.problem(&format!("plugins.{name}.grants.files"), error.to_string())),
+            }
+        }
+        if problems.has_errors() {
+            return Err(PrepareError::Plugins(problems.in_order()));
+        }
+        Ok(Prepared {
+            setup: Arc::new(assembly.setup),
+            calls: Arc::new(Sandboxes::new(sandboxes)),
+            plugins,
+            models,
+            sources: config.source_labels(),
+            warnings: assembly.warnings,
+        })
     }
 
-    /// The bytes of a component, or what is wrong and what helps.
-    fn component(&self, source: &PluginSource) -> Result<Cow<'_, [u8]>, (String, Option<String>)> {
+    async fn load_all(&self, config: &Config, follow: &Follow, problems: &mut Problems) -> BTreeMap<PluginName, LoadedPlugin> {
+        let mut loaded = BTreeMap::new();
+        for (name, plugin) in &config.plugins {
+            let key = format!("plugins.{name}.source");
+            let bytes = match self.component(&plugin.source) {
+                Ok(bytes) => bytes,
+                Err(missing) => {
+                    problems.push(missing.problem(config, &key));
+                    continue;
+                }
+            };
+            let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
+            let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
+            match self.loader.load(bytes, &plugin.limits, compiling).await {
+                Ok(plugin) => {
+                    for note in plugin.notes() {
+                        follow(LoadStep::Warning { plugin: Some(name.clone()), message: note.clone() });
+                    }
+                    let from_cache = plugin.origin() == Origin::Cache;
+                    follow(LoadStep::Loaded { plugin: name.clone(), took: plugin.took(), from_cache });
+                    loaded.insert(name.clone(), plugin);
+                }
+                Err(error) => problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {error}"))),
+            }
+        }
+        loaded
+    }
+
+    fn component(&self, source: &PluginSource) -> Result<Vec<u8>, Missing> {
         match source {
             PluginSource::Stock(name) => match self.stock.get(name) {
-                Some(bytes) => Ok(Cow::Borrowed(&**bytes)),
+                Some(bytes) => Ok(bytes.to_vec()),
                 None if self.stock.is_empty() => {
-                    Err(("this program was built without stock plugins".to_owned(), Some("build it with `cargo xtask build`".to_owned())))
+                    Err(Missing::new("this program was built without stock plugins", "build it with `cargo xtask build`"))
                 }
                 None => {
                     let known: Vec<&str> = self.stock.keys().map(String::as_str).collect();
-                    Err((format!("there is no stock plugin `{name}`"), Some(format!("these are there: {}", known.join(", ")))))
+                    Err(Missing::new(format!("there is no stock plugin `{name}`"), format!("these are there: {}", known.join(", "))))
                 }
             },
-            PluginSource::File(path) => match std::fs::read(&path.path) {
-                Ok(bytes) => Ok(Cow::Owned(bytes)),
-                Err(error) => {
-                    let help = (error.kind() == std::io::ErrorKind::NotFound).then(|| "build the component, or correct the path; it starts at the config's folder".to_owned());
-                    Err((format!("{} could not be read: {error}", path.path), help))
-                }
-            },
+            PluginSource::File(path) => std::fs::read(&path.path).map_err(|error| {
+                let what = format!("{} could not be read: {error}", path.path);
+                Missing::new(what, "build the component, or correct the path; it starts at the folder of the config")
+            }),
         }
     }
+}
 
-    async fn load(&self, name: &PluginName, bytes: &[u8], config: &Config, follow: &(dyn Fn(LoadStep) + Send + Sync)) -> Result<Arc<Loaded>, String> {
-        let started = Instant::now();
-        let limits = &config.plugins.get(name.as_str()).expect("the caller walks over the config's plugins").limits;
-        let compiling = || follow(LoadStep::Compiling { plugin: name.clone(), bytes: bytes.len() as u64 });
-        let loaded = self.loader.load(bytes, limits, &compiling).await.map_err(|error| error.to_string())?;
-        for message in loaded.warnings() {
-            follow(LoadStep::Warning { plugin: name.clone(), message: message.clone() });
+/// A component that is not where the config says.
+struct Missing {
+    what: String,
+    help: String,
+}
+
+impl Missing {
+    fn new(what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { what: what.into(), help: help.into() }
+    }
+
+    fn problem(self, config: &Config, key: &str) -> Problem {
+        config.problem(key, self.what).help(self.help)
+    }
+}
+
+fn read_models(config: &Config, problems: &mut Problems) -> HashMap<ModelName, Arc<dyn ModelClient>> {
+    let mut models: HashMap<ModelName, Arc<dyn ModelClient>> = HashMap::new();
+    for (name, model) in &config.models {
+        let ModelKind::Scripted { replies } = &model.kind;
+        let script = std::fs::read_to_string(&replies.path).map_err(|error| format!("{} could not be read: {error}", replies.path));
+        let client = script.and_then(|script| Scripted::parse(&script).map_err(|error| format!("{}: {error}", replies.path)));
+        match client {
+            Ok(client) => drop(models.insert(name.clone(), Arc::new(client))),
+            Err(what) => problems.push(config.problem(&format!("models.{name}.replies"), what)),
         }
-        follow(LoadStep::Loaded { plugin: name.clone(), took: started.elapsed(), from_cache: loaded.from_cache() });
-        Ok(Arc::new(loaded))
+    }
+    models
+}
+
+/// Folders are opened once the config is known to fit; that they are there is said together with everything else.
+fn check_folders(config: &Config, problems: &mut Problems) {
+    for (name, plugin) in &config.plugins {
+        for (index, grant) in plugin.grants.files.iter().enumerate() {
+            if !Path::new(&grant.dir).is_dir() {
+                let what = format!("there is no folder {}", grant.dir);
+                let problem = config.problem(&format!("plugins.{name}.grants.files[{index}]"), what);
+                problems.push(problem.help("make it, or correct the path; it starts at the folder of the config"));
+            }
+        }
     }
 }

@@ -77,8 +77,8 @@ fn pool() -> PoolingAllocationConfig {
     pool
 }
 
-/// What the context of a call would hold.
-pub(crate) struct Context;
+/// What the context of a call would hold. `pub`, because the generated bindings name it so.
+pub struct Context;
 
 struct State {
     table: ResourceTable,
@@ -91,6 +91,13 @@ struct State {
 pub(crate) struct Tool {
     engine: Engine,
     linked: ToolPluginPre<State>,
+}
+
+/// What is asked of a tool.
+pub(crate) struct Request {
+    pub(crate) tool: String,
+    /// A JSON object.
+    pub(crate) arguments: String,
 }
 
 /// An instance that is kept.
@@ -135,17 +142,17 @@ impl Tool {
     }
 
     /// Instantiate, call, drop.
-    pub(crate) async fn call_fresh(&self, name: &str, arguments: &str) -> Result<String, BenchError> {
-        self.instantiate().await?.call(name, arguments).await
+    pub(crate) async fn call_fresh(&self, request: &Request) -> Result<String, BenchError> {
+        self.instantiate().await?.call(request).await
     }
 }
 
 impl Instance {
     /// The content of the outcome.
-    pub(crate) async fn call(&mut self, name: &str, arguments: &str) -> Result<String, BenchError> {
+    pub(crate) async fn call(&mut self, request: &Request) -> Result<String, BenchError> {
         let context = Resource::new_borrow(self.context.rep());
         let tools = self.plugin.conclave_plugin_tools();
-        match tools.call_call(&mut self.store, name, arguments, context).await? {
+        match tools.call_call(&mut self.store, &request.tool, &request.arguments, context).await? {
             Ok(outcome) => Ok(outcome.content.unwrap_or_default()),
             Err(error) => Err(BenchError::Answer(format!("{error:?}"))),
         }

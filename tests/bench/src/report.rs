@@ -87,7 +87,9 @@ impl Row {
         let times = |ratio: Option<f64>| ratio.map_or_else(String::new, |ratio| format!("{} ×", rounded(ratio)));
         let verdict = |met: bool| if met { "" } else { "  missed" };
         match (self.reach, self.ratio()) {
-            (Reach::AtMost(most), ratio) => (times(ratio), format!("≤ {} ×", rounded(most)), verdict(ratio.is_some_and(|ratio| ratio <= most))),
+            (Reach::AtMost(most), ratio) => {
+                (times(ratio), format!("≤ {} ×", rounded(most)), verdict(ratio.is_some_and(|ratio| ratio <= most)))
+            }
             (Reach::Faster(least), ratio) => {
                 let faster = ratio.map(|ratio| 1.0 / ratio.max(f64::MIN_POSITIVE));
                 let met = faster.is_some_and(|faster| faster >= least);

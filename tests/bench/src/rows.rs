@@ -6,12 +6,9 @@ use std::path::Path;
 use wasmtime::Engine;
 
 use crate::BenchError;
-use crate::bare::{self, Allocator, Tool};
+use crate::bare::{self, Allocator, Request, Tool};
 use crate::measure::{self, Effort, Plan, Times};
 use crate::report::{Reach, Report, Row, Side};
-
-/// The tool of the guest `echo` that gives its text back.
-const TOOL: &str = "run";
 
 /// What every row works on.
 struct Bench {
@@ -19,9 +16,14 @@ struct Bench {
     wasm: Vec<u8>,
     engine: Engine,
     tool: Tool,
-    /// A JSON object of about 1 KB.
-    arguments: String,
+    /// About 1 KB, which the guest `echo` gives back.
+    request: Request,
 }
+
+const FRESH: &str = "tool call in a fresh sandbox, 1 KB";
+const ALLOCATOR: &str = "what the pool brings";
+const WARM: &str = "what a fresh sandbox costs";
+const LOAD: &str = "plugin load, cached";
 
 /// Measures the rows that are `wanted`, one after the other.
 pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Result<Report, BenchError> {
@@ -46,11 +48,6 @@ pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> 
     Ok(Report::new(effort == Effort::Quick, rows))
 }
 
-const FRESH: &str = "tool call in a fresh sandbox, 1 KB";
-const ALLOCATOR: &str = "what the pool brings";
-const WARM: &str = "what a fresh sandbox costs";
-const LOAD: &str = "plugin load, cached";
-
 impl Bench {
     async fn prepare(guests: &Path, effort: Effort) -> Result<Self, BenchError> {
         let path = guests.join("echo.wasm");
@@ -58,12 +55,12 @@ impl Bench {
         let engine = bare::engine(Allocator::Pool)?;
         let tool = Tool::compile(&engine, &wasm)?;
         let text = "0123456789abcdef".repeat(64);
-        let arguments = serde_json::json!({ "text": text }).to_string();
-        let answer = tool.call_fresh(TOOL, &arguments).await?;
+        let request = Request { tool: "run".to_owned(), arguments: serde_json::json!({ "text": text }).to_string() };
+        let answer = tool.call_fresh(&request).await?;
         if !answer.contains(&text) {
             return Err(BenchError::Answer(answer));
         }
-        Ok(Self { effort, wasm, engine, tool, arguments })
+        Ok(Self { effort, wasm, engine, tool, request })
     }
 
     async fn fresh_call(&self) -> Result<Row, BenchError> {
@@ -76,17 +73,28 @@ impl Bench {
         let baseline = async || self.call_fresh(&on_demand).await;
         let subject = async || self.call_fresh(&self.tool).await;
         let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
-        Ok(Row { what: ALLOCATOR, baseline: Some(side("on-demand memory", baseline)), subject: side("pool", subject), reach: Reach::Nothing })
+        Ok(Row {
+            what: ALLOCATOR,
+            baseline: Some(side("on-demand memory", baseline)),
+            subject: side("pool", subject),
+            reach: Reach::Nothing,
+        })
     }
 
     async fn warm_call(&self) -> Result<Row, BenchError> {
         let mut kept = self.tool.instantiate().await?;
-        let baseline = async || kept.call(TOOL, &self.arguments).await.map(drop);
+        let baseline = async || kept.call(&self.request).await.map(drop);
         let subject = async || self.call_fresh(&self.tool).await;
         let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
-        Ok(Row { what: WARM, baseline: Some(side("instance kept", baseline)), subject: side("instance per call", subject), reach: Reach::Nothing })
+        Ok(Row {
+            what: WARM,
+            baseline: Some(side("instance kept", baseline)),
+            subject: side("instance per call", subject),
+            reach: Reach::Nothing,
+        })
     }
 
+    /// The baseline is slower here than in a release build, by about two: the profile builds the compiler in a hurry.
     async fn load(&self, guests: &Path) -> Result<Row, BenchError> {
         let file = guests.with_file_name("bench.cwasm");
         let compiled = self.engine.precompile_component(&self.wasm)?;
@@ -94,11 +102,16 @@ impl Bench {
         let baseline = async || Tool::compile(&self.engine, &self.wasm).map(drop);
         let subject = async || Tool::load(&self.engine, &file).map(drop);
         let (baseline, subject) = measure::by_turns(Plan::long(self.effort), baseline, subject).await?;
-        Ok(Row { what: LOAD, baseline: Some(side("compile", baseline)), subject: side("read compiled code", subject), reach: Reach::Faster(50.0) })
+        Ok(Row {
+            what: LOAD,
+            baseline: Some(side("compile", baseline)),
+            subject: side("read compiled code", subject),
+            reach: Reach::Faster(50.0),
+        })
     }
 
     async fn call_fresh(&self, tool: &Tool) -> Result<(), BenchError> {
-        tool.call_fresh(TOOL, &self.arguments).await.map(drop)
+        tool.call_fresh(&self.request).await.map(drop)
     }
 }
 

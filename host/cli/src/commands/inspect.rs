@@ -8,7 +8,7 @@ use conclave_runtime::plugin::{Inspection, inspect as look};
 use crate::args::Output;
 use crate::error::CliError;
 use crate::exit;
-use crate::show::{BAD, FAINT, NAME, ODD, bytes, paint, printable};
+use crate::show::{FAINT, NAME, ODD, bytes, paint, printable};
 
 pub(crate) fn inspect(file: &Path, output: Output) -> Result<u8, CliError> {
     let component = std::fs::read(file).map_err(|error| CliError::usage(format!("{} could not be read: {error}", file.display())))?;
@@ -25,26 +25,22 @@ pub(crate) fn inspect(file: &Path, output: Output) -> Result<u8, CliError> {
 fn show(file: &Path, found: &Inspection) -> std::io::Result<()> {
     let mut out = anstream::stdout();
     writeln!(out, "{}  {}  sha256 {}", file.display(), bytes(found.size), found.sha256)?;
-    match &found.manifest {
-        Some(manifest) => {
-            let license = if manifest.license.is_empty() { String::new() } else { format!("  {}", printable(&manifest.license)) };
-            writeln!(out, "{} {}  contract {}{license}", paint(NAME, &manifest.name), manifest.version, manifest.contract)?;
-            if !manifest.description.is_empty() {
-                writeln!(out, "{}", printable(&manifest.description))?;
-            }
-            writeln!(out, "\nAsks for")?;
-            if manifest.asks.is_empty() {
-                writeln!(out, "  nothing")?;
-            }
-            for (capability, ask) in &manifest.asks {
-                let need = if ask.optional { paint(FAINT, "optional") } else { paint(ODD, "required") };
-                writeln!(out, "  {} {need}  {}", paint(NAME, format_args!("{:<10}", printable(capability))), printable(&ask.why))?;
-            }
-        }
-        None => writeln!(out, "{}", paint(BAD, "no manifest: it would be refused"))?,
+    let manifest = &found.manifest;
+    let license = if manifest.license.is_empty() { String::new() } else { format!("  {}", printable(&manifest.license)) };
+    writeln!(out, "{} {}  contract {}{license}", paint(NAME, &manifest.name), manifest.version, manifest.contract)?;
+    if !manifest.description.is_empty() {
+        writeln!(out, "{}", printable(&manifest.description))?;
+    }
+    writeln!(out, "\nAsks for")?;
+    if manifest.asks.is_empty() {
+        writeln!(out, "  nothing")?;
+    }
+    for (capability, ask) in &manifest.asks {
+        let need = if ask.optional { paint(FAINT, "optional") } else { paint(ODD, "required") };
+        writeln!(out, "  {} {need}  {}", paint(NAME, format_args!("{:<10}", printable(capability))), printable(&ask.why))?;
     }
     let kinds: Vec<&str> = found.kinds.iter().map(|kind| kind.as_str()).collect();
-    writeln!(out, "\nServes as  {}", if kinds.is_empty() { "nothing that Conclave knows".to_owned() } else { kinds.join(", ") })?;
+    writeln!(out, "\nServes as  {}", kinds.join(", "))?;
     writeln!(out, "\nImports")?;
     for import in &found.imports {
         writeln!(out, "  {}", printable(import))?;

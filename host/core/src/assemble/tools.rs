@@ -12,9 +12,9 @@ use crate::setup::PluginFacts;
 use crate::tool::{ToolSpec, ToolSummary};
 
 /// Bytes of a tool's description at most: it goes into every prompt of every agent that may call it.
-pub const DESCRIPTION_MAX: usize = 4 << 10;
+const DESCRIPTION_MAX: usize = 4 << 10;
 /// Bytes of a tool's input schema at most, for the same reason.
-pub const SCHEMA_MAX: usize = 64 << 10;
+const SCHEMA_MAX: usize = 64 << 10;
 
 /// The tools of a plugin have names that a model can write, each its own, and descriptions that a person can read.
 pub(super) fn check_declared(config: &Config, plugin: &PluginName, facts: &PluginFacts, problems: &mut Problems) {

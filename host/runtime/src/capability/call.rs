@@ -11,7 +11,7 @@ use crate::calls::ToolStart;
 use crate::sandbox::{CallState, Lent};
 
 /// The context that the host lends; there is one per call, so its handle carries nothing.
-pub(crate) struct ToolContext;
+pub struct ToolContext;
 
 impl CallState {
     fn tool_start(&mut self) -> wasmtime::Result<&ToolStart> {

@@ -8,7 +8,7 @@ use crate::convert::{channel_out, ended_out};
 use crate::sandbox::{CallState, Lent};
 
 /// The context that the host lends; there is one per call, so its handle carries nothing.
-pub(crate) struct DeliveryContext;
+pub struct DeliveryContext;
 
 impl CallState {
     fn delivery_view(&mut self) -> wasmtime::Result<&DeliveryView> {

@@ -18,7 +18,7 @@ use crate::sandbox::CallState;
 type Answer = Result<Completion, ModelError>;
 
 /// A completion under way. Dropping it gives up waiting, which cancels the request.
-pub(crate) struct Pending {
+pub struct Pending {
     state: State,
     text_given: bool,
 }

@@ -8,7 +8,7 @@ use crate::convert::{message_out, past_out, remaining_out, summary_out};
 use crate::sandbox::{CallState, Lent};
 
 /// The view that the host lends; there is one per call, so its handle carries nothing.
-pub(crate) struct View;
+pub struct View;
 
 /// Messages that one call of `history` gives at most.
 const MESSAGES: usize = 512;

@@ -207,14 +207,3 @@ impl Observer for Follower {
         self.tell(What::Denied { call, plugin: self.plugin.clone(), record: record.clone() });
     }
 }
-
-/// The answer for a plugin that the host does not have; the config was checked, so this is a defect of the embedder.
-pub(crate) fn not_there(plugin: &conclave_core::ids::PluginName) -> (Fault, CallReport) {
-    (Fault::new(FaultKind::NotStarted, format!("the host has no plugin {plugin}")), CallReport::default())
-}
-
-/// Same, for a tool.
-pub(crate) fn tool_not_there(plugin: &conclave_core::ids::PluginName) -> (ToolError, CallReport) {
-    let (fault, report) = not_there(plugin);
-    (ToolError::Fault { fault }, report)
-}

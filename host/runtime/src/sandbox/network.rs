@@ -1,6 +1,8 @@
 //! `wasi:sockets` and `wasi:http` for guests whose language insists on them: no socket code of the host is linked. Every function that can
 //! answer "access denied" answers that, and the refusal is recorded; what must be made on the way there is empty; the rest traps.
 
+use std::sync::Arc;
+
 use conclave_core::grant::{Denial, DenialRecord, Layer};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceAny, ResourceType, Type, Val};
@@ -50,27 +52,40 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
 }
 
 fn define(target: &mut LinkerInstance<'_, CallState>, interface: &str, name: &str, function: &ComponentFunc) -> wasmtime::Result<()> {
-    let full = format!("{}.{name}", interface.split('@').next().unwrap_or(interface));
     let result = function.results().next();
-    let denial = result.as_ref().and_then(denial);
-    let result = result.filter(|_| denial.is_none());
+    let denied = result.as_ref().and_then(denial);
+    let plan = Arc::new(Plan {
+        name: format!("{}.{name}", interface.split('@').next().unwrap_or(interface)),
+        result: result.filter(|_| denied.is_none()),
+        denied,
+    });
     target.func_new_async(name, move |mut store, _, params, results| {
-        let (full, denial, result) = (&full, &denial, &result);
+        let plan = Arc::clone(&plan);
         Box::new(async move {
             store.data_mut().enter()?;
-            note_authority(&mut store, full, params);
+            note_authority(&mut store, &plan.name, params);
             for param in params {
                 drop_handles(&mut store, param).await?;
             }
-            if let Some(denial) = denial {
-                refuse(&mut store, full, params);
-                results[0] = denial.clone();
-            } else if let Some(ty) = result {
-                results[0] = empty(&mut store, ty)?.ok_or_else(|| wasmtime::Error::msg(format!("{full} needs a network, and there is none")))?;
+            if let Some(denied) = &plan.denied {
+                refuse(&mut store, &plan.name, params);
+                results[0] = denied.clone();
+            } else if let Some(ty) = &plan.result {
+                results[0] = empty(&mut store, ty)?.ok_or_else(|| wasmtime::Error::msg(format!("{} needs a network; there is none", plan.name)))?;
             }
             Ok(())
         })
     })
+}
+
+/// What a function of the network does.
+struct Plan {
+    /// `wasi:sockets/tcp.bind`.
+    name: String,
+    /// The answer "access denied", where it has one.
+    denied: Option<Val>,
+    /// Else the type of what it returns, if anything.
+    result: Option<Type>,
 }
 
 /// The answer "access denied" of a function's result type; none when it has no such answer.

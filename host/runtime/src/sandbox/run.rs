@@ -58,7 +58,7 @@ pub(crate) async fn run<E: Errand>(
             None => Ok(answer),
         },
         Ok(Err(error)) => Err(started_or_not(fault(&error, &state, &stderr), started)),
-        Err(_) => Err(broken(FaultKind::Wall, &state.grantee)),
+        Err(_) => Err(broken(state.meter.broken().unwrap_or(FaultKind::Wall), &state.grantee)),
     };
     let mut report = state.into_report();
     report.wall_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);

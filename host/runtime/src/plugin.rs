@@ -1,0 +1,162 @@
+//! Plugins, from bytes to something that can be called. What they may do is not decided here: a loaded plugin has no grants yet.
+
+mod anatomy;
+mod cache;
+mod contract;
+mod exports;
+mod load;
+mod probe;
+mod schema;
+mod weight;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::Duration;
+
+use conclave_core::fault::Fault;
+use conclave_core::manifest::{Manifest, ManifestError};
+use conclave_core::setup::{PluginFacts, PluginKind};
+use serde::Serialize;
+use serde_json::Value;
+use wasmtime::component::InstancePre;
+
+use crate::engine::Engine;
+use crate::sandbox::CallState;
+use exports::Exports;
+use schema::Schema;
+
+pub use cache::{Cache, CacheError};
+pub use load::{Loader, inspect};
+
+/// Why a component is not taken in.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    #[error("it has {size}; up to {limit} are taken")]
+    TooLarge { size: String, limit: String },
+    #[error("it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it.")]
+    NotAComponent { found: &'static str },
+    #[error("it is damaged: {0}")]
+    Malformed(String),
+    #[error("it has no manifest (a custom section `conclave:manifest`). Build it with the SDK, or add one.")]
+    NoManifest,
+    #[error("it has {count} manifests in {place}, so nobody can say which holds. Add one to the outermost component.")]
+    ManifestTwice { count: usize, place: &'static str },
+    #[error(transparent)]
+    Manifest(#[from] ManifestError),
+    #[error("it imports {import}, which this host does not have: {needed}")]
+    ForeignImport { import: String, needed: &'static str },
+    #[error("it was built for another contract: {name}. Build it again with the SDK of this host.")]
+    OtherContract { name: String },
+    #[error("it exports nothing of the contract: neither `agent` nor `responder`, `memory`, `tools` or `delivery-strategy`")]
+    NothingExported,
+    #[error("it cannot do without `{capability}`{why}, and {reason}")]
+    Unoffered { capability: String, why: String, reason: &'static str },
+    #[error("it cannot be compiled: {0}")]
+    Compile(String),
+    #[error("it does not fit the contract: {0}. Build it again with the SDK of this host.")]
+    Types(String),
+    #[error("it did not start: {}", .0.message)]
+    NotStarted(Fault),
+    #[error("it cannot say which tools it has: {0}")]
+    Listing(String),
+    #[error("its tool `{name}` is not right: {problem}")]
+    Tool { name: String, problem: String },
+}
+
+/// What can be known of a component without running it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Inspection {
+    pub manifest: Manifest,
+    pub kinds: BTreeSet<PluginKind>,
+    /// Names, as they stand in the component.
+    pub imports: Vec<String>,
+    pub exports: Vec<String>,
+    /// Lower-case hexadecimal.
+    pub sha256: String,
+    /// In bytes.
+    pub size: u64,
+}
+
+/// Where compiled code came from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    Compiled,
+    Cache,
+}
+
+/// A component that was taken in. It can be called, with whatever grants a config gives it.
+pub struct LoadedPlugin {
+    engine: Engine,
+    code: InstancePre<CallState>,
+    exports: Exports,
+    /// In the order of the tools.
+    schemas: Vec<Schema>,
+    facts: PluginFacts,
+    inspection: Inspection,
+    origin: Origin,
+    notes: Vec<String>,
+    took: Duration,
+}
+
+impl LoadedPlugin {
+    /// What the core needs to know of it.
+    #[must_use]
+    pub fn facts(&self) -> &PluginFacts {
+        &self.facts
+    }
+
+    /// What can be known without running it.
+    #[must_use]
+    pub fn inspection(&self) -> &Inspection {
+        &self.inspection
+    }
+
+    /// Whether it had to be compiled.
+    #[must_use]
+    pub fn origin(&self) -> Origin {
+        self.origin
+    }
+
+    /// What the operator should know of the load, such as a cache entry that somebody changed. Empty when all went well.
+    #[must_use]
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    /// How long loading took.
+    #[must_use]
+    pub fn took(&self) -> Duration {
+        self.took
+    }
+
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
+    pub(crate) fn code(&self) -> &InstancePre<CallState> {
+        &self.code
+    }
+
+    pub(crate) fn exports(&self) -> &Exports {
+        &self.exports
+    }
+
+    pub(crate) fn tool_index(&self, name: &str) -> Option<usize> {
+        self.facts.tools.iter().position(|tool| tool.name == name)
+    }
+
+    /// Checks arguments against the schema of a tool.
+    pub(crate) fn check_arguments(&self, tool: usize, arguments: &Value) -> Result<(), String> {
+        self.schemas[tool].check(arguments)
+    }
+}
+
+impl fmt::Debug for LoadedPlugin {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("LoadedPlugin")
+            .field("name", &self.facts.manifest.name)
+            .field("sha256", &self.facts.sha256)
+            .field("origin", &self.origin)
+            .finish_non_exhaustive()
+    }
+}

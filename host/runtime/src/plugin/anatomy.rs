@@ -1,0 +1,172 @@
+//! What can be read from a component's bytes without compiling or running it: its manifest, its imports, its exports.
+
+use conclave_core::manifest::SECTION;
+use wasmparser::{Encoding, Parser, Payload};
+
+use super::LoadError;
+
+/// The parts of a component that decide whether it is taken in.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Anatomy<'a> {
+    /// The manifest's JSON.
+    pub(crate) manifest: &'a [u8],
+    pub(crate) imports: Vec<&'a str>,
+    pub(crate) exports: Vec<&'a str>,
+}
+
+/// What holds the section that is being read.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Level {
+    Component,
+    Module,
+}
+
+/// Reads a component.
+///
+/// # Errors
+/// `NotAComponent`, `Malformed`, `NoManifest`, or `ManifestTwice` when it is not clear which manifest holds.
+pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
+    // The first four bytes say that it is WebAssembly at all, the next four whether it is a component.
+    if !bytes.starts_with(b"\0asm") {
+        return Err(LoadError::NotAComponent { found: "no WebAssembly" });
+    }
+    let mut levels: Vec<Level> = Vec::new();
+    let mut found = Found::default();
+    let (mut imports, mut exports) = (Vec::new(), Vec::new());
+    for payload in Parser::new(0).parse_all(bytes) {
+        let outermost = levels.len() == 1;
+        match payload.map_err(|error| malformed(&error))? {
+            Payload::Version { encoding: Encoding::Module, .. } if levels.is_empty() => {
+                return Err(LoadError::NotAComponent { found: "a core module" });
+            }
+            Payload::Version { encoding, .. } => {
+                levels.push(if encoding == Encoding::Module { Level::Module } else { Level::Component });
+            }
+            Payload::End(_) => drop(levels.pop()),
+            Payload::ComponentImportSection(section) if outermost => {
+                for import in section {
+                    imports.push(import.map_err(|error| malformed(&error))?.name.name);
+                }
+            }
+            Payload::ComponentExportSection(section) if outermost => {
+                for export in section {
+                    exports.push(export.map_err(|error| malformed(&error))?.name.name);
+                }
+            }
+            Payload::CustomSection(section) if section.name() == SECTION => found.add(&levels, section.data()),
+            _ => {}
+        }
+    }
+    Ok(Anatomy { manifest: found.decide()?, imports, exports })
+}
+
+fn malformed(error: &wasmparser::BinaryReaderError) -> LoadError {
+    LoadError::Malformed(error.to_string())
+}
+
+/// The manifests in a component, by where they stand.
+#[derive(Default)]
+struct Found<'a> {
+    outermost: Vec<&'a [u8]>,
+    /// A toolchain leaves it here; whoever adds one afterwards, adds it outermost.
+    in_modules: Vec<&'a [u8]>,
+}
+
+impl<'a> Found<'a> {
+    fn add(&mut self, levels: &[Level], data: &'a [u8]) {
+        match levels {
+            [_] => self.outermost.push(data),
+            [.., Level::Module] => self.in_modules.push(data),
+            // A component inside this one speaks for itself alone.
+            _ => {}
+        }
+    }
+
+    fn decide(self) -> Result<&'a [u8], LoadError> {
+        match (self.outermost.as_slice(), self.in_modules.as_slice()) {
+            ([only], _) | ([], [only]) => Ok(only),
+            ([], []) => Err(LoadError::NoManifest),
+            ([], several) => Err(LoadError::ManifestTwice { count: several.len(), place: "its core modules" }),
+            (several, _) => Err(LoadError::ManifestTwice { count: several.len(), place: "the component" }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+
+    use wasm_encoder::{Component, CustomSection, Module, ModuleSection};
+
+    use super::*;
+
+    fn section(data: &[u8]) -> CustomSection<'_> {
+        CustomSection { name: Cow::Borrowed(SECTION), data: Cow::Borrowed(data) }
+    }
+
+    fn module(manifests: &[&[u8]]) -> Module {
+        let mut module = Module::new();
+        manifests.iter().for_each(|data| drop(module.section(&section(data))));
+        module
+    }
+
+    fn component(outermost: &[&[u8]], modules: &[&[&[u8]]]) -> Vec<u8> {
+        let mut component = Component::new();
+        modules.iter().for_each(|manifests| drop(component.section(&ModuleSection(&module(manifests)))));
+        outermost.iter().for_each(|data| drop(component.section(&section(data))));
+        component.finish()
+    }
+
+    fn manifest(bytes: &[u8]) -> Result<Vec<u8>, LoadError> {
+        read(bytes).map(|anatomy| anatomy.manifest.to_vec())
+    }
+
+    #[test]
+    fn the_outermost_manifest_holds() {
+        assert_eq!(manifest(&component(&[b"outer"], &[&[b"inner"], &[b"other"]])).unwrap(), b"outer");
+    }
+
+    #[test]
+    fn a_manifest_in_a_core_module_will_do() {
+        assert_eq!(manifest(&component(&[], &[&[], &[b"inner"]])).unwrap(), b"inner");
+    }
+
+    #[test]
+    fn two_at_the_same_level_are_refused() {
+        let twice = |bytes: Vec<u8>| matches!(manifest(&bytes), Err(LoadError::ManifestTwice { count: 2, .. }));
+        assert!(twice(component(&[b"a", b"a"], &[&[b"inner"]])));
+        assert!(twice(component(&[], &[&[b"a"], &[b"b"]])));
+        assert!(twice(component(&[], &[&[b"a", b"b"]])));
+    }
+
+    #[test]
+    fn a_component_inside_does_not_speak_for_the_whole() {
+        let inner = component(&[b"inner"], &[]);
+        let mut outer = Component::new();
+        outer.section(&wasm_encoder::RawSection { id: 4, data: &inner });
+        assert!(matches!(manifest(&outer.finish()), Err(LoadError::NoManifest)));
+    }
+
+    #[test]
+    fn what_is_no_component_is_told_apart() {
+        assert!(matches!(read(b"#!/bin/sh"), Err(LoadError::NotAComponent { found: "no WebAssembly" })));
+        assert!(matches!(read(&module(&[b"m"]).finish()), Err(LoadError::NotAComponent { found: "a core module" })));
+        let mut cut = component(&[b"a"], &[]);
+        cut.pop();
+        assert!(matches!(read(&cut), Err(LoadError::Malformed(_))));
+    }
+
+    #[test]
+    fn imports_and_exports_are_those_of_the_outermost_component() {
+        let bytes = wat::parse_str(
+            r#"(component
+                (import "wasi:io/poll@0.2.6" (instance $poll))
+                (component $inner (import "not-ours" (func)))
+                (export "things" (instance $poll))
+                (@custom "conclave:manifest" "{}"))"#,
+        )
+        .unwrap();
+        let anatomy = read(&bytes).unwrap();
+        assert_eq!((anatomy.imports, anatomy.exports), (vec!["wasi:io/poll@0.2.6"], vec!["things"]));
+    }
+}

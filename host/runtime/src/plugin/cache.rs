@@ -1,0 +1,314 @@
+//! Compiled components on disk. Loading one runs machine code from a file, so an entry counts only when this host wrote it: it carries a
+//! MAC under a key that nobody else can read, in a folder that nobody else can write.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+
+/// The folder cannot hold compiled code that could be trusted. The host works without a cache.
+#[derive(Debug, thiserror::Error)]
+pub enum CacheError {
+    #[error("the cache in {} cannot be used: {cause}", path.display())]
+    Io { path: PathBuf, cause: io::Error },
+    #[error("the cache in {} cannot be used: {problem}. {help}", path.display())]
+    Unsafe { path: PathBuf, problem: &'static str, help: &'static str },
+    #[error("the cache needs a random key, and the system gives none: {0}")]
+    NoRandomness(String),
+}
+
+/// A cache of compiled components.
+#[derive(Debug)]
+pub struct Cache {
+    folder: PathBuf,
+    key: [u8; KEY],
+}
+
+/// What the cache has under a name.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Lookup {
+    Hit(Vec<u8>),
+    Miss,
+    /// Something that this host did not write. It was deleted.
+    Tampered,
+}
+
+const KEY: usize = 32;
+const KEY_FILE: &str = "key";
+const MAGIC: &[u8; 8] = b"ccwasm01";
+const MAC: usize = 32;
+
+impl Cache {
+    /// Opens the cache in a folder, which is made when it is missing.
+    ///
+    /// # Errors
+    /// `Unsafe` when somebody else owns the folder or the key, or could change them; `Io` when they cannot be made or read.
+    pub fn open(folder: &Path) -> Result<Self, CacheError> {
+        let failed = |cause| CacheError::Io { path: folder.to_owned(), cause };
+        private::make_folder(folder).map_err(failed)?;
+        private::check(folder, &fs::symlink_metadata(folder).map_err(failed)?, private::Kind::Folder)?;
+        let key = read_or_make_key(folder)?;
+        Ok(Self { folder: folder.to_owned(), key })
+    }
+
+    /// What was put under this name.
+    pub(crate) fn get(&self, name: &str) -> Lookup {
+        let path = self.path(name);
+        let Ok(bytes) = fs::read(&path) else { return Lookup::Miss };
+        match self.verify(name, bytes) {
+            Some(code) => Lookup::Hit(code),
+            None => {
+                // Should it not go away, it is refused again next time.
+                let _ = fs::remove_file(path);
+                Lookup::Tampered
+            }
+        }
+    }
+
+    /// Keeps code under a name. Whole or not at all: readers see the old entry or the new one.
+    pub(crate) fn put(&self, name: &str, code: &[u8]) -> Result<(), CacheError> {
+        let path = self.path(name);
+        let failed = |cause| CacheError::Io { path: path.clone(), cause };
+        let mut entry = Vec::with_capacity(MAGIC.len() + MAC + code.len());
+        entry.extend_from_slice(MAGIC);
+        entry.extend_from_slice(&self.mac(name, code).finalize().into_bytes());
+        entry.extend_from_slice(code);
+        let temporary = temporary(&self.folder)?;
+        let written = private::create(&temporary).and_then(|mut file| file.write_all(&entry)).and_then(|()| fs::rename(&temporary, &path));
+        written.map_err(|cause| {
+            let _ = fs::remove_file(&temporary);
+            failed(cause)
+        })
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.join(format!("{name}.cwasm"))
+    }
+
+    fn verify(&self, name: &str, mut entry: Vec<u8>) -> Option<Vec<u8>> {
+        let body = entry.strip_prefix(MAGIC)?;
+        let (mac, code) = body.split_at_checked(MAC)?;
+        self.mac(name, code).verify_slice(mac).ok()?;
+        entry.drain(..MAGIC.len() + MAC);
+        Some(entry)
+    }
+
+    /// The name is part of it, so that no entry can stand in for another.
+    fn mac(&self, name: &str, code: &[u8]) -> Hmac<Sha256> {
+        let mut mac = Hmac::<Sha256>::new_from_slice(&self.key).expect("a MAC takes a key of any length");
+        mac.update(&(name.len() as u64).to_le_bytes());
+        mac.update(name.as_bytes());
+        mac.update(code);
+        mac
+    }
+}
+
+fn read_or_make_key(folder: &Path) -> Result<[u8; KEY], CacheError> {
+    let path = folder.join(KEY_FILE);
+    let failed = |cause| CacheError::Io { path: path.clone(), cause };
+    match read_key(&path) {
+        Err(CacheError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {}
+        read => return read,
+    }
+    let temporary = temporary(folder)?;
+    private::create(&temporary).and_then(|mut file| file.write_all(&random()?)).map_err(failed)?;
+    // Linking does not replace: should another host have made a key in the meantime, that one holds for both.
+    let linked = fs::hard_link(&temporary, &path);
+    let _ = fs::remove_file(&temporary);
+    match linked {
+        Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(failed(cause)),
+        _ => read_key(&path),
+    }
+}
+
+fn read_key(path: &Path) -> Result<[u8; KEY], CacheError> {
+    let failed = |cause| CacheError::Io { path: path.to_owned(), cause };
+    let metadata = fs::symlink_metadata(path).map_err(failed)?;
+    private::check(path, &metadata, private::Kind::Key)?;
+    let mut key = [0; KEY];
+    let mut file = File::open(path).map_err(failed)?;
+    file.read_exact(&mut key).map_err(failed)?;
+    Ok(key)
+}
+
+fn temporary(folder: &Path) -> Result<PathBuf, CacheError> {
+    let bytes = random().map_err(|error| CacheError::NoRandomness(error.to_string()))?;
+    let name: String = bytes.iter().take(8).map(|byte| format!("{byte:02x}")).collect();
+    Ok(folder.join(format!("{name}.tmp")))
+}
+
+fn random() -> io::Result<[u8; KEY]> {
+    let mut bytes = [0; KEY];
+    getrandom::fill(&mut bytes).map_err(|error| io::Error::other(error.to_string()))?;
+    Ok(bytes)
+}
+
+/// Files that nobody else can read or write.
+#[cfg(unix)]
+mod private {
+    use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+    use std::io;
+    use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+    use std::path::Path;
+
+    use super::CacheError;
+
+    #[derive(Clone, Copy, PartialEq, Eq)]
+    pub(super) enum Kind {
+        Folder,
+        Key,
+    }
+
+    pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+        DirBuilder::new().recursive(true).mode(0o700).create(folder)
+    }
+
+    pub(super) fn create(path: &Path) -> io::Result<File> {
+        OpenOptions::new().write(true).create_new(true).mode(0o600).open(path)
+    }
+
+    pub(super) fn check(path: &Path, metadata: &Metadata, kind: Kind) -> Result<(), CacheError> {
+        let (fits, forbidden) = match kind {
+            Kind::Folder => (metadata.is_dir(), 0o022),
+            Kind::Key => (metadata.is_file(), 0o077),
+        };
+        let problem = if !fits {
+            "something else is in its place"
+        } else if metadata.uid() != rustix::process::geteuid().as_raw() {
+            "it belongs to another user"
+        } else if metadata.mode() & forbidden != 0 {
+            "others may change or read it"
+        } else {
+            return Ok(());
+        };
+        let help = match kind {
+            Kind::Folder => "Make it a folder of your own with mode 700, or delete it.",
+            Kind::Key => "Delete the cache's folder: it is made again.",
+        };
+        Err(CacheError::Unsafe { path: path.to_owned(), problem, help })
+    }
+}
+
+/// Where the host cannot tell who may write a file, it trusts none.
+#[cfg(not(unix))]
+mod private {
+    use std::fs::{File, Metadata};
+    use std::io;
+    use std::path::Path;
+
+    use super::CacheError;
+
+    #[derive(Clone, Copy)]
+    pub(super) enum Kind {
+        Folder,
+        Key,
+    }
+
+    pub(super) fn make_folder(_: &Path) -> io::Result<()> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn create(_: &Path) -> io::Result<File> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    pub(super) fn check(_: &Path, _: &Metadata, _: Kind) -> Result<(), CacheError> {
+        Ok(())
+    }
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use tempfile::TempDir;
+
+    use super::*;
+
+    fn cache() -> (TempDir, Cache) {
+        let temp = tempfile::tempdir().unwrap();
+        let cache = Cache::open(&temp.path().join("state/cache")).unwrap();
+        (temp, cache)
+    }
+
+    fn set_mode(path: &Path, mode: u32) {
+        fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    #[test]
+    fn an_entry_comes_back_even_after_the_cache_is_opened_again() {
+        let (_temp, cache) = cache();
+        cache.put("a", b"code").unwrap();
+        let again = Cache::open(&cache.folder).unwrap();
+        assert_eq!(again.get("a"), Lookup::Hit(b"code".to_vec()));
+        assert_eq!(again.get("b"), Lookup::Miss);
+    }
+
+    #[test]
+    fn folder_and_files_are_private() {
+        let (_temp, cache) = cache();
+        cache.put("a", b"code").unwrap();
+        let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode(&cache.folder), 0o700);
+        assert_eq!(mode(&cache.folder.join(KEY_FILE)), 0o600);
+        assert_eq!(mode(&cache.path("a")), 0o600);
+        assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 2, "nothing temporary is left");
+    }
+
+    #[test]
+    fn any_changed_byte_is_noticed_and_the_entry_deleted() {
+        let (_temp, cache) = cache();
+        cache.put("a", b"code").unwrap();
+        let whole = fs::read(cache.path("a")).unwrap();
+        for at in 0..whole.len() {
+            let mut changed = whole.clone();
+            changed[at] ^= 1;
+            fs::write(cache.path("a"), changed).unwrap();
+            assert_eq!(cache.get("a"), Lookup::Tampered, "byte {at}");
+            assert_eq!(cache.get("a"), Lookup::Miss, "it was deleted");
+        }
+        for length in 0..whole.len() {
+            fs::write(cache.path("a"), &whole[..length]).unwrap();
+            assert_eq!(cache.get("a"), Lookup::Tampered, "cut to {length}");
+        }
+    }
+
+    #[test]
+    fn no_entry_stands_in_for_another() {
+        let (_temp, cache) = cache();
+        cache.put("a", b"code").unwrap();
+        fs::copy(cache.path("a"), cache.path("b")).unwrap();
+        assert_eq!(cache.get("b"), Lookup::Tampered);
+        // Nor one of another cache, which has another key.
+        let (_other_temp, other) = self::cache();
+        fs::copy(cache.path("a"), other.path("a")).unwrap();
+        assert_eq!(other.get("a"), Lookup::Tampered);
+    }
+
+    #[test]
+    fn a_folder_that_others_can_write_is_refused() {
+        let (_temp, cache) = cache();
+        for mode in [0o770, 0o702, 0o777] {
+            set_mode(&cache.folder, mode);
+            let error = Cache::open(&cache.folder).unwrap_err();
+            assert!(error.to_string().contains("others may change or read it. Make it a folder of your own"), "{error}");
+        }
+        set_mode(&cache.folder, 0o700);
+        set_mode(&cache.folder.join(KEY_FILE), 0o640);
+        assert!(matches!(Cache::open(&cache.folder), Err(CacheError::Unsafe { .. })));
+    }
+
+    #[test]
+    fn links_in_the_place_of_folder_or_key_are_refused() {
+        let (temp, cache) = cache();
+        let link = temp.path().join("link");
+        std::os::unix::fs::symlink(&cache.folder, &link).unwrap();
+        assert!(matches!(Cache::open(&link), Err(CacheError::Unsafe { .. })));
+        let key = cache.folder.join(KEY_FILE);
+        fs::rename(&key, temp.path().join("elsewhere")).unwrap();
+        std::os::unix::fs::symlink(temp.path().join("elsewhere"), &key).unwrap();
+        assert!(matches!(Cache::open(&cache.folder), Err(CacheError::Unsafe { .. })));
+    }
+}

@@ -1,0 +1,140 @@
+//! A component's imports and exports against the contract, by name, before anything of it is compiled. Their types are checked later, when
+//! it is linked and started for the first time.
+
+use std::collections::BTreeSet;
+
+use conclave_core::manifest::{Capability, Manifest};
+use conclave_core::setup::PluginKind;
+
+use super::LoadError;
+use super::anatomy::Anatomy;
+
+/// The package of the contract, and the version that this host offers.
+const PACKAGE: &str = "conclave:plugin/";
+const VERSION: &str = "0.1.0-draft";
+/// Interfaces of the contract that can be imported.
+const IMPORTS: [&str; 13] = [
+    "types", "log", "progress", "config", "scratch", "blobs", "model", "files", "kv", "actions", "state", "call", "delivery-context",
+];
+/// Packages of WASI that are linked, inert, and those whose every call is refused.
+const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
+const KINDS: [PluginKind; 5] =
+    [PluginKind::Agent, PluginKind::Responder, PluginKind::Memory, PluginKind::Tools, PluginKind::DeliveryStrategy];
+
+/// What the component can serve as.
+///
+/// # Errors
+/// `ForeignImport` or `OtherContract` for an import that this host does not have, `NothingExported` when it exports nothing of the
+/// contract.
+pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadError> {
+    anatomy.imports.iter().try_for_each(|import| check_import(import))?;
+    let kinds: BTreeSet<PluginKind> = KINDS.into_iter().filter(|kind| anatomy.exports.contains(&export_name(*kind).as_str())).collect();
+    if !kinds.is_empty() {
+        return Ok(kinds);
+    }
+    // An export of another version is the likeliest reason.
+    match anatomy.exports.iter().find(|export| export.starts_with(PACKAGE)) {
+        Some(export) => Err(LoadError::OtherContract { name: (*export).to_owned() }),
+        None => Err(LoadError::NothingExported),
+    }
+}
+
+/// The name of a kind's export.
+pub(crate) fn export_name(kind: PluginKind) -> String {
+    format!("{PACKAGE}{}@{VERSION}", kind.as_str())
+}
+
+fn check_import(import: &str) -> Result<(), LoadError> {
+    let (interface, version) = import.split_once('@').unwrap_or((import, ""));
+    if let Some(name) = interface.strip_prefix(PACKAGE) {
+        return match (version == VERSION, IMPORTS.contains(&name)) {
+            (true, true) => Ok(()),
+            (true, false) => Err(foreign(import, "no version of this host has it")),
+            (false, _) => Err(LoadError::OtherContract { name: import.to_owned() }),
+        };
+    }
+    let is_wasi = WASI.iter().any(|package| interface.starts_with(package));
+    match is_wasi {
+        true if version.starts_with("0.2.") => Ok(()),
+        true => Err(foreign(import, "this host has WASI 0.2; build the plugin for target wasm32-wasip2")),
+        false if interface.starts_with("wasi:") => Err(foreign(import, "plugins get no such authority; see the capabilities of the contract")),
+        false => Err(foreign(import, "compose the component with one that exports it, so that nothing is left to import")),
+    }
+}
+
+fn foreign(import: &str, needed: &'static str) -> LoadError {
+    LoadError::ForeignImport { import: import.to_owned(), needed }
+}
+
+/// The manifest asks for nothing that it cannot do without and that this host never gives.
+///
+/// # Errors
+/// `Unoffered`, naming the first such capability.
+pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
+    for (name, ask) in manifest.asks.iter().filter(|(_, ask)| !ask.optional) {
+        let why = || if ask.why.is_empty() { String::new() } else { format!(" ({})", crate::sandbox::log::excerpt(&ask.why, 200)) };
+        let reason = match Capability::named(name) {
+            Some(capability) if capability.is_offered() => continue,
+            Some(_) => "this version of the host does not offer it",
+            None => "this host knows no such capability",
+        };
+        return Err(LoadError::Unoffered { capability: crate::sandbox::log::excerpt(name, 64), why: why(), reason });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::manifest::Ask;
+
+    use super::*;
+
+    fn anatomy<'a>(imports: &[&'a str], exports: &[&'a str]) -> Anatomy<'a> {
+        Anatomy { manifest: b"{}", imports: imports.to_vec(), exports: exports.to_vec() }
+    }
+
+    const TOOLS: &str = "conclave:plugin/tools@0.1.0-draft";
+
+    #[test]
+    fn what_it_exports_says_what_it_is() {
+        let kinds = check(&anatomy(&[], &[TOOLS, "something-else", "conclave:plugin/agent@0.1.0-draft"])).unwrap();
+        assert_eq!(kinds, BTreeSet::from([PluginKind::Agent, PluginKind::Tools]));
+    }
+
+    #[test]
+    fn known_imports_are_taken() {
+        let imports = ["conclave:plugin/log@0.1.0-draft", "wasi:io/streams@0.2.6", "wasi:sockets/tcp@0.2.0", "wasi:http/types@0.2.3"];
+        assert!(check(&anatomy(&imports, &[TOOLS])).is_ok());
+    }
+
+    #[test]
+    fn any_other_import_is_refused_and_named() {
+        for import in ["env", "wasi:keyvalue/store@0.2.0", "wasi:io/streams@0.3.0", "wasi:nn/graph@0.2.0", "acme:db/sql@1.0.0", "conclave:plugin/exec@0.1.0-draft"] {
+            match check(&anatomy(&[import], &[TOOLS])) {
+                Err(LoadError::ForeignImport { import: named, .. }) => assert_eq!(named, import),
+                other => panic!("{import}: {other:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn another_contract_is_told_apart_from_a_foreign_import() {
+        let newer = "conclave:plugin/log@0.2.0";
+        assert!(matches!(check(&anatomy(&[newer], &[TOOLS])), Err(LoadError::OtherContract { .. })));
+        assert!(matches!(check(&anatomy(&[], &["conclave:plugin/tools@0.2.0"])), Err(LoadError::OtherContract { .. })));
+        assert!(matches!(check(&anatomy(&[], &["run"])), Err(LoadError::NothingExported)));
+    }
+
+    #[test]
+    fn a_required_ask_that_nobody_can_grant_is_refused() {
+        let asks = |name: &str, optional| {
+            let ask = Ask { why: "Reads forecasts.".to_owned(), optional, ..Ask::default() };
+            Manifest { asks: [(name.to_owned(), ask)].into(), ..Manifest::default() }
+        };
+        assert!(check_asks(&asks("files", false)).is_ok());
+        assert!(check_asks(&asks("fetch", true)).is_ok());
+        for name in ["fetch", "telepathy"] {
+            assert!(matches!(check_asks(&asks(name, false)), Err(LoadError::Unoffered { .. })), "{name}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Where a component's exports are, looked up once. None of a kind that it does not have.
+
+use std::collections::BTreeSet;
+
+use conclave_core::setup::PluginKind;
+use wasmtime::Store;
+use wasmtime::component::{Instance, InstancePre};
+
+use crate::bindings::exports::conclave::plugin::{agent, delivery_strategy, memory, responder, tools};
+use crate::sandbox::CallState;
+
+/// The exports of the contract that a component has.
+#[derive(Default)]
+pub(crate) struct Exports {
+    agent: Option<agent::GuestIndices>,
+    responder: Option<responder::GuestIndices>,
+    memory: Option<memory::GuestIndices>,
+    tools: Option<tools::GuestIndices>,
+    strategy: Option<delivery_strategy::GuestIndices>,
+}
+
+impl Exports {
+    /// Looks up the exports of these kinds.
+    ///
+    /// # Errors
+    /// When one lacks a function.
+    pub(super) fn find(code: &InstancePre<CallState>, kinds: &BTreeSet<PluginKind>) -> wasmtime::Result<Self> {
+        let mut exports = Self::default();
+        for kind in kinds {
+            match kind {
+                PluginKind::Agent => exports.agent = Some(agent::GuestIndices::new(code)?),
+                PluginKind::Responder => exports.responder = Some(responder::GuestIndices::new(code)?),
+                PluginKind::Memory => exports.memory = Some(memory::GuestIndices::new(code)?),
+                PluginKind::Tools => exports.tools = Some(tools::GuestIndices::new(code)?),
+                PluginKind::DeliveryStrategy => exports.strategy = Some(delivery_strategy::GuestIndices::new(code)?),
+            }
+        }
+        Ok(exports)
+    }
+
+    /// Every export has the contract's type.
+    pub(super) fn check_types(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<()> {
+        self.agent.as_ref().map(|agent| agent.load(&mut *store, instance)).transpose()?;
+        self.responder.as_ref().map(|responder| responder.load(&mut *store, instance)).transpose()?;
+        self.memory.as_ref().map(|memory| memory.load(&mut *store, instance)).transpose()?;
+        self.tools.as_ref().map(|tools| tools.load(&mut *store, instance)).transpose()?;
+        self.strategy.as_ref().map(|strategy| strategy.load(&mut *store, instance)).transpose()?;
+        Ok(())
+    }
+
+    pub(crate) fn agent(&self) -> Option<&agent::GuestIndices> {
+        self.agent.as_ref()
+    }
+
+    pub(crate) fn responder(&self) -> Option<&responder::GuestIndices> {
+        self.responder.as_ref()
+    }
+
+    pub(crate) fn memory(&self) -> Option<&memory::GuestIndices> {
+        self.memory.as_ref()
+    }
+
+    pub(crate) fn tools(&self) -> Option<&tools::GuestIndices> {
+        self.tools.as_ref()
+    }
+
+    pub(crate) fn strategy(&self) -> Option<&delivery_strategy::GuestIndices> {
+        self.strategy.as_ref()
+    }
+}

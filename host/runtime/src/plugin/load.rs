@@ -1,0 +1,160 @@
+//! From bytes to a plugin that can be called: one step after the other, and the first that fails says why the plugin is not taken in.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_core::limits::{COMPONENT_BYTES, PluginLimits};
+use conclave_core::manifest::Manifest;
+use conclave_core::setup::PluginFacts;
+use sha2::{Digest, Sha256};
+use wasmtime::component::{Component, InstancePre};
+
+use super::cache::{Cache, Lookup};
+use super::exports::Exports;
+use super::probe::probe;
+use super::schema::Schema;
+use super::{Inspection, LoadError, LoadedPlugin, Origin, anatomy, contract};
+use crate::engine::Engine;
+use crate::sandbox::log::excerpt;
+use crate::sandbox::{CallState, network, size};
+
+/// Loads plugins into one engine. Cloning is cheap.
+#[derive(Clone, Debug)]
+pub struct Loader {
+    engine: Engine,
+    cache: Option<Arc<Cache>>,
+}
+
+impl Loader {
+    /// A loader; without a cache every plugin is compiled anew.
+    #[must_use]
+    pub fn new(engine: Engine, cache: Option<Cache>) -> Self {
+        Self { engine, cache: cache.map(Arc::new) }
+    }
+
+    /// Takes in a component: reads it, compiles it or takes it from the cache, starts it once with nothing granted and lists its tools.
+    /// `compiling` is called when it has to be compiled, which takes a while.
+    ///
+    /// # Errors
+    /// Why it is refused, in the order of the steps: see `LoadError`.
+    pub async fn load(
+        &self,
+        bytes: Vec<u8>,
+        limits: &PluginLimits,
+        compiling: impl FnOnce() + Send + 'static,
+    ) -> Result<LoadedPlugin, LoadError> {
+        let began = Instant::now();
+        let loader = self.clone();
+        // Hashing and compiling a large component take seconds of computing.
+        let prepared = tokio::task::spawn_blocking(move || loader.prepare(&bytes, compiling)).await;
+        let Prepared { inspection, code, origin, notes } = prepared.map_err(|panic| LoadError::Compile(panic.to_string()))??;
+        let exports = Exports::find(&code, &inspection.kinds).map_err(|error| LoadError::Types(format!("{error:#}")))?;
+        let mut facts = PluginFacts {
+            manifest: inspection.manifest.clone(),
+            kinds: inspection.kinds.clone(),
+            tools: Vec::new(),
+            sha256: inspection.sha256.clone(),
+        };
+        facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits).await?;
+        let schemas = facts.tools.iter().map(|tool| {
+            Schema::compile(&tool.input_schema).map_err(|problem| LoadError::Tool {
+                name: tool.name.clone(),
+                problem: format!("its input schema is refused: {problem}"),
+            })
+        });
+        let schemas = schemas.collect::<Result<_, _>>()?;
+        Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, schemas, facts, inspection, origin, notes, took: began.elapsed() })
+    }
+
+    fn prepare(&self, bytes: &[u8], compiling: impl FnOnce()) -> Result<Prepared, LoadError> {
+        let inspection = inspect(bytes)?;
+        contract::check_asks(&inspection.manifest)?;
+        let (component, origin, notes) = self.component(bytes, &inspection.sha256, compiling)?;
+        let code = self.link(&component, &inspection.imports)?;
+        Ok(Prepared { inspection, code, origin, notes })
+    }
+
+    /// Compiled code, from the cache where it can be.
+    fn component(&self, bytes: &[u8], sha256: &str, compiling: impl FnOnce()) -> Result<(Component, Origin, Vec<String>), LoadError> {
+        let mut notes = Vec::new();
+        let Some(cache) = &self.cache else {
+            compiling();
+            return Ok((self.compile(bytes)?, Origin::Compiled, notes));
+        };
+        let name = format!("{sha256}-{:016x}", self.compatibility());
+        match cache.get(&name) {
+            Lookup::Hit(code) => {
+                if let Some(component) = self.revive(&code) {
+                    return Ok((component, Origin::Cache, notes));
+                }
+            }
+            Lookup::Miss => {}
+            Lookup::Tampered => notes.push(format!(
+                "the compiled copy of {sha256} in the cache was not written by this host; it was deleted and the plugin compiled again"
+            )),
+        }
+        compiling();
+        let component = self.compile(bytes)?;
+        let kept = component.serialize().map_err(|error| format!("{error:#}"));
+        let kept = kept.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
+        // Without a cache entry the next load takes longer, nothing else.
+        notes.extend(kept.err());
+        Ok((component, Origin::Compiled, notes))
+    }
+
+    fn compile(&self, bytes: &[u8]) -> Result<Component, LoadError> {
+        Component::from_binary(self.engine.wasm(), bytes).map_err(|error| LoadError::Compile(excerpt(&format!("{error:#}"), 600)))
+    }
+
+    /// Code of another build of the engine is none, which is no reason for an error.
+    #[expect(unsafe_code, reason = "loading compiled code cannot be checked by the engine; the cache's MAC says that this host made it")]
+    fn revive(&self, code: &[u8]) -> Option<Component> {
+        // SAFETY: `Cache::get` gave these bytes, so they carry a MAC under a key that only this host's user can read: they are what
+        // `Component::serialize` gave `Cache::put`, unchanged. Both happened in memory, so no file can be exchanged in between.
+        unsafe { Component::deserialize(self.engine.wasm(), code) }.ok()
+    }
+
+    /// Differs between engines whose compiled code differs.
+    fn compatibility(&self) -> u64 {
+        use std::hash::{DefaultHasher, Hash, Hasher};
+        let mut hasher = DefaultHasher::new();
+        self.engine.wasm().precompile_compatibility_hash().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Connects every import, which also checks their types.
+    fn link(&self, component: &Component, imports: &[String]) -> Result<InstancePre<CallState>, LoadError> {
+        let failed = |error: wasmtime::Error| LoadError::Types(excerpt(&format!("{error:#}"), 600));
+        if !imports.iter().any(|import| network::is_network(import)) {
+            return self.engine.linker().instantiate_pre(component).map_err(failed);
+        }
+        // Network interfaces are defined by the types that this one component imports them with.
+        let mut linker = self.engine.linker().clone();
+        network::link(&mut linker, component).map_err(failed)?;
+        linker.instantiate_pre(component).map_err(failed)
+    }
+}
+
+struct Prepared {
+    inspection: Inspection,
+    code: InstancePre<CallState>,
+    origin: Origin,
+    notes: Vec<String>,
+}
+
+/// Reads a component without compiling or running it.
+///
+/// # Errors
+/// As for `Loader::load`, up to the step that compiles.
+pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
+    let length = bytes.len() as u64;
+    if length > COMPONENT_BYTES {
+        return Err(LoadError::TooLarge { size: size(length), limit: size(COMPONENT_BYTES) });
+    }
+    let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let anatomy = anatomy::read(bytes)?;
+    let manifest = Manifest::parse(anatomy.manifest)?;
+    let kinds = contract::check(&anatomy)?;
+    let owned = |names: Vec<&str>| names.into_iter().map(|name| excerpt(name, 200)).collect();
+    Ok(Inspection { manifest, kinds, imports: owned(anatomy.imports), exports: owned(anatomy.exports), sha256, size: length })
+}

@@ -1,0 +1,173 @@
+//! The first run of a component: with nothing granted and within limits. Its exports are checked to be of the contract's types, and its
+//! tools are listed; the model will see what they are now and nothing else.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use conclave_core::fault::Fault;
+use conclave_core::grant::{DenialRecord, Grants};
+use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
+use conclave_core::limits::PluginLimits;
+use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::setup::{PluginFacts, PluginSetup};
+use conclave_core::tool::ToolSpec;
+use serde_json::json;
+use wasmtime::Store;
+use wasmtime::component::{Instance, InstancePre};
+
+use super::LoadError;
+use super::exports::Exports;
+use crate::bindings::exports::conclave::plugin::tools;
+use crate::calls::{CallStart, ModelPort, Observer};
+use crate::clock::BoxFuture;
+use crate::convert::{spec_in, text_in};
+use crate::engine::Engine;
+use crate::sandbox::log::excerpt;
+use crate::sandbox::{CallState, Errand, Grantee, Lent, run};
+use crate::subscribe::Level;
+
+/// Tools of one plugin.
+const TOOLS: usize = 256;
+/// Bytes of a tool's description: every model call carries it.
+const DESCRIPTION: usize = 16 << 10;
+
+/// Starts the component once and lists its tools; none when it offers none.
+///
+/// # Errors
+/// `NotStarted` when it does not start, `Types` when an export is not of the contract's type, `Listing` when it cannot say what tools it
+/// has, `Tool` when one of them is not as it should be.
+pub(super) async fn probe(
+    engine: &Engine,
+    code: &InstancePre<CallState>,
+    exports: &Exports,
+    facts: PluginFacts,
+    limits: &PluginLimits,
+) -> Result<Vec<ToolSpec>, LoadError> {
+    let name = PluginName::from(facts.manifest.name.as_str());
+    let setup = PluginSetup { facts, grants: Grants::default(), limits: limits.clone(), config: json!({}) };
+    let grantee = Arc::new(Grantee::new(name.clone(), Arc::new(setup)).expect("nothing is granted, so there is no folder to open"));
+    let start = CallStart {
+        room: RoomId::from("load"),
+        call: CallId(0),
+        plugin: name,
+        now: Millis(0),
+        scratch: Arc::default(),
+        models: Arc::new(Nobody),
+        observer: Arc::new(Nobody),
+    };
+    let state = CallState::new(grantee, start, Lent::Nothing);
+    let (listed, _) = run(engine, code, state, Probe(exports)).await;
+    match listed {
+        Err(fault) => Err(LoadError::NotStarted(fault)),
+        Ok(Err(cause)) => Err(LoadError::Types(cause)),
+        Ok(Ok(None)) => Ok(Vec::new()),
+        Ok(Ok(Some(Err(error)))) => Err(LoadError::Listing(sentence(error))),
+        Ok(Ok(Some(Ok(specs)))) => read(specs),
+    }
+}
+
+struct Probe<'a>(&'a Exports);
+
+/// None: it exports no tools.
+type Listed = Option<Result<Vec<tools::ToolSpec>, tools::ToolError>>;
+
+impl Errand for Probe<'_> {
+    /// The outer error: an export has another type than the contract says.
+    type Answer = Result<Listed, String>;
+
+    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        if let Err(cause) = self.0.check_types(store, instance) {
+            return Ok(Err(format!("{cause:#}")));
+        }
+        let Some(indices) = self.0.tools() else { return Ok(Ok(None)) };
+        let tools = indices.load(&mut *store, instance)?;
+        Ok(Ok(Some(tools.call_list_tools(store).await?)))
+    }
+}
+
+fn sentence(error: tools::ToolError) -> String {
+    match error {
+        tools::ToolError::InvalidArguments(text) | tools::ToolError::Other(text) => text_in(&text),
+        tools::ToolError::Denied(denial) => format!("it was refused {}; tools are listed with nothing granted", excerpt(&denial.capability, 32)),
+        tools::ToolError::Unavailable(_) => "it says that it is not available".to_owned(),
+    }
+}
+
+fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
+    if specs.len() > TOOLS {
+        return Err(LoadError::Listing(format!("it lists {} tools; {TOOLS} are taken", specs.len())));
+    }
+    let mut names = BTreeSet::new();
+    specs
+        .into_iter()
+        .map(|spec| {
+            let name = spec.name.clone();
+            let refuse = |problem: String| LoadError::Tool { name: excerpt(&name, 64), problem };
+            if !is_tool_name(&name) {
+                return Err(refuse("its name must be lower-case ASCII letters and digits, with `_` between words".to_owned()));
+            }
+            if !names.insert(name.clone()) {
+                return Err(refuse("it is listed twice".to_owned()));
+            }
+            if spec.description.len() > DESCRIPTION {
+                return Err(refuse(format!("its description has more than {DESCRIPTION} bytes")));
+            }
+            spec_in(spec).map_err(|Fault { message, .. }| refuse(message))
+        })
+        .collect()
+}
+
+fn is_tool_name(name: &str) -> bool {
+    let word = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit());
+    name.len() <= 64 && name.starts_with(|c: char| c.is_ascii_lowercase()) && name.split('_').all(word)
+}
+
+/// Nobody follows a plugin while it is loaded, and nobody answers it.
+struct Nobody;
+
+impl ModelPort for Nobody {
+    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
+        Box::pin(std::future::ready(Err(ModelError::Other { message: "a plugin that is being loaded has no model".to_owned() })))
+    }
+}
+
+impl Observer for Nobody {
+    fn log(&self, _: CallId, _: Level, _: &str) {}
+    fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
+    fn denied(&self, _: CallId, _: &DenialRecord) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: &str, schema: &str) -> tools::ToolSpec {
+        tools::ToolSpec {
+            name: name.to_owned(),
+            description: String::new(),
+            input_schema: schema.to_owned(),
+            output_schema: None,
+            idempotent: false,
+            extra: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn names_of_tools_follow_the_contract() {
+        for name in ["find", "read_file", "v2", "to_utf8"] {
+            assert!(is_tool_name(name), "{name}");
+        }
+        for name in ["", "_a", "a_", "a__b", "Find", "read-file", "a.b", "é", "2a", "a b"] {
+            assert!(!is_tool_name(name), "{name:?}");
+        }
+    }
+
+    #[test]
+    fn a_tool_that_is_not_right_is_named() {
+        let problem = |specs: Vec<tools::ToolSpec>| read(specs).unwrap_err().to_string();
+        assert!(problem(vec![spec("a", "{}"), spec("a", "{}")]).contains("listed twice"));
+        assert!(problem(vec![spec("a", "no")]).contains("its input schema is not JSON"));
+        assert!(problem(vec![spec("a", "[]")]).contains("must be a JSON object"));
+        assert!(problem(vec![spec("A\u{1b}", "{}")]).contains("A\\u{1b}"));
+    }
+}
