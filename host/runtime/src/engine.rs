@@ -52,13 +52,15 @@ impl Engine {
     /// `Setup` when the machine has not enough address space for the pool, or cannot run compiled code; `Ticker` when no thread can
     /// be started.
     pub fn new(settings: &EngineSettings) -> Result<Self, EngineError> {
-        let setup = |cause: wasmtime::Error| EngineError::Setup { slots: settings.slots, cause: format!("{cause:#}") };
-        let wasm = wasmtime::Engine::new(&config(settings.slots)).map_err(setup)?;
+        // With none, every call would wait for ever.
+        let slots = settings.slots.max(1);
+        let setup = |cause: wasmtime::Error| EngineError::Setup { slots, cause: format!("{cause:#}") };
+        let wasm = wasmtime::Engine::new(&config(slots)).map_err(setup)?;
         let mut linker = Linker::new(&wasm);
         capability::add_to_linker(&mut linker).map_err(setup)?;
         start_ticker(wasm.weak())?;
-        let slots = Semaphore::new(usize::try_from(settings.slots).unwrap_or(Semaphore::MAX_PERMITS));
-        Ok(Self(Arc::new(Inner { wasm, linker, slots })))
+        let slots = usize::try_from(slots).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
+        Ok(Self(Arc::new(Inner { wasm, linker, slots: Semaphore::new(slots) })))
     }
 
     pub(crate) fn wasm(&self) -> &wasmtime::Engine {

@@ -12,7 +12,7 @@ use conclave_runtime::channel::Channels;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
-use conclave_runtime::{Host, HostOptions, PrepareError, Prepared, RunOptions};
+use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOptions};
 
 use crate::ran::Ran;
 
@@ -82,7 +82,7 @@ impl Rig {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let config = Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
         let host = host();
-        host.prepare(&config, &|_| {}).await.map_err(|error| match error {
+        host.prepare(&config, &(Arc::new(|_| {}) as Follow)).await.map_err(|error| match error {
             PrepareError::Config(problems) | PrepareError::Plugins(problems) => problems.to_string(),
         })
     }
@@ -95,14 +95,14 @@ impl Rig {
 
     /// Same; `follow` sees everything as it happens, and may stop the run.
     #[must_use]
-    pub fn run_with(&self, config: &str, message: &str, follow: impl Fn(&Follow<'_>) + Send + Sync + 'static) -> Ran {
+    pub fn run_with(&self, config: &str, message: &str, follow: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Ran {
         block_on(async {
             let prepared = self.prepare_now(config).await.unwrap_or_else(|problems| panic!("the config does not load:\n{problems}"));
             self.run_prepared(&prepared, message, follow).await
         })
     }
 
-    async fn run_prepared(&self, prepared: &Prepared, message: &str, follow: impl Fn(&Follow<'_>) + Send + Sync + 'static) -> Ran {
+    async fn run_prepared(&self, prepared: &Prepared, message: &str, follow: impl Fn(&Seen<'_>) + Send + Sync + 'static) -> Ran {
         let journals = MemoryJournals::default();
         let people = Arc::new(People { answers: Mutex::new(self.answers.clone()), deaf: self.refuse_speech, heard: Mutex::default() });
         let recorder = Arc::new(Recorder { happenings: Mutex::default(), stop: Mutex::default(), follow: Box::new(follow) });
@@ -135,7 +135,7 @@ pub fn refused(rig: &Rig, config: &str) -> String {
 }
 
 /// What a follower gets.
-pub struct Follow<'a> {
+pub struct Seen<'a> {
     pub happening: &'a Happening,
     pub stop: Option<&'a conclave_runtime::Stopper>,
 }
@@ -143,12 +143,12 @@ pub struct Follow<'a> {
 struct Recorder {
     happenings: Mutex<Vec<Happening>>,
     stop: Mutex<Option<conclave_runtime::Stopper>>,
-    follow: Box<dyn Fn(&Follow<'_>) + Send + Sync>,
+    follow: Box<dyn Fn(&Seen<'_>) + Send + Sync>,
 }
 
 impl Subscriber for Recorder {
     fn on(&self, happening: &Happening) {
-        (self.follow)(&Follow { happening, stop: lock(&self.stop).as_ref() });
+        (self.follow)(&Seen { happening, stop: lock(&self.stop).as_ref() });
         lock(&self.happenings).push(happening.clone());
     }
 }

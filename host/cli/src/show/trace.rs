@@ -1,5 +1,6 @@
 //! The run as it goes on, one line for each thing that a person would want to know.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 use conclave_core::event::Event;
 use conclave_core::fault::CallReport;
 use conclave_core::grant::DenialRecord;
-use conclave_core::ids::PluginName;
+use conclave_core::ids::{PluginName, RoomId, TaskName};
 use conclave_core::message::{Entity, Message, Signal};
 use conclave_core::notice::Notice;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
@@ -18,11 +19,25 @@ use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint, time};
 /// How wide the text of a line may be.
 const WIDTH: usize = 100;
 
+/// Calls in one message from which on they are told together: a screen full of the same line tells nothing.
+const TOGETHER: usize = 4;
+
 /// Prints a run to stderr.
 pub(crate) struct Trace {
     started: Instant,
     verbose: bool,
     counts: Mutex<Counts>,
+    /// Calls that are told together, by room and task.
+    batches: Mutex<HashMap<(RoomId, TaskName), Batch>>,
+}
+
+/// Calls of one message that are told together.
+#[derive(Debug, Default)]
+struct Batch {
+    left: usize,
+    answered: usize,
+    wall_us: u64,
+    memory: u64,
 }
 
 /// What the last line sums up.
@@ -37,7 +52,7 @@ pub(crate) struct Counts {
 
 impl Trace {
     pub(crate) fn new(verbose: bool) -> Self {
-        Self { started: Instant::now(), verbose, counts: Mutex::default() }
+        Self { started: Instant::now(), verbose, counts: Mutex::default(), batches: Mutex::default() }
     }
 
     /// What was counted so far.
@@ -55,17 +70,26 @@ impl Trace {
         let _ = writeln!(anstream::stderr(), "{} {} {text}", paint(FAINT, format_args!("{at:>6.2}")), paint(NAME, format_args!("{who:<13}")));
     }
 
-    fn told(&self, notice: &Notice) {
+    fn told(&self, room: &RoomId, notice: &Notice) {
         match notice {
-            Notice::MessagePosted { agent, message, .. } => self.posted(agent, message),
+            Notice::MessagePosted { task, agent, message } => {
+                self.begin_batch(room, task, agent, message);
+                self.posted(agent, message);
+            }
             Notice::StepStalled { task, stalled, of } => {
                 self.line(task.as_str(), &paint(FAINT, format_args!("nobody had an answer ({stalled} of {of})")));
             }
-            Notice::ToolCalled { caller, name, arguments, .. } => {
+            Notice::ToolCalled { task, caller, name, arguments, .. } => {
+                if self.is_batched(room, task) {
+                    return;
+                }
                 self.line(caller.as_str(), &format!("calls {name} {}", paint(FAINT, one_line(&arguments.to_string(), 70))));
             }
-            Notice::ToolAnswered { name, content, is_error, fault, report, .. } => {
+            Notice::ToolAnswered { task, name, content, is_error, fault, report, .. } => {
                 let plugin = name.split('.').next().unwrap_or(name);
+                if self.answer_batched(room, task, plugin, report) && !*is_error {
+                    return;
+                }
                 let text = one_line(content, WIDTH - 20);
                 let text = if *is_error { paint(BAD, text) } else { text };
                 self.count(|counts| counts.faults += u64::from(fault.is_some()));
@@ -100,6 +124,38 @@ impl Trace {
         }
     }
 
+    fn begin_batch(&self, room: &RoomId, task: &TaskName, agent: &PluginName, message: &Message) {
+        if self.verbose || message.sender != Entity::Llm || message.tool_calls.len() < TOGETHER {
+            return;
+        }
+        let mut names: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
+        names.dedup();
+        let calls = message.tool_calls.len();
+        self.line(agent.as_str(), &format!("calls {} {calls} times", one_line(&names.join(", "), 60)));
+        let batch = Batch { left: calls, ..Batch::default() };
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).insert((room.clone(), task.clone()), batch);
+    }
+
+    fn is_batched(&self, room: &RoomId, task: &TaskName) -> bool {
+        self.batches.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(room.clone(), task.clone()))
+    }
+
+    /// Counts an answer of a batch; the last one is told for all of them.
+    fn answer_batched(&self, room: &RoomId, task: &TaskName, plugin: &str, report: &CallReport) -> bool {
+        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (room.clone(), task.clone());
+        let Some(batch) = batches.get_mut(&key) else { return false };
+        batch.answered += 1;
+        batch.wall_us += report.wall_us;
+        batch.memory = batch.memory.max(report.memory);
+        if batch.answered == batch.left {
+            let all = CallReport { wall_us: batch.wall_us, memory: batch.memory, ..CallReport::default() };
+            self.line(plugin, &format!("{} answers  {}", batch.answered, paint(FAINT, format_args!("{} in all", cost(&all)))));
+            batches.remove(&key);
+        }
+        true
+    }
+
     fn posted(&self, agent: &PluginName, message: &Message) {
         let who = match message.sender {
             Entity::User => message.sender_name.as_str(),
@@ -130,7 +186,7 @@ impl Trace {
 impl Subscriber for Trace {
     fn on(&self, happening: &Happening) {
         match &happening.what {
-            What::Told { told } => self.told(told),
+            What::Told { told } => self.told(&happening.room, told),
             What::Recorded { record } => {
                 if is_sandbox(&record.event) {
                     self.count(|counts| counts.sandboxes += 1);

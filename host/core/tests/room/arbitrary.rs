@@ -1,1 +1,282 @@
-//! placeholder
+//! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what is made of it.
+
+use conclave_core::action::{Action, Background, PlanState, Reply, Turn};
+use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Spent};
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::ids::{BackgroundId, CallId, TaskName, TimerId};
+use conclave_core::message::{Blob, ToolCall};
+use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, Usage};
+use conclave_core::tool::{ToolError, ToolOutcome};
+use serde_json::{Value, json};
+
+use crate::case::Case;
+
+/// A row of numbers, read one after the other; then zeros for ever.
+pub(crate) struct Choices<'a> {
+    rest: std::slice::Iter<'a, u16>,
+}
+
+impl<'a> Choices<'a> {
+    pub(crate) fn new(row: &'a [u16]) -> Self {
+        Self { rest: row.iter() }
+    }
+
+    pub(crate) fn are_over(&self) -> bool {
+        self.rest.len() == 0
+    }
+
+    pub(crate) fn below(&mut self, limit: usize) -> usize {
+        usize::from(self.rest.next().copied().unwrap_or_default()) % limit
+    }
+
+    fn flag(&mut self) -> bool {
+        self.below(2) == 1
+    }
+
+    fn one<'t>(&mut self, of: &[&'t str]) -> &'t str {
+        of[self.below(of.len())]
+    }
+
+    fn amount(&mut self) -> u64 {
+        [0, 1, 7, 50, u64::MAX, u64::MAX - 1][self.below(6)]
+    }
+}
+
+const TEXTS: [&str; 12] = ["", " ", "hello", "DO-NOT-KNOW", "q", "DONE", "quit", "__PASS__", "a pearl", "x", "bye", "\u{0}🦀\n"];
+const NAMES: [&str; 10] = ["", "user", "LLM", "agent", "desk", "HELP", "mute", "slow", "nobody", "loop"];
+const TOOLS: [&str; 9] = ["box.a", "box.b", "safe.open", "done", "delegate_task", "pass", "agent_send", "no.such", ""];
+const TASKS: [&str; 6] = ["help", "slow", "desk", "mute", "ghost", ""];
+
+/// A setup with a bit of everything; the choices say which options its tasks have.
+pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
+    let mut task = |subtasks: Value, agent: &str| {
+        let no_tool = [json!("nothing"), json!("done"), json!("user"), json!({ "nudge": "a tool, please" })];
+        let no_tool = &no_tool[choices.below(4)];
+        json!({
+            "agent": agent,
+            "subtasks": subtasks,
+            "interactive": choices.below(4) == 1,
+            "turns": if choices.below(3) == 1 { json!(choices.below(5)) } else { Value::Null },
+            "max_stalled_steps": choices.below(4),
+            "done_if_response": if choices.below(4) == 1 { json!([choices.one(&["llm", "agent", "user"])]) } else { json!([]) },
+            "done_if_no_response": if choices.below(4) == 1 { json!([choices.one(&["llm", "agent", "user"])]) } else { json!([]) },
+            "no_tool": no_tool,
+            "agent_seat": choices.one(&["host", "host-then-component", "component"]),
+            "allow_null_result": choices.below(4) == 1,
+            "deliver": if choices.flag() { json!("teller") } else { Value::Null },
+        })
+    };
+    let tasks = json!({
+        "desk": task(json!(["help", "mute"]), "desk"),
+        "help": task(json!(["mute", "ghost"]), "help"),
+        "mute": task(json!([]), "help"),
+        "slow": task(json!(["desk"]), "desk"),
+        // Assembly refuses circles; the room must live with them all the same.
+        "loop": task(json!(["loop", "desk"]), "help"),
+    });
+    let all = json!({
+        "tools": ["box.*"], "tool_calls": 20, "route": ["help", "done", "mute", "delegate_task"], "delegate": ["help", "slow", "desk", "ghost", "loop"],
+        "at_once": 3, "total": 9, "model": ["default", "ghost"], "model_calls": 15, "rooms": ["terminal"], "messages": 7,
+    });
+    let case = json!({
+        "name": "arbitrary",
+        "input": if choices.below(4) == 1 { Value::Null } else { json!(choices.one(&TEXTS)) },
+        "opening": { "deadline": if choices.flag() { json!(500) } else { Value::Null }, "depth": choices.below(5) },
+        "setup": {
+            "entry": choices.one(&["desk", "loop", "help"]),
+            "tasks": tasks,
+            "plugins": {
+                "desk": { "kinds": ["agent", "responder"], "grants": all },
+                "help": { "grants": if choices.flag() { all.clone() } else { json!({}) } },
+                "box": { "tools": ["a", "b"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
+                "safe": { "tools": ["open"] },
+                "teller": { "kinds": ["delivery-strategy"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
+            },
+            "models": { "default": { "input_price": 3_000_000, "output_price": u64::MAX } },
+            "limits": {
+                "turns": choices.below(40),
+                "tokens": if choices.flag() { json!(choices.amount()) } else { Value::Null },
+                "cost": if choices.flag() { json!(choices.amount()) } else { Value::Null },
+            },
+        },
+        "expect": {},
+    });
+    serde_json::from_value(case).expect("a case of the right form")
+}
+
+/// Any event at all, with small call ids, so that some of them fit.
+pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
+    let call = CallId(if choices.below(20) == 19 { u64::MAX } else { choices.below(12) as u64 });
+    match choices.below(14) {
+        0 => Event::RoomOpened { setup: case.setup().into(), opening: case.opening() },
+        1..=3 => Event::AgentStepped { call, answer: stepped(choices), report: report(choices) },
+        4 => Event::AgentResponded { call, answer: stepped(choices).map(|turn| choices.flag().then_some(turn)), report: report(choices) },
+        5 | 6 => Event::ToolAnswered { call, answer: tool_answer(choices), report: report(choices) },
+        7 => Event::StrategyDecided { call, answer: decided(choices), report: report(choices) },
+        8 => Event::UserAnswered { call, text: text(choices) },
+        9 => model_asked(choices, call),
+        10 => Event::ModelAnswered { call, ordinal: choices.below(3) as u32, answer: completed(choices) },
+        11 => Event::Spoken { call, failure: text(choices) },
+        12 => background_ended(choices, call),
+        _ if choices.below(8) == 7 => Event::Cancelled { reason: "enough".to_owned() },
+        _ => Event::TimerFired { timer: TimerId(choices.below(4) as u64) },
+    }
+}
+
+/// An answer to what the host was told to do; none where it has nothing to answer. A model is asked now and then before a plugin answers.
+pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> {
+    let asks = |choices: &mut Choices<'_>, call: CallId, answer: Event| match choices.below(3) {
+        0 => vec![answer],
+        1 => vec![model_asked(choices, call), answer],
+        // The plugin is gone before its model has answered.
+        _ => vec![model_asked(choices, call), answer, Event::ModelAnswered { call, ordinal: 0, answer: completed(choices) }],
+    };
+    match effect {
+        Effect::StepAgent { call, .. } => {
+            let answer = Event::AgentStepped { call: *call, answer: stepped(choices), report: report(choices) };
+            asks(choices, *call, answer)
+        }
+        Effect::AskResponder { call, .. } => {
+            let answer = stepped(choices).map(|turn| choices.flag().then_some(turn));
+            vec![Event::AgentResponded { call: *call, answer, report: report(choices) }]
+        }
+        Effect::CallTool { call, .. } => {
+            let answer = Event::ToolAnswered { call: *call, answer: tool_answer(choices), report: report(choices) };
+            asks(choices, *call, answer)
+        }
+        Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices) }],
+        Effect::CallModel { call, ordinal, .. } => vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices) }],
+        Effect::StartBackground { call, .. } => vec![background_ended(choices, *call)],
+        Effect::WakeStrategy { call, .. } => vec![Event::StrategyDecided { call: *call, answer: decided(choices), report: report(choices) }],
+        Effect::Speak { call, .. } => vec![Event::Spoken { call: *call, failure: text(choices) }],
+        Effect::SetTimer { timer, .. } => vec![Event::TimerFired { timer: *timer }],
+        Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => Vec::new(),
+    }
+}
+
+fn text(choices: &mut Choices<'_>) -> Option<String> {
+    choices.flag().then(|| choices.one(&TEXTS).to_owned())
+}
+
+fn report(choices: &mut Choices<'_>) -> CallReport {
+    CallReport { scratch: (choices.below(4) == 1).then(|| vec![1, 2, 3]), ..CallReport::default() }
+}
+
+fn fault() -> Fault {
+    Fault::new(FaultKind::Panic, "panicked")
+}
+
+fn value(choices: &mut Choices<'_>) -> Value {
+    let values = [json!(null), json!("text"), json!({ "content": [1, 2.5], "task": "t" }), json!([]), json!(1.1e-7)];
+    values[choices.below(values.len())].clone()
+}
+
+fn calls(choices: &mut Choices<'_>) -> Vec<ToolCall> {
+    let call = |choices: &mut Choices<'_>| ToolCall {
+        id: choices.one(&["", "same", "c1-0"]).to_owned(),
+        name: choices.one(&TOOLS).to_owned(),
+        arguments: if choices.flag() { json!({ "agent": choices.one(&TASKS), "task": choices.one(&TEXTS) }) } else { value(choices) },
+    };
+    let count = [0, 0, 1, 1, 2, 3, 150][choices.below(7)];
+    (0..count).map(|_| call(choices)).collect()
+}
+
+fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
+    if choices.below(10) == 9 {
+        return Err(fault());
+    }
+    let action = match choices.below(14) {
+        0 => Action::Null,
+        1 => Action::Finish { outputs: value(choices) },
+        2 => Action::Reject { outputs: value(choices) },
+        3 => Action::Delegate { agent: choices.one(&TASKS).to_owned(), inputs: value(choices) },
+        4 | 5 => Action::DelegateTask(Background {
+            agent: choices.one(&TASKS).to_owned(),
+            task: choices.one(&TEXTS).to_owned(),
+            context: value(choices),
+            share_channels: Vec::new(),
+        }),
+        6 => Action::Think { thought: choices.one(&TEXTS).to_owned() },
+        7 => Action::Talk { content: choices.one(&TEXTS).to_owned() },
+        8 => Action::ModifyTask { task_id: "0".to_owned(), state: PlanState::Open },
+        _ => Action::Reply(Reply {
+            completion: None,
+            content: text(choices),
+            tool_calls: calls(choices),
+            recipient: choices.flag().then(|| choices.one(&NAMES).to_owned()),
+            attachments: if choices.below(8) == 1 {
+                vec![Blob { sha256: "00".to_owned(), media_type: "text/plain".to_owned(), length: u64::MAX, name: None }]
+            } else {
+                Vec::new()
+            },
+        }),
+    };
+    Ok(Turn { action, thought: String::new(), wait_for_response: choices.below(8) == 7, extra: vec![("later".to_owned(), value(choices))] })
+}
+
+fn tool_answer(choices: &mut Choices<'_>) -> Result<ToolOutcome, ToolError> {
+    match choices.below(8) {
+        0 => Err(ToolError::Fault { fault: fault() }),
+        1 => Err(ToolError::Unavailable { retry_after_ms: None }),
+        2 | 3 => Ok(ToolOutcome { content: text(choices), then: calls(choices), ..ToolOutcome::default() }),
+        _ => Ok(ToolOutcome { content: text(choices), ..ToolOutcome::default() }),
+    }
+}
+
+fn decided(choices: &mut Choices<'_>) -> Result<Vec<Decision>, Fault> {
+    let decision = |choices: &mut Choices<'_>| {
+        let tasks = vec![choices.one(&["task-1", "task-2", "task-3", "task-9", ""]).to_owned(), "task-1".to_owned()];
+        match choices.below(6) {
+            0 => Decision::GiveUp { reason: "bored".to_owned() },
+            1 => Decision::Attach { tasks },
+            2 | 3 => Decision::Wait { channel: None, at_most_ms: choices.amount() },
+            _ => {
+                let channel = choices.flag().then(|| choices.one(&["terminal", "pager", "nowhere"]).to_owned());
+                Decision::Speak { tasks, channel, prompt: text(choices), interrupt: choices.flag() }
+            }
+        }
+    };
+    if choices.below(8) == 7 { Err(fault()) } else { Ok((0..choices.below(4)).map(|_| decision(choices)).collect()) }
+}
+
+fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
+    let ended = EndedTask {
+        id: BackgroundId::from("task-2"),
+        agent: TaskName::from("desk"),
+        task: String::new(),
+        status: if choices.flag() { BackgroundStatus::Completed } else { BackgroundStatus::Interrupted },
+        output: text(choices),
+        error: text(choices),
+        duration_ms: u64::MAX,
+        metadata: Value::Null,
+    };
+    let spent = Spent { turns: choices.amount(), tokens: choices.amount(), cost_micro_usd: choices.amount() };
+    Event::BackgroundEnded { call, ended, spent }
+}
+
+fn model_asked(choices: &mut Choices<'_>, call: CallId) -> Event {
+    let parts = [Part::System, Part::History { start: choices.amount(), end: choices.amount() }];
+    let request = ModelRequest {
+        model: choices.flag().then(|| choices.one(&["default", "ghost", "other"]).to_owned()),
+        prompt: parts.into_iter().take(choices.below(3)).collect(),
+        tools: None,
+        tool_format: None,
+        tool_choice: ToolChoice::Auto,
+        output_schema: None,
+        stream: false,
+        options: Vec::new(),
+    };
+    Event::ModelAsked { call, ordinal: choices.below(2) as u32, request }
+}
+
+fn completed(choices: &mut Choices<'_>) -> Result<Completion, ModelError> {
+    if choices.below(4) == 3 {
+        return Err(ModelError::Unavailable { retry_after_ms: None });
+    }
+    let (input_tokens, output_tokens) = (choices.amount(), choices.amount());
+    let cost_micro_usd = choices.flag().then(|| choices.amount());
+    let usage = Usage { input_tokens, cached_input_tokens: 0, output_tokens, cost_micro_usd };
+    Ok(Completion { id: String::new(), content: text(choices), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model: String::new() })
+}

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::case::Case;
-use crate::checks::violations;
+use crate::checks::{changes_when_told_again, violations};
 use crate::matching::difference;
 use crate::world::{Order, World};
 
@@ -12,9 +12,10 @@ fn problems_of(case: &Case, order: &Value) -> Vec<String> {
     let mut world = World::new(case, Order::named(order));
     world.run();
     let outcome = serde_json::to_value(world.room.outcome()).expect("an outcome is serialisable");
-    let seen = world.seen.report(&outcome, &world.state());
+    let seen = world.seen.report(&outcome, &world.state(), world.hours());
     let mut problems: Vec<String> = difference(&case.expect, &seen).into_iter().collect();
     problems.extend(violations(&world.room, &world.records));
+    problems.extend(changes_when_told_again(&world.room, &world.records));
     if world.room.outcome().is_none() != case.goes_on {
         problems.push(format!("the room {}", if case.goes_on { "is over" } else { "goes on" }));
     }

@@ -1,1 +1,132 @@
-//! placeholder
+//! What must hold whatever happens: no order of events breaks a room, and every room ends or waits.
+
+use std::collections::VecDeque;
+
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::ids::Millis;
+use conclave_core::notice::Notice;
+use conclave_core::room::Room;
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
+
+use crate::arbitrary::{Choices, answers, case, event};
+use crate::case::START;
+use crate::checks::violations;
+
+/// Each property is tried so often. No file of failures: a seed in a comment of the fix is worth more than one in a file.
+fn config() -> ProptestConfig {
+    ProptestConfig { cases: 384, failure_persistence: None, ..ProptestConfig::default() }
+}
+
+/// A room that writes down what happens to it.
+#[derive(Default)]
+struct Recorded {
+    room: Room,
+    records: Vec<Record>,
+    effects: Vec<Effect>,
+    notices: Vec<Notice>,
+}
+
+impl Recorded {
+    fn handle(&mut self, event: Event, at: Millis) {
+        let seq = self.records.len() as u64;
+        self.records.push(Record { seq, at, principal: Principal("tester".into()), rules: RULES, event: event.clone() });
+        self.room.handle(event, at);
+        self.effects.extend(std::iter::from_fn(|| self.room.poll_effect()));
+        self.notices.extend(std::iter::from_fn(|| self.room.poll_notice()));
+    }
+
+    fn take_effects(&mut self) -> Vec<Effect> {
+        std::mem::take(&mut self.effects)
+    }
+}
+
+/// Any events, most of them nonsense. The clock runs backwards now and then.
+fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
+    let mut choices = Choices::new(row);
+    let case = case(&mut choices);
+    let mut events = Vec::new();
+    if choices.below(8) != 7 {
+        events.push((Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START));
+    }
+    while !choices.are_over() {
+        let event = event(&mut choices, &case);
+        let at = if choices.below(4) == 0 { Millis(3) } else { START.plus(events.len() as u64) };
+        events.push((event, at));
+    }
+    events
+}
+
+/// Runs a room whose every wish is answered, in an order and with answers of choice, until there is nothing to answer.
+fn answered(row: &[u16], most: usize) -> Recorded {
+    let mut choices = Choices::new(row);
+    let case = case(&mut choices);
+    let mut recorded = Recorded::default();
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    let mut to_do: VecDeque<Effect> = recorded.take_effects().into();
+    while let Some(effect) = to_do.pop_front() {
+        assert!(recorded.records.len() < most, "the room goes on for ever");
+        if choices.below(3) == 0 && !to_do.is_empty() {
+            to_do.push_back(effect);
+            continue;
+        }
+        for event in answers(&mut choices, &effect) {
+            let at = START.plus(recorded.records.len() as u64);
+            recorded.handle(event, at);
+            to_do.extend(recorded.take_effects());
+        }
+    }
+    recorded
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_order_of_events_breaks_a_room(row in vec(any::<u16>(), 0..900)) {
+        let mut recorded = Recorded::default();
+        for (event, at) in nonsense(&row) {
+            recorded.handle(event, at);
+            prop_assert!(recorded.room.outcome().is_none() || recorded.room.calls_in_flight().next().is_none());
+        }
+        prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
+    }
+
+    #[test]
+    fn a_room_whose_calls_are_answered_ends(row in vec(any::<u16>(), 0..2_000)) {
+        let recorded = answered(&row, 40_000);
+        prop_assert!(recorded.room.outcome().is_some(), "it waits for {:?}", recorded.room.calls_in_flight().collect::<Vec<_>>());
+        prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
+    }
+
+    #[test]
+    fn the_same_events_have_the_same_effects(row in vec(any::<u16>(), 0..900)) {
+        let (mut once, mut again) = (Recorded::default(), Recorded::default());
+        for (event, at) in nonsense(&row) {
+            once.handle(event.clone(), at);
+            again.handle(event, at);
+        }
+        prop_assert_eq!(once.effects, again.effects);
+        prop_assert_eq!(once.notices, again.notices);
+    }
+
+    #[test]
+    fn a_room_read_from_its_json_goes_on_as_if_nothing_had_happened(row in vec(any::<u16>(), 0..900)) {
+        let events = nonsense(&row);
+        let (before, after) = events.split_at(events.len() / 2);
+        let mut whole = Recorded::default();
+        for (event, at) in before {
+            whole.handle(event.clone(), *at);
+        }
+        whole.effects.clear();
+        let json = serde_json::to_string(&whole.room).expect("a room is serialisable");
+        let mut resumed = Recorded { room: serde_json::from_str(&json).expect("a room reads what it wrote"), ..Recorded::default() };
+        for (event, at) in after {
+            whole.handle(event.clone(), *at);
+            resumed.handle(event.clone(), *at);
+        }
+        prop_assert_eq!(whole.effects, resumed.effects);
+        prop_assert!(whole.room == resumed.room);
+    }
+}

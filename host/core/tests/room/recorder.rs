@@ -110,7 +110,7 @@ impl Recorder {
         self.views.entry(view.task.to_string()).or_default().push(seen);
     }
 
-    pub(crate) fn report(&self, outcome: &Value, state: &Value) -> Value {
+    pub(crate) fn report(&self, outcome: &Value, state: &Value, hours: u64) -> Value {
         let effects: BTreeMap<&str, u64> = KINDS.iter().map(|kind| (*kind, self.effects.get(kind).copied().unwrap_or_default())).collect();
         json!({
             "outcome": outcome,
@@ -131,6 +131,8 @@ impl Recorder {
             "wakes": self.wakes,
             "prompts": self.prompts,
             "state": state,
+            // How long the room was open.
+            "hours": hours,
         })
     }
 }

@@ -109,6 +109,10 @@ impl<'a> World<'a> {
         }
     }
 
+    pub(crate) fn hours(&self) -> u64 {
+        self.now.since(START) / (60 * 60 * 1000)
+    }
+
     /// The room as JSON, for what only its state shows.
     pub(crate) fn state(&self) -> Value {
         serde_json::to_value(&self.room).expect("a room is serialisable")

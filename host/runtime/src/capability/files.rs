@@ -42,11 +42,8 @@ impl CallState {
         let folder = self.grantee.folders.iter().position(|folder| folder.at == parsed.folder);
         folder.map(|folder| Place { folder, rest: parsed.rest.to_owned() }).ok_or_else(|| {
             let granted: Vec<&str> = self.grantee.folders.iter().map(|folder| folder.at.as_str()).collect();
-            let reason = format!(
-                "{} has files at {} only; this path is outside every granted folder",
-                self.grantee.name,
-                granted.join(", ")
-            );
+            let reason =
+                format!("{} has files at {} only; this path is outside every granted folder", self.grantee.name, granted.join(", "));
             rights.refuse(Capability::Files, path, Layer::Config, &reason, suggestion(&self.grantee, path))
         })
     }

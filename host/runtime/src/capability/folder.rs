@@ -144,7 +144,8 @@ impl From<io::Error> for Trouble {
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs;
     use std::os::unix::fs::symlink;
@@ -169,7 +170,8 @@ mod tests {
         symlink("../outside", inside.join("updir")).unwrap();
         symlink("nowhere", inside.join("dangling")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
-        let grant = FileGrant { dir: inside.to_str().unwrap().to_owned(), shown: "inside".to_owned(), at: "/f".to_owned(), mode: FileMode::Read };
+        let grant =
+            FileGrant { dir: inside.to_str().unwrap().to_owned(), shown: "inside".to_owned(), at: "/f".to_owned(), mode: FileMode::Read };
         let folder = Folder::open(&PluginName::from("p"), &grant).unwrap();
         (temp, folder)
     }
@@ -224,9 +226,8 @@ mod tests {
     fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
         let (temp, folder) = folder();
         std::process::Command::new("mkfifo").arg(temp.path().join("inside/pipe")).status().unwrap();
-        let names = |after, count| -> Vec<String> {
-            folder.entries("", after, count).unwrap().into_iter().map(|entry| entry.name).collect()
-        };
+        let names =
+            |after, count| -> Vec<String> { folder.entries("", after, count).unwrap().into_iter().map(|entry| entry.name).collect() };
         assert_eq!(names(None, 100), ["a.txt", "b.txt", "sub", "to-b"]);
         assert_eq!(names(None, 2), ["a.txt", "b.txt"]);
         assert_eq!(names(Some("b.txt"), 1), ["sub"]);

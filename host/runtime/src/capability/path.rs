@@ -80,8 +80,25 @@ mod tests {
     fn paths_that_climb_trick_or_lie_are_refused() {
         let long = format!("/folder/{}", "a".repeat(LONGEST));
         for path in [
-            "", "folder/a", "./folder", "../folder", "/", "//folder", "/folder/", "/folder//a", "/folder/../etc/passwd", "/folder/..",
-            "/folder/a/../../b", "/folder/.", "/./folder", "/..", "/folder/a\0.txt", "/folder\\..\\a", "C:\\a", "\\\\server\\a", &long,
+            "",
+            "folder/a",
+            "./folder",
+            "../folder",
+            "/",
+            "//folder",
+            "/folder/",
+            "/folder//a",
+            "/folder/../etc/passwd",
+            "/folder/..",
+            "/folder/a/../../b",
+            "/folder/.",
+            "/./folder",
+            "/..",
+            "/folder/a\0.txt",
+            "/folder\\..\\a",
+            "C:\\a",
+            "\\\\server\\a",
+            &long,
         ] {
             assert!(GuestPath::parse(path).is_err(), "{path:?}");
         }
@@ -91,8 +108,18 @@ mod tests {
     fn a_grant_is_suggested_for_plain_folders_alone() {
         assert_eq!(suggested_folder("/notes/a.txt"), Some("notes"));
         for path in [
-            "/etc/passwd", "/root/.ssh/id_ed25519", "/notes/.env", "/.ssh/config", "/notes/server.key", "/notes/id_rsa", "/home/me/a.txt",
-            "/notes/../a", "/notes/my_secrets.txt", "/a b/c", "notes", "/proc/self/environ",
+            "/etc/passwd",
+            "/root/.ssh/id_ed25519",
+            "/notes/.env",
+            "/.ssh/config",
+            "/notes/server.key",
+            "/notes/id_rsa",
+            "/home/me/a.txt",
+            "/notes/../a",
+            "/notes/my_secrets.txt",
+            "/a b/c",
+            "notes",
+            "/proc/self/environ",
         ] {
             assert_eq!(suggested_folder(path), None, "{path:?}");
         }

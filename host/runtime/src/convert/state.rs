@@ -8,11 +8,7 @@ use super::action::action_out;
 use crate::bindings::conclave::plugin::{actions, state};
 
 pub(crate) fn past_out(past: &Past) -> state::Past {
-    state::Past {
-        action: past.action.as_ref().map(action_out),
-        observation: past.observation.as_ref().map(observation_out),
-        seq: past.seq,
-    }
+    state::Past { action: past.action.as_ref().map(action_out), observation: past.observation.as_ref().map(observation_out), seq: past.seq }
 }
 
 fn observation_out(observation: &Observation) -> actions::Observation {
@@ -32,11 +28,7 @@ fn observation_out(observation: &Observation) -> actions::Observation {
 }
 
 pub(crate) fn summary_out(tool: &ToolSummary) -> state::ToolSummary {
-    state::ToolSummary {
-        name: tool.name.clone(),
-        description: tool.description.clone(),
-        input_schema: tool.input_schema.to_string(),
-    }
+    state::ToolSummary { name: tool.name.clone(), description: tool.description.clone(), input_schema: tool.input_schema.to_string() }
 }
 
 pub(crate) fn remaining_out(remaining: Remaining) -> state::Remaining {

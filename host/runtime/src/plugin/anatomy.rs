@@ -106,14 +106,20 @@ mod tests {
 
     fn module(manifests: &[&[u8]]) -> Module {
         let mut module = Module::new();
-        manifests.iter().for_each(|data| drop(module.section(&section(data))));
+        for data in manifests {
+            module.section(&section(data));
+        }
         module
     }
 
     fn component(outermost: &[&[u8]], modules: &[&[&[u8]]]) -> Vec<u8> {
         let mut component = Component::new();
-        modules.iter().for_each(|manifests| drop(component.section(&ModuleSection(&module(manifests)))));
-        outermost.iter().for_each(|data| drop(component.section(&section(data))));
+        for manifests in modules {
+            component.section(&ModuleSection(&module(manifests)));
+        }
+        for data in outermost {
+            component.section(&section(data));
+        }
         component.finish()
     }
 

@@ -13,9 +13,8 @@ use super::anatomy::Anatomy;
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
 /// Interfaces of the contract that can be imported.
-const IMPORTS: [&str; 13] = [
-    "types", "log", "progress", "config", "scratch", "blobs", "model", "files", "kv", "actions", "state", "call", "delivery-context",
-];
+const IMPORTS: [&str; 13] =
+    ["types", "log", "progress", "config", "scratch", "blobs", "model", "files", "kv", "actions", "state", "call", "delivery-context"];
 /// Packages of WASI that are linked, inert, and those whose every call is refused.
 const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
 const KINDS: [PluginKind; 5] =
@@ -57,7 +56,9 @@ fn check_import(import: &str) -> Result<(), LoadError> {
     match is_wasi {
         true if version.starts_with("0.2.") => Ok(()),
         true => Err(foreign(import, "this host has WASI 0.2; build the plugin for target wasm32-wasip2")),
-        false if interface.starts_with("wasi:") => Err(foreign(import, "plugins get no such authority; see the capabilities of the contract")),
+        false if interface.starts_with("wasi:") => {
+            Err(foreign(import, "plugins get no such authority; see the capabilities of the contract"))
+        }
         false => Err(foreign(import, "compose the component with one that exports it, so that nothing is left to import")),
     }
 }
@@ -109,7 +110,14 @@ mod tests {
 
     #[test]
     fn any_other_import_is_refused_and_named() {
-        for import in ["env", "wasi:keyvalue/store@0.2.0", "wasi:io/streams@0.3.0", "wasi:nn/graph@0.2.0", "acme:db/sql@1.0.0", "conclave:plugin/exec@0.1.0-draft"] {
+        for import in [
+            "env",
+            "wasi:keyvalue/store@0.2.0",
+            "wasi:io/streams@0.3.0",
+            "wasi:nn/graph@0.2.0",
+            "acme:db/sql@1.0.0",
+            "conclave:plugin/exec@0.1.0-draft",
+        ] {
             match check(&anatomy(&[import], &[TOOLS])) {
                 Err(LoadError::ForeignImport { import: named, .. }) => assert_eq!(named, import),
                 other => panic!("{import}: {other:?}"),

@@ -57,10 +57,8 @@ impl Loader {
         };
         facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits).await?;
         let schemas = facts.tools.iter().map(|tool| {
-            Schema::compile(&tool.input_schema).map_err(|problem| LoadError::Tool {
-                name: tool.name.clone(),
-                problem: format!("its input schema is refused: {problem}"),
-            })
+            Schema::compile(&tool.input_schema)
+                .map_err(|problem| LoadError::Tool { name: tool.name.clone(), problem: format!("its input schema is refused: {problem}") })
         });
         let schemas = schemas.collect::<Result<_, _>>()?;
         Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, schemas, facts, inspection, origin, notes, took: began.elapsed() })

@@ -88,7 +88,9 @@ impl Errand for Probe<'_> {
 fn sentence(error: tools::ToolError) -> String {
     match error {
         tools::ToolError::InvalidArguments(text) | tools::ToolError::Other(text) => text_in(&text),
-        tools::ToolError::Denied(denial) => format!("it was refused {}; tools are listed with nothing granted", excerpt(&denial.capability, 32)),
+        tools::ToolError::Denied(denial) => {
+            format!("it was refused {}; tools are listed with nothing granted", excerpt(&denial.capability, 32))
+        }
         tools::ToolError::Unavailable(_) => "it says that it is not available".to_owned(),
     }
 }

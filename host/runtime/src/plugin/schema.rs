@@ -39,9 +39,9 @@ impl Schema {
         let weight = weigh(schema)?;
         let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
         let options = jsonschema::options().with_draft(Draft::Draft202012).offline().with_pattern_options(patterns);
-        let validator = options.build(schema).map_err(|error| {
-            format!("at {}: {}", place(error.instance_path().as_str()), excerpt(&error.to_string(), PROBLEM))
-        })?;
+        let validator = options
+            .build(schema)
+            .map_err(|error| format!("at {}: {}", place(error.instance_path().as_str()), excerpt(&error.to_string(), PROBLEM)))?;
         Ok(Self { validator, weight })
     }
 

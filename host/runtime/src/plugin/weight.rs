@@ -10,10 +10,16 @@ pub(crate) struct Weight {
     schemas: u64,
     /// References back to a schema that contains them: what makes it recursive.
     loops: u64,
+    /// Schemas inside one another at most, references written out: how deep checking recurses for one level of arguments.
+    levels: u32,
 }
 
 /// Schemas that one may consist of, references written out. Ten levels of ten references each are ten thousand million.
 const SCHEMAS: u64 = 10_000;
+/// Schemas inside one another. Both compiling and checking recurse, and a thread's stack ends.
+const LEVELS: u32 = 128;
+/// Levels of schema times levels of arguments, which a recursive schema can reach.
+const DEPTH: u32 = 1_024;
 /// Steps that checking arguments may take, roughly a second.
 const STEPS: u64 = 20_000_000;
 
@@ -22,7 +28,7 @@ const STEPS: u64 = 20_000_000;
 /// # Errors
 /// Why it is refused.
 pub(crate) fn weigh(schema: &Value) -> Result<Weight, String> {
-    let mut scale = Scale { root: schema, weight: Weight { schemas: 0, loops: 0 }, within: Vec::new() };
+    let mut scale = Scale { root: schema, weight: Weight { schemas: 0, loops: 0, levels: 0 }, level: 0, within: Vec::new() };
     scale.add(schema, 0)?;
     Ok(scale.weight)
 }
@@ -31,6 +37,9 @@ impl Weight {
     /// The arguments can be checked in bounded time.
     pub(crate) fn bears(self, arguments: &Value) -> bool {
         let (nodes, depth) = measure(arguments);
+        if self.loops > 0 && self.levels.saturating_mul(depth) > DEPTH {
+            return false;
+        }
         // With one loop a schema walks down; with two or more every level can multiply the work.
         let branches = if self.loops > 1 { (0..depth).fold(1_u64, |product, _| product.saturating_mul(self.loops)) } else { 1 };
         self.schemas.saturating_mul(nodes).saturating_mul(branches) <= STEPS
@@ -40,6 +49,7 @@ impl Weight {
 struct Scale<'a> {
     root: &'a Value,
     weight: Weight,
+    level: u32,
     /// Targets of references that are being written out, and how deep in the arguments each applies.
     within: Vec<(*const Value, u32)>,
 }
@@ -47,6 +57,17 @@ struct Scale<'a> {
 impl<'a> Scale<'a> {
     /// Adds a schema that applies `depth` levels deep in the arguments.
     fn add(&mut self, schema: &'a Value, depth: u32) -> Result<(), String> {
+        self.level += 1;
+        self.weight.levels = self.weight.levels.max(self.level);
+        if self.level > LEVELS {
+            return Err(format!("more than {LEVELS} schemas are inside one another when its references are written out"));
+        }
+        self.add_keywords(schema, depth)?;
+        self.level -= 1;
+        Ok(())
+    }
+
+    fn add_keywords(&mut self, schema: &'a Value, depth: u32) -> Result<(), String> {
         self.weight.schemas += 1;
         if self.weight.schemas > SCHEMAS {
             return Err(format!("it consists of more than {SCHEMAS} schemas when its references are written out"));
@@ -60,8 +81,14 @@ impl<'a> Scale<'a> {
                 "$id" if !std::ptr::eq(schema, self.root) => return Err("`$id` is taken at the top only".to_owned()),
                 "properties" | "patternProperties" => self.add_values(value, depth + 1)?,
                 "dependentSchemas" | "dependencies" => self.add_values(value, depth)?,
-                "items" | "prefixItems" | "additionalItems" | "additionalProperties" | "contains" | "propertyNames"
-                | "unevaluatedItems" | "unevaluatedProperties" => self.add_each(value, depth + 1)?,
+                "items"
+                | "prefixItems"
+                | "additionalItems"
+                | "additionalProperties"
+                | "contains"
+                | "propertyNames"
+                | "unevaluatedItems"
+                | "unevaluatedProperties" => self.add_each(value, depth + 1)?,
                 "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => self.add_each(value, depth)?,
                 _ => {}
             }
@@ -83,7 +110,8 @@ impl<'a> Scale<'a> {
     fn follow(&mut self, reference: &Value, depth: u32) -> Result<(), String> {
         let text = reference.as_str().ok_or_else(|| "`$ref` must be a string".to_owned())?;
         let target = text.strip_prefix('#').and_then(|pointer| self.root.pointer(pointer));
-        let target = target.ok_or_else(|| format!("`$ref` {text:?} is not a JSON pointer into the schema itself, such as \"#/$defs/name\""))?;
+        let target =
+            target.ok_or_else(|| format!("`$ref` {text:?} is not a JSON pointer into the schema itself, such as \"#/$defs/name\""))?;
         let target_pointer = std::ptr::from_ref(target);
         // The root contains everything, whether or not a reference led to it.
         let begun = if std::ptr::eq(target, self.root) { Some(0) } else { None };
@@ -122,8 +150,9 @@ mod tests {
 
     #[test]
     fn ordinary_schemas_are_light() {
-        let schema = json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "$ref": "#/$defs/b" } }, "$defs": { "b": {} } });
-        assert_eq!(weigh(&schema).unwrap(), Weight { schemas: 4, loops: 0 });
+        let schema =
+            json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "$ref": "#/$defs/b" } }, "$defs": { "b": {} } });
+        assert_eq!(weigh(&schema).unwrap(), Weight { schemas: 4, loops: 0, levels: 3 });
         assert!(weigh(&schema).unwrap().bears(&json!({ "a": "x".repeat(1_000_000) })));
     }
 
@@ -147,6 +176,21 @@ mod tests {
         defs.insert("l30".to_owned(), json!(true));
         let error = weigh(&json!({ "$ref": "#/$defs/l0", "$defs": defs })).unwrap_err();
         assert!(error.contains("more than 10000 schemas"), "{error}");
+    }
+
+    /// Checking would recurse until the host's stack ends.
+    #[test]
+    fn long_chains_of_references_are_refused() {
+        let chain = |length: usize| {
+            let link = |level: usize| (format!("l{level}"), json!({ "$ref": format!("#/$defs/l{}", level + 1) }));
+            let mut defs: serde_json::Map<String, Value> = (0..length).map(link).collect();
+            defs.insert(format!("l{length}"), json!({ "properties": { "a": { "$ref": "#" } } }));
+            json!({ "$ref": "#/$defs/l0", "$defs": defs })
+        };
+        assert!(weigh(&chain(2_000)).unwrap_err().contains("inside one another"));
+        let deep = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
+        assert!(weigh(&chain(5)).unwrap().bears(&deep));
+        assert!(!weigh(&chain(100)).unwrap().bears(&deep));
     }
 
     #[test]

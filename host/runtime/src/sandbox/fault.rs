@@ -77,7 +77,9 @@ fn panic_sentence(stderr: &str) -> String {
 }
 
 fn last_words(stderr: &str) -> String {
-    stderr.lines().rev().find(|line| !line.trim().is_empty()).map_or_else(String::new, |line| {
-        format!("; its last words were: {}", excerpt(line.trim(), WORDS))
-    })
+    stderr
+        .lines()
+        .rev()
+        .find(|line| !line.trim().is_empty())
+        .map_or_else(String::new, |line| format!("; its last words were: {}", excerpt(line.trim(), WORDS)))
 }

@@ -71,7 +71,8 @@ fn define(target: &mut LinkerInstance<'_, CallState>, interface: &str, name: &st
                 refuse(&mut store, &plan.name, params);
                 results[0] = denied.clone();
             } else if let Some(ty) = &plan.result {
-                results[0] = empty(&mut store, ty)?.ok_or_else(|| wasmtime::Error::msg(format!("{} needs a network; there is none", plan.name)))?;
+                results[0] =
+                    empty(&mut store, ty)?.ok_or_else(|| wasmtime::Error::msg(format!("{} needs a network; there is none", plan.name)))?;
             }
             Ok(())
         })

@@ -10,7 +10,7 @@ use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
 use super::grantee::Grantee;
-use super::log::LogBook;
+use super::log::{LogBook, harmless};
 use super::meter::{Broken, Meter};
 use super::wasi::Wasi;
 use crate::bindings::conclave::plugin::types;
@@ -84,7 +84,9 @@ impl CallState {
     }
 
     /// Records a refusal, and gives what the guest may know of it.
-    pub(crate) fn refuse(&mut self, record: DenialRecord) -> types::Denial {
+    pub(crate) fn refuse(&mut self, mut record: DenialRecord) -> types::Denial {
+        // The guest chose these words, and they end on the operator's terminal.
+        record.denial.target = harmless(&record.denial.target).into_owned();
         let denial = convert::denial_out(&record.denial);
         let known = self.denials.iter().any(|kept| kept.denial == record.denial && kept.layer == record.layer);
         if !known && self.denials.len() < DENIALS_KEPT {

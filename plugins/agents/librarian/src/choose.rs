@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-use conclave_prose::{overlap, terms};
+use conclave_prose::{Format, overlap, terms};
 
 use crate::found::Hit;
 use crate::question::Question;
@@ -48,10 +48,10 @@ fn relevance(question: &Question, hit: &Hit) -> f64 {
     coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
 }
 
-/// A statement answers; a question, a title or a scrap does not.
+/// A statement answers; a question, a title, a scrap or a piece of code does not.
 fn manner(hit: &Hit) -> f64 {
     let words = hit.text.split_whitespace().count();
-    if hit.text.ends_with('?') {
+    if hit.text.ends_with('?') || Format::of(&hit.path) == Format::Source {
         -0.4
     } else if hit.text.ends_with('.') && (4..=40).contains(&words) {
         0.1
