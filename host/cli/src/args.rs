@@ -71,4 +71,11 @@ pub(crate) enum Plugin {
         /// The component, a .wasm file
         file: PathBuf,
     },
+    /// Put a manifest into a component that was built without one
+    Embed {
+        /// The component, a .wasm file; it is changed
+        file: PathBuf,
+        /// The manifest, a conclave-plugin.toml
+        manifest: PathBuf,
+    },
 }

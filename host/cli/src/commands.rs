@@ -1,5 +1,6 @@
 //! One command, one file.
 
 pub(crate) mod check;
+pub(crate) mod embed;
 pub(crate) mod inspect;
 pub(crate) mod run;

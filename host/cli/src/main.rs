@@ -40,6 +40,7 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, CliError> {
         Command::Run(args) => commands::run::run(args, output).await,
         Command::Check(args) => commands::check::check(args, output).await,
         Command::Plugin(Plugin::Inspect { file }) => commands::inspect::inspect(&file, output),
+        Command::Plugin(Plugin::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
     }
 }
 

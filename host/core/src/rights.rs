@@ -79,8 +79,24 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
 fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<String> {
     let tasks = setup.tasks.values().filter(|task| task.agent == *agent);
     let tools: BTreeSet<&str> = tasks.flat_map(|task| task.tools.iter()).map(|tool| tool.name.as_str()).collect();
-    let names = tools.into_iter().collect::<Vec<_>>().join(", ");
+    let names = join(shortened(setup, tools).iter().map(String::as_str));
     (!names.is_empty()).then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
+}
+
+/// All of a plugin's tools are one word, once they are more than a few.
+fn shortened(setup: &Setup, tools: BTreeSet<&str>) -> Vec<String> {
+    const FEW: usize = 3;
+    let mut words: Vec<String> = Vec::new();
+    for tool in &tools {
+        let plugin = tool.split_once('.').map_or(*tool, |(plugin, _)| plugin);
+        let all = setup.plugins.get(plugin).map_or(0, |plugin| plugin.facts.tools.len());
+        let granted = tools.iter().filter(|tool| tool.split_once('.').is_some_and(|(of, _)| of == plugin)).count();
+        let word = if granted == all && all > FEW { format!("{plugin}.*") } else { (*tool).to_owned() };
+        if words.last() != Some(&word) {
+            words.push(word);
+        }
+    }
+    words
 }
 
 fn may_ask(grant: &ModelGrant) -> String {

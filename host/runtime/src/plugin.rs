@@ -3,6 +3,7 @@
 mod anatomy;
 mod cache;
 mod contract;
+mod embed;
 mod exports;
 mod load;
 mod probe;
@@ -26,6 +27,7 @@ use exports::Exports;
 use schema::Schema;
 
 pub use cache::{Cache, CacheError};
+pub use embed::embed;
 pub use load::{Loader, inspect};
 
 /// Why a component is not taken in.

@@ -11,11 +11,11 @@ use crate::phase::{self, Phases};
 use crate::place::Place;
 
 const EXAMPLES: &str = "docs/examples";
-const QUESTION: &str = "How does a plugin get its grants?";
+const QUESTION: &str = "What is a manifest?";
 const FOLDER_QUESTION: &str = "What is this about?";
 /// The components that hostile.toml names.
 const HOSTILE_GUESTS: [&str; 2] = ["agent_hostile_tour", "weather"];
-const HOSTILE_QUESTION: &str = "What is the weather at Skerryvore?";
+const HOSTILE_QUESTION: &str = "How warm is it in Oslo?";
 
 #[derive(Default)]
 struct Options {

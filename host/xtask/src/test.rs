@@ -52,10 +52,15 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
 fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
     phases.check("looking up the rules that code cites", || gates::cited_rules_resolve(place))?;
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
-    phases.run_or("checking the format", "rustfmt", place.cargo(["fmt", "--all", "--check"]), Some("`cargo fmt --all`"))?;
+    phases.run_or(
+        "checking the format",
+        "rustfmt",
+        place.cargo(["fmt", "--all", "--check", "--", "--color", "never"]),
+        Some("`cargo fmt --all`"),
+    )?;
     build_components(place, phases)?;
     // After the components, which conclave-host's build script looks for.
-    let mut clippy = place.cargo(["clippy", "--all-targets"]);
+    let mut clippy = place.cargo(["clippy", "--all-targets", "--keep-going"]);
     clippy.args(packages(&LINTED)).args(["--", "-D", "warnings"]);
     phases.run("asking clippy", "clippy", clippy)?;
     build_tests(place, phases)?;

@@ -2,6 +2,7 @@
 //! counts; absolute times are for orientation. Nothing here passes or fails: a target that is missed is shown as missed.
 
 mod bare;
+mod conclave;
 mod measure;
 mod report;
 mod rows;
@@ -59,6 +60,8 @@ enum BenchError {
     Component { path: PathBuf, cause: std::io::Error },
     #[error("{path} cannot be written: {cause}")]
     Write { path: PathBuf, cause: std::io::Error },
+    #[error("Conclave: {0}")]
+    Conclave(String),
     #[error("wasmtime: {0:#}")]
     Wasmtime(#[from] wasmtime::Error),
     #[error("the async runtime does not start: {0}")]

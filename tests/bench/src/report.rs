@@ -35,7 +35,7 @@ pub(crate) enum Reach {
     AtMost(f64),
     /// The subject is at least so many times as fast.
     Faster(f64),
-    /// About so many microseconds, on the machine of the study.
+    /// About so many microseconds, on two cores of a rented machine: for orientation.
     AboutMicros(f64),
     Nothing,
 }

@@ -9,6 +9,9 @@ use conclave_runtime::Prepared;
 
 use super::{FAINT, GOOD, NAME, ODD, paint, time};
 
+/// A longer path would push what a plugin may do out of sight.
+const MOST_OF_A_PATH: usize = 24;
+
 /// Prints it to stderr.
 pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
     let mut err = anstream::stderr();
@@ -37,6 +40,14 @@ pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
 /// One row, in columns.
 pub(crate) fn line(row: &RightsRow) -> String {
     let may = if row.may.is_empty() { paint(FAINT, "nothing but compute") } else { row.may.join(", ") };
-    let source = if row.source == "stock" { row.source.clone() } else { format!("{} UNSIGNED", row.source) };
+    let source = if row.source == "stock" { row.source.clone() } else { format!("{} UNSIGNED", short(&row.source)) };
     format!("{} {} {may}", paint(NAME, format_args!("{:<13}", row.plugin)), paint(FAINT, format_args!("{source:<12}")))
+}
+
+/// The end of a long path: the file's name says most.
+fn short(path: &str) -> String {
+    match path.rsplit_once('/') {
+        Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => format!("…/{file}"),
+        _ => path.to_owned(),
+    }
 }

@@ -90,8 +90,7 @@ impl Trace {
                 if self.answer_batched(room, task, plugin, report) && !*is_error {
                     return;
                 }
-                let text = one_line(content, WIDTH - 20);
-                let text = if *is_error { paint(BAD, text) } else { text };
+                let text = if *is_error { paint(BAD, one_line(content, 2 * WIDTH)) } else { one_line(content, WIDTH - 20) };
                 self.count(|counts| counts.faults += u64::from(fault.is_some()));
                 self.line(plugin, &format!("{text}  {}", paint(FAINT, cost(report))));
             }

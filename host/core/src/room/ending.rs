@@ -11,6 +11,7 @@ use crate::ids::{CallId, FrameId, TaskName};
 use crate::message::{Entity, Message, Signal};
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
+use crate::setup::TaskSetup;
 
 /// Why a frame ends.
 #[derive(Clone, Debug)]
@@ -33,13 +34,13 @@ impl Room {
     /// `typed`: the user gave this answer; what a sub-task or a tool hands on is never taken for the user's goodbye.
     pub(super) fn ending_of(&mut self, id: FrameId, ends: bool, typed: bool) -> Option<Ending> {
         let (frame, task) = self.task_of(id)?;
-        let (is_root, interactive, max_stalled) = (frame.caller.is_none(), task.interactive, task.max_stalled_steps);
+        let (users_alone, max_stalled) = (is_ended_by_user_alone(frame, task), task.max_stalled_steps);
         let name = frame.task.clone();
         if typed && frame.pending.as_deref().is_some_and(says_goodbye) {
             return Some(Ending::new(Status::UserQuit, "the user said goodbye"));
         }
-        if is_root && interactive {
-            // L-061: only the user ends an interactive task at the root; the signal is taken out, so that it ends nothing later either.
+        if users_alone {
+            // The signal is taken out, so that it ends nothing later either.
             self.strip_signal(id);
         } else if let Some(ending) = self.is_done(id, ends) {
             return Some(ending);
@@ -227,6 +228,11 @@ impl Room {
             self.stop(Status::MaxCost, "the run spent more than limits.run.cost_usd allows");
         }
     }
+}
+
+/// L-061: only the user ends an interactive task at the root.
+pub(super) fn is_ended_by_user_alone(frame: &Frame, task: &TaskSetup) -> bool {
+    frame.caller.is_none() && task.interactive
 }
 
 fn says_goodbye(message: &Message) -> bool {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::ending::Ending;
+use super::ending::{Ending, is_ended_by_user_alone};
 use super::frame::{Attempt, Frame, Responder, Wait};
 use super::{Purpose, Room};
 use crate::action::Turn;
@@ -306,11 +306,12 @@ impl Room {
         rest: VecDeque<Responder>,
         do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
-        let Some((_, task)) = self.task_of(id) else { return };
+        let Some((frame, task)) = self.task_of(id) else { return };
         let empty = answer.as_ref().is_none_or(|message| message.is_empty());
         // L-081: an answer, or the lack of one, of a seat that the operator named ends the task.
         let seats = if empty { &task.done_if_no_response } else { &task.done_if_response };
-        let ends = responder.seat().is_some_and(|seat| seats.contains(&seat));
+        // Where only the user ends the task it ends nothing, and the other seats are still to be asked.
+        let ends = !is_ended_by_user_alone(frame, task) && responder.seat().is_some_and(|seat| seats.contains(&seat));
         match answer {
             Some(message) if ends || (!empty && !passes_on(&message)) => self.post(id, responder, message, ends),
             Some(message) if passes_on(&message) => {

@@ -67,7 +67,7 @@ fn answered(row: &[u16], most: usize) -> Recorded {
     let mut to_do: VecDeque<Effect> = recorded.take_effects().into();
     while let Some(effect) = to_do.pop_front() {
         assert!(recorded.records.len() < most, "the room goes on for ever");
-        if choices.below(3) == 0 && !to_do.is_empty() {
+        if !choices.are_over() && choices.below(3) == 0 && !to_do.is_empty() {
             to_do.push_back(effect);
             continue;
         }

@@ -60,6 +60,27 @@ pub(crate) fn read(bytes: &[u8]) -> Result<Anatomy<'_>, LoadError> {
     Ok(Anatomy { manifest: found.decide()?, imports, exports })
 }
 
+/// Whether a component carries a manifest where it counts first.
+///
+/// # Errors
+/// As for `read`, for bytes that are no component.
+pub(crate) fn has_outermost_manifest(bytes: &[u8]) -> Result<bool, LoadError> {
+    match read(bytes) {
+        Ok(_) | Err(LoadError::ManifestTwice { .. } | LoadError::NoManifest) => {}
+        Err(error) => return Err(error),
+    }
+    let mut depth = 0_u32;
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(|error| malformed(&error))? {
+            Payload::Version { .. } => depth += 1,
+            Payload::End(_) => depth = depth.saturating_sub(1),
+            Payload::CustomSection(section) if depth == 1 && section.name() == SECTION => return Ok(true),
+            _ => {}
+        }
+    }
+    Ok(false)
+}
+
 fn malformed(error: &wasmparser::BinaryReaderError) -> LoadError {
     LoadError::Malformed(error.to_string())
 }

@@ -26,39 +26,40 @@ pub(crate) fn is_network(import: &str) -> bool {
 /// Defines a component's network interfaces, with the types that it imports them by.
 pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> wasmtime::Result<()> {
     let engine = component.engine().clone();
-    let imports = component.component_type();
-    let mut known: Vec<ResourceType> = Vec::new();
-    for (name, import) in imports.imports(&engine) {
-        let ComponentItem::ComponentInstance(instance) = import.ty else { continue };
-        let exports = instance.exports(&engine);
-        if !is_network(name) {
-            // Resources that are only passed through, such as streams, stay what they are.
-            known.extend(exports.filter_map(|(_, item)| if let ComponentItem::Resource(ty) = item.ty { Some(ty) } else { None }));
-            continue;
+    let ty = component.component_type();
+    let instances = || {
+        ty.imports(&engine).filter_map(|(name, import)| match import.ty {
+            ComponentItem::ComponentInstance(instance) => Some((name, instance)),
+            _ => None,
+        })
+    };
+    // Resources that are only passed through, such as streams, stay what they are.
+    let mut foreign: Vec<ResourceType> = Vec::new();
+    let mut own: Vec<ResourceType> = Vec::new();
+    for (name, instance) in instances() {
+        for (item_name, item) in instance.exports(&engine) {
+            let ComponentItem::Resource(ty) = item.ty else { continue };
+            if !is_network(name) {
+                foreign.push(ty);
+            } else if !foreign.contains(&ty) && !own.contains(&ty) {
+                own.push(ty);
+                linker.instance(name)?.resource(item_name, ResourceType::host::<Nothing>(), |_, _| Ok(()))?;
+            }
         }
+    }
+    for (name, instance) in instances().filter(|(name, _)| is_network(name)) {
         let mut target = linker.instance(name)?;
-        for (item_name, item) in exports {
-            match item.ty {
-                ComponentItem::Resource(ty) if !known.contains(&ty) => {
-                    known.push(ty);
-                    target.resource(item_name, ResourceType::host::<Nothing>(), |_, _| Ok(()))?;
-                }
-                ComponentItem::ComponentFunc(function) => define(&mut target, name, item_name, &function)?,
-                _ => {}
+        for (item_name, item) in instance.exports(&engine) {
+            if let ComponentItem::ComponentFunc(function) = item.ty {
+                define(&mut target, Plan::new(name, item_name, &function, &own), item_name)?;
             }
         }
     }
     Ok(())
 }
 
-fn define(target: &mut LinkerInstance<'_, CallState>, interface: &str, name: &str, function: &ComponentFunc) -> wasmtime::Result<()> {
-    let result = function.results().next();
-    let denied = result.as_ref().and_then(denial);
-    let plan = Arc::new(Plan {
-        name: format!("{}.{name}", interface.split('@').next().unwrap_or(interface)),
-        result: result.filter(|_| denied.is_none()),
-        denied,
-    });
+fn define(target: &mut LinkerInstance<'_, CallState>, plan: Plan, name: &str) -> wasmtime::Result<()> {
+    let plan = Arc::new(plan);
     target.func_new_async(name, move |mut store, _, params, results| {
         let plan = Arc::clone(&plan);
         Box::new(async move {
@@ -67,12 +68,17 @@ fn define(target: &mut LinkerInstance<'_, CallState>, interface: &str, name: &st
             for param in params {
                 drop_handles(&mut store, param).await?;
             }
-            if let Some(denied) = &plan.denied {
-                refuse(&mut store, &plan.name, params);
-                results[0] = denied.clone();
-            } else if let Some(ty) = &plan.result {
-                results[0] =
-                    empty(&mut store, ty)?.ok_or_else(|| wasmtime::Error::msg(format!("{} needs a network; there is none", plan.name)))?;
+            match &plan.answer {
+                Answer::Nothing => {}
+                Answer::Denied(denied) => {
+                    refuse(&mut store, &plan.name, params);
+                    results[0] = denied.clone();
+                }
+                Answer::Empty(ty) => results[0] = empty(&mut store, ty)?,
+                Answer::Trap => {
+                    refuse(&mut store, &plan.name, params);
+                    return Err(wasmtime::Error::msg(format!("{} needs a network, and plugins have none", plan.name)));
+                }
             }
             Ok(())
         })
@@ -83,10 +89,31 @@ fn define(target: &mut LinkerInstance<'_, CallState>, interface: &str, name: &st
 struct Plan {
     /// `wasi:sockets/tcp.bind`.
     name: String,
-    /// The answer "access denied", where it has one.
-    denied: Option<Val>,
-    /// Else the type of what it returns, if anything.
-    result: Option<Type>,
+    answer: Answer,
+}
+
+enum Answer {
+    /// It returns nothing.
+    Nothing,
+    Denied(Val),
+    /// It cannot say "denied", and stands on the way to one that can.
+    Empty(Type),
+    /// Nothing harmless would fit.
+    Trap,
+}
+
+impl Plan {
+    fn new(interface: &str, name: &str, function: &ComponentFunc, own: &[ResourceType]) -> Self {
+        let answer = match function.results().next() {
+            None => Answer::Nothing,
+            Some(ty) => match denial(&ty) {
+                Some(denied) => Answer::Denied(denied),
+                None if can_be_empty(&ty, own) => Answer::Empty(ty),
+                None => Answer::Trap,
+            },
+        };
+        Self { name: format!("{}.{name}", interface.split('@').next().unwrap_or(interface)), answer }
+    }
 }
 
 /// The answer "access denied" of a function's result type; none when it has no such answer.
@@ -103,9 +130,19 @@ fn denial(result: &Type) -> Option<Val> {
     Some(Val::Result(Err(Some(Box::new(case)))))
 }
 
-/// The emptiest value of a type; none when there is no harmless one.
-fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Result<Option<Val>> {
-    Ok(Some(match ty {
+/// There is a harmless value of this type. Resources of other interfaces, such as streams, cannot be made up.
+fn can_be_empty(ty: &Type, own: &[ResourceType]) -> bool {
+    match ty {
+        Type::Bool | Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::String | Type::List(_) | Type::Option(_) => true,
+        Type::Result(result) => result.ok().is_none_or(|ok| can_be_empty(&ok, own)),
+        Type::Own(resource) => own.contains(resource),
+        _ => false,
+    }
+}
+
+/// The emptiest value of a type that has one.
+fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Result<Val> {
+    Ok(match ty {
         Type::Bool => Val::Bool(false),
         Type::U8 => Val::U8(0),
         Type::U16 => Val::U16(0),
@@ -114,17 +151,13 @@ fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Res
         Type::String => Val::String(String::new()),
         Type::List(_) => Val::List(Vec::new()),
         Type::Option(_) => Val::Option(None),
-        Type::Result(result) => match result.ok() {
-            None => Val::Result(Ok(None)),
-            Some(ok) => match empty(store, &ok)? {
-                Some(value) => Val::Result(Ok(Some(Box::new(value)))),
-                None => return Ok(None),
-            },
-        },
-        // A resource of another interface, such as a stream, does not fit, and the guest is stopped for it.
+        Type::Result(result) => {
+            let ok = result.ok().map(|ok| empty(store, &ok)).transpose()?;
+            Val::Result(Ok(ok.map(Box::new)))
+        }
         Type::Own(_) => Val::Resource(ResourceAny::try_from_resource(Resource::<Nothing>::new_own(0), store.as_context_mut())?),
-        _ => return Ok(None),
-    }))
+        _ => return Err(wasmtime::Error::msg("there is no empty value of this type")),
+    })
 }
 
 /// A handle that came with a call must be given back, or the guest cannot return from its own call.
