@@ -7,6 +7,7 @@ mod cli;
 mod contract;
 mod delivery;
 mod demo;
+mod docs;
 mod limits;
 mod loading;
 mod neighbours;

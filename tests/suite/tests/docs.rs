@@ -1,0 +1,108 @@
+//! What the documents say is true: links lead somewhere, tables name tests that are there, examples load, and the page of config keys is
+//! made from the keys themselves.
+
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::{Config, KEYS};
+use conclave_test_support::Rig;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().expect("the repository is there")
+}
+
+fn pages() -> Vec<PathBuf> {
+    let mut pages = Vec::new();
+    let mut folders = vec![root().join("docs")];
+    pages.extend(["README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "tests/guests/README.md"].map(|page| root().join(page)));
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).expect("it is a folder").flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                folders.push(path);
+            } else if path.extension().is_some_and(|extension| extension == "md") {
+                pages.push(path);
+            }
+        }
+    }
+    pages
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_link_to_a_file_leads_somewhere() {
+    let mut links = 0;
+    for page in pages() {
+        for part in read(&page).split("](").skip(1) {
+            let Some((target, _)) = part.split_once(')') else { continue };
+            let file = target.split('#').next().unwrap_or_default();
+            if file.is_empty() || file.contains("://") || file.contains(' ') {
+                continue;
+            }
+            links += 1;
+            let linked = page.parent().expect("a page lies in a folder").join(file);
+            assert!(linked.exists(), "{} links to {file}, which is not there", page.display());
+        }
+    }
+    assert!(links > 20, "{links}");
+}
+
+#[test]
+fn the_tests_that_tables_name_are_there() {
+    let mut sources = String::new();
+    for folder in ["tests/suite/tests", "host/cli/src"] {
+        for entry in std::fs::read_dir(root().join(folder)).expect("it is a folder").flatten().filter(|entry| entry.path().is_file()) {
+            sources += &read(&entry.path());
+        }
+    }
+    let mut named = 0;
+    for line in read(&root().join("docs/security.md")).lines().filter(|line| line.starts_with("| ")).skip(1) {
+        let tests = line.rsplit('|').nth(1).expect("a row has columns");
+        for test in tests.split('`').skip(1).step_by(2) {
+            named += 1;
+            assert!(sources.contains(&format!("fn {test}()")), "docs/security.md names {test}, which is not there");
+        }
+    }
+    assert!(named > 30, "{named}");
+}
+
+#[test]
+fn the_examples_load() {
+    let folder = root().join("docs/examples");
+    for name in ["demo.toml", "chat.toml"] {
+        let config = read(&folder.join(name)).replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
+        let replies = read(&folder.join("chat-replies.json"));
+        let rig = Rig::new().with_file("chat-replies.json", replies);
+        rig.prepare(&config).map(drop).unwrap_or_else(|problems| panic!("{name}:\n{problems}"));
+    }
+    let hostile = read(&folder.join("hostile.toml"));
+    Config::parse("hostile.toml", "", &hostile).map(drop).unwrap_or_else(|problems| panic!("{problems}"));
+}
+
+/// `UPDATE_DOCS=1 cargo xtask test config_keys` writes the page.
+#[test]
+fn the_page_of_config_keys_is_made_from_the_keys() {
+    let mut page = String::from(
+        "# conclave.toml\n\nMade from the keys that the program reads; `cargo xtask test` checks it. Every other key is an error. Paths start at the file's own \
+         folder.\n[The demo's config](examples/demo.toml) shows them at work.\n",
+    );
+    let mut table = None;
+    for key in KEYS.iter().filter(|key| key.available) {
+        if table != Some(key.table) {
+            let title = if key.table.is_empty() { "Top of the file".to_owned() } else { format!("`[{}]`", key.table) };
+            let _ = write!(page, "\n## {title}\n\n| key | such as | what |\n|---|---|---|\n");
+            table = Some(key.table);
+        }
+        let cell = |text: &str| text.replace('|', "\\|");
+        let example = if key.example.is_empty() { String::new() } else { format!("`{}`", cell(key.example)) };
+        let _ = writeln!(page, "| `{}` | {example} | {} |", key.name, cell(key.doc));
+    }
+    let path = root().join("docs/config.md");
+    if std::env::var_os("UPDATE_DOCS").is_some() {
+        std::fs::write(&path, &page).expect("the page can be written");
+    }
+    assert_eq!(read(&path), page, "run `UPDATE_DOCS=1 cargo xtask test config_keys`");
+}
