@@ -59,6 +59,8 @@ impl Options {
         let mut words = arguments.iter();
         while let Some(word) = words.next() {
             match word.as_str() {
+                // cargo's own separator, which people type out of habit: `cargo xtask demo -- "question"`.
+                "--" => {}
                 "--hostile" => options.hostile = true,
                 "--verbose" | "-v" => options.verbose = true,
                 "--folder" => options.folder = Some(folder(words.next().map(String::as_str).unwrap_or_default())?),
@@ -116,6 +118,7 @@ fn moved(text: &str, examples: &Path, folder: &Path) -> String {
         let mut line = line.to_owned();
         if let Some(old) = dir(&line).map(str::to_owned).filter(|old| Some(old) == granted.as_ref()) {
             line = line.replace(&format!("dir = \"{old}\""), &format!("dir = {}", quoted(folder)));
+            line = line.replace("at = \"/docs\"", &format!("at = \"/{}\"", name(folder)));
         } else if !line.trim_start().starts_with('#') {
             line = absolute(&line, examples);
         }
@@ -123,6 +126,13 @@ fn moved(text: &str, examples: &Path, folder: &Path) -> String {
         moved.push('\n');
     }
     moved
+}
+
+/// What the folder is called in answers: its own name, as far as it can stand in a path of the contract.
+fn name(folder: &Path) -> String {
+    let name = folder.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+    let plain: String = name.chars().filter(|c| c.is_alphanumeric() || "-_. ".contains(*c)).collect();
+    if plain.trim_matches('.').is_empty() { "folder".to_owned() } else { plain }
 }
 
 /// The path in `dir = "PATH"`.
@@ -170,14 +180,14 @@ mod tests {
 
     #[test]
     fn a_copy_reads_the_other_folder_and_nothing_else_changes() {
-        let text = "# dir = \"../..\" is the repository\na = [{ dir = \"../..\", at = \"/folder\" }]\nsource = \"../../target/x.wasm\"\n[b]\nc = [{ dir = \"../..\" }]\nd = [{ dir = \"./notes\" }] # ok\n";
+        let text = "# dir = \"../..\" is the repository\na = [{ dir = \"../..\", at = \"/docs\" }]\nsource = \"../../target/x.wasm\"\n[b]\nc = [{ dir = \"../..\" }]\nd = [{ dir = \"./notes\" }] # ok\n";
         let moved = moved(text, Path::new("/r/docs/examples"), Path::new("/home/me/my \"notes\""));
         let lines: Vec<&str> = moved.lines().skip(1).collect();
         assert_eq!(
             lines,
             [
                 "# dir = \"../..\" is the repository",
-                "a = [{ dir = \"/home/me/my \\\"notes\\\"\", at = \"/folder\" }]",
+                "a = [{ dir = \"/home/me/my \\\"notes\\\"\", at = \"/my notes\" }]",
                 "source = \"/r/docs/examples/../../target/x.wasm\"",
                 "[b]",
                 "c = [{ dir = \"/home/me/my \\\"notes\\\"\" }]",

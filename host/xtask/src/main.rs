@@ -10,6 +10,7 @@ mod failure;
 mod gates;
 mod needs;
 mod phase;
+mod picture;
 mod place;
 mod test;
 mod toml;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --release        slow to build, fast to run
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
   guests             only the components that the tests run
+  picture            draw docs/demo.svg anew from what the hostile demo prints
 
   --verbose          show cargo's own output instead of writing it to a log
   --help             this text
@@ -65,6 +67,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
         "build" => components::run_build(Place::find()?, rest),
         "guests" => components::run_guests(Place::find()?, rest),
         "bench" => bench::run(Place::find()?, rest),
+        "picture" => picture::run(Place::find()?, rest),
         unknown => Err(Failure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),
     }
 }

@@ -136,7 +136,8 @@ impl Room {
 
     /// One timer for each strategy, the earliest that it asked for: a flood of waits is no more than one.
     fn wait(&mut self, strategy: &PluginName, until: Millis) {
-        let later = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, at } if whose == strategy && *at > until);
+        let later =
+            |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, at } if whose == strategy && *at > until);
         self.timers.retain(|_, purpose| !later(purpose));
         let waits = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy);
         if !self.timers.values().any(waits) {
@@ -241,7 +242,8 @@ impl Room {
     /// At the end of the room, nothing is left without a word.
     pub(super) fn report_undelivered(&mut self) {
         let left = |state| self.inbox.iter().filter(move |inbox| inbox.state == state).map(|inbox| inbox.ended.id.clone());
-        let (waiting, speaking): (Vec<BackgroundId>, Vec<BackgroundId>) = (left(Delivery::Waiting).collect(), left(Delivery::Speaking).collect());
+        let (waiting, speaking): (Vec<BackgroundId>, Vec<BackgroundId>) =
+            (left(Delivery::Waiting).collect(), left(Delivery::Speaking).collect());
         for id in waiting {
             self.keep_in_inbox(&id, "its strategy decided nothing before the run was over");
         }

@@ -63,7 +63,9 @@ impl Room {
         let pending = frame.pending.as_ref()?;
         match pending.signal {
             Some(Signal::Done { .. }) => return Some(Ending::new(Status::Done, format!("{} says that it is done", pending.sender_name))),
-            Some(Signal::Rejected) => return Some(Ending::new(Status::Rejected, format!("{} says that it cannot be done", pending.sender_name))),
+            Some(Signal::Rejected) => {
+                return Some(Ending::new(Status::Rejected, format!("{} says that it cannot be done", pending.sender_name)));
+            }
             None => {}
         }
         // L-070: what is addressed to the caller is the result.

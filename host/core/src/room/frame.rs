@@ -7,9 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::Past;
+use crate::ids::PluginName;
 use crate::ids::{CallId, FrameId, TaskName};
 use crate::message::{Entity, Message, Signal, ToolCall, ToolResult};
-use crate::ids::PluginName;
 use crate::view::Peer;
 
 /// Who may answer the pending message (L-020).

@@ -147,7 +147,8 @@ impl Room {
         let Some(rights) = setup.rights(plugin) else { return Err(unknown_plugin(plugin, Capability::Route, name)) };
         let smallest = || Some(format!("plugins.{plugin}.grants.route = [\"{name}\"]"));
         rights.require(Capability::Route, name, smallest)?;
-        let granted = rights.grants.route.as_ref().is_some_and(|grant| grant.names.iter().any(|granted| granted.eq_ignore_ascii_case(name)));
+        let granted =
+            rights.grants.route.as_ref().is_some_and(|grant| grant.names.iter().any(|granted| granted.eq_ignore_ascii_case(name)));
         if granted {
             return Ok(());
         }

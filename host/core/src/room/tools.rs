@@ -86,7 +86,8 @@ impl Room {
         let steers = |slot: &Slot| EXCLUSIVE_TOOLS.contains(&slot.call.name.as_str());
         if round.slots.len() > 1 && round.slots.iter().any(steers) {
             for slot in &mut round.slots {
-                slot.result = Some(failed(&slot.call, "a call that steers the task must be the only one in its message; none was run".to_owned()));
+                slot.result =
+                    Some(failed(&slot.call, "a call that steers the task must be the only one in its message; none was run".to_owned()));
             }
         }
         self.run_slots(id, &mut round, 0);

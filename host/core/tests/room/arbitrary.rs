@@ -147,9 +147,13 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             asks(choices, *call, answer)
         }
         Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices) }],
-        Effect::CallModel { call, ordinal, .. } => vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices) }],
+        Effect::CallModel { call, ordinal, .. } => {
+            vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices) }]
+        }
         Effect::StartBackground { call, .. } => vec![background_ended(choices, *call)],
-        Effect::WakeStrategy { call, .. } => vec![Event::StrategyDecided { call: *call, answer: decided(choices), report: report(choices) }],
+        Effect::WakeStrategy { call, .. } => {
+            vec![Event::StrategyDecided { call: *call, answer: decided(choices), report: report(choices) }]
+        }
         Effect::Speak { call, .. } => vec![Event::Spoken { call: *call, failure: text(choices) }],
         Effect::SetTimer { timer, .. } => vec![Event::TimerFired { timer: *timer }],
         Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => Vec::new(),
@@ -278,5 +282,13 @@ fn completed(choices: &mut Choices<'_>) -> Result<Completion, ModelError> {
     let (input_tokens, output_tokens) = (choices.amount(), choices.amount());
     let cost_micro_usd = choices.flag().then(|| choices.amount());
     let usage = Usage { input_tokens, cached_input_tokens: 0, output_tokens, cost_micro_usd };
-    Ok(Completion { id: String::new(), content: text(choices), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model: String::new() })
+    Ok(Completion {
+        id: String::new(),
+        content: text(choices),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        stop: Stop::End,
+        usage,
+        model: String::new(),
+    })
 }

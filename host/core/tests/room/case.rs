@@ -251,7 +251,8 @@ impl TaskPlan {
         let granted = setup.grants.tools.iter().filter(|_| asked).flat_map(|grant| &grant.names);
         let granted: Vec<&ToolPattern> = granted.collect();
         let narrowed = |tool: &str| self.tools.as_ref().is_none_or(|names| names.iter().any(|name| ToolPattern(name.clone()).covers(tool)));
-        let admitted = plugins.iter().flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name)));
+        let admitted =
+            plugins.iter().flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name)));
         admitted
             .filter(|tool| granted.iter().any(|pattern| pattern.covers(tool)) && narrowed(tool))
             .map(|name| ToolSummary { name, description: String::new(), input_schema: json!({ "type": "object" }) })
@@ -263,7 +264,8 @@ impl PluginPlan {
     fn setup(self, name: &str) -> PluginSetup {
         let grants = self.grants.grants();
         let granted = || {
-            let all = ["model", "tools", "delegate", "route", "rooms"].map(|name| conclave_core::manifest::Capability::named(name).expect(name));
+            let all =
+                ["model", "tools", "delegate", "route", "rooms"].map(|name| conclave_core::manifest::Capability::named(name).expect(name));
             all.into_iter().filter(|capability| grants.has(*capability)).map(|capability| capability.to_string()).collect()
         };
         let asks: Vec<String> = self.asks.unwrap_or_else(granted);

@@ -78,7 +78,8 @@ impl<T: for<'de> Deserialize<'de>> Entry<T> {
     fn read(entry: &Value, short: &str) -> Self {
         let mut whole = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
         let fields = whole.as_object_mut().expect("made an object above");
-        let common: serde_json::Map<String, Value> = ["ask", "scratch", "hold"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
+        let common: serde_json::Map<String, Value> =
+            ["ask", "scratch", "hold"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
         let said = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{entry}: {error}"));
         let common = serde_json::from_value(Value::Object(common)).unwrap_or_else(|error| panic!("{entry}: {error}"));
         Self { said, common }

@@ -10,8 +10,18 @@ use conclave_core::view::AgentView;
 use serde_json::{Value, json};
 
 const KINDS: [&str; 12] = [
-    "step-agent", "ask-responder", "call-tool", "ask-user", "call-model", "answer-model", "start-background", "wake-strategy", "speak",
-    "set-timer", "abandon-call", "finish",
+    "step-agent",
+    "ask-responder",
+    "call-tool",
+    "ask-user",
+    "call-model",
+    "answer-model",
+    "start-background",
+    "wake-strategy",
+    "speak",
+    "set-timer",
+    "abandon-call",
+    "finish",
 ];
 
 #[derive(Default)]
@@ -55,7 +65,8 @@ impl Recorder {
         match notice {
             Notice::MessagePosted { task, message, .. } => {
                 self.posted.push(json!([task, by(message), message.content, message.recipient]));
-                let results = message.tool_results.iter().map(|result| json!([result.name, result.content, result.is_error, result.call_id]));
+                let results =
+                    message.tool_results.iter().map(|result| json!([result.name, result.content, result.is_error, result.call_id]));
                 self.results.extend(results);
             }
             Notice::Denied { plugin, record } => {

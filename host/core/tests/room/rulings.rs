@@ -139,7 +139,10 @@ fn a_flood_of_calls_runs_in_part_and_is_answered_in_full() {
     assert_eq!(started.len(), 128);
     for call in room.calls_in_flight().collect::<Vec<_>>() {
         let then = vec![self::call("box.a"); 500];
-        room.handle(Event::ToolAnswered { call, answer: Ok(ToolOutcome { then, ..ToolOutcome::default() }), report: CallReport::default() }, START);
+        room.handle(
+            Event::ToolAnswered { call, answer: Ok(ToolOutcome { then, ..ToolOutcome::default() }), report: CallReport::default() },
+            START,
+        );
     }
     let next = effects(&mut room);
     assert!(matches!(next[..], [Effect::StepAgent { .. }]), "{next:?}");
@@ -156,7 +159,8 @@ fn calls_that_follow_do_not_lift_the_bound_of_a_round() {
     room.handle(stepped(0, reply(vec![call("box.a")])), START);
     let mut started = 0;
     loop {
-        let calls: Vec<CallId> = effects(&mut room).iter().filter(|effect| matches!(effect, Effect::CallTool { .. })).filter_map(Effect::starts).collect();
+        let calls: Vec<CallId> =
+            effects(&mut room).iter().filter(|effect| matches!(effect, Effect::CallTool { .. })).filter_map(Effect::starts).collect();
         if calls.is_empty() {
             break;
         }
@@ -233,7 +237,7 @@ fn a_setup_that_lacks_a_plugin_breaks_nothing() {
 #[test]
 fn what_a_plugin_nests_as_deep_as_it_may_can_be_read_back() {
     let mut deep = json!("core");
-    for _ in 0..120 {
+    for _ in 0..127 {
         deep = json!([deep]);
     }
     let text = deep.to_string();
@@ -246,7 +250,8 @@ fn what_a_plugin_nests_as_deep_as_it_may_can_be_read_back() {
 
 #[test]
 fn numbers_come_back_from_a_journal_to_the_last_digit() {
-    let numbers: Vec<f64> = (1..2_000).map(|n| f64::from(n).sqrt() * 1e-7 / 3.0).chain([f64::MAX, f64::MIN_POSITIVE, 9.007_199_254_740_993e15]).collect();
+    let numbers: Vec<f64> =
+        (1..2_000).map(|n| f64::from(n).sqrt() * 1e-7 / 3.0).chain([f64::MAX, f64::MIN_POSITIVE, 9.007_199_254_740_993e15]).collect();
     let outputs = json!({ "numbers": numbers, "largest": u64::MAX, "smallest": i64::MIN });
     let event = record(0, stepped(0, Turn { action: Action::Finish { outputs }, ..finish() }));
     assert_eq!(from_lines(&(to_line(&event) + "\n")).expect("it is whole"), vec![event]);
