@@ -53,7 +53,9 @@ impl Effect {
             | Self::StartBackground { call, .. }
             | Self::WakeStrategy { call, .. }
             | Self::Speak { call, .. } => Some(*call),
-            Self::CallModel { .. } | Self::AnswerModel { .. } | Self::SetTimer { .. } | Self::AbandonCall { .. } | Self::Finish { .. } => None,
+            Self::CallModel { .. } | Self::AnswerModel { .. } | Self::SetTimer { .. } | Self::AbandonCall { .. } | Self::Finish { .. } => {
+                None
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! What happened: the only thing that changes a room. Names in the past tense. A bad outcome in the world is an event, not an error.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -8,7 +9,7 @@ use serde_json::Value;
 use crate::action::Turn;
 use crate::delivery::{Decision, EndedTask};
 use crate::fault::{CallReport, Fault};
-use crate::ids::{CallId, ChannelId, Millis, RoomId, TaskName, TimerId};
+use crate::ids::{CallId, ChannelId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
 use crate::model::{Completion, ModelError, ModelRequest};
 use crate::setup::Setup;
@@ -34,6 +35,48 @@ pub struct Record {
     pub event: Event,
 }
 
+/// What one plugin used of its grants that hold for the whole run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Used {
+    pub tool_calls: u64,
+    pub model_calls: u64,
+    pub model_tokens: u64,
+    pub model_cost: u64,
+    pub background: u32,
+    pub speeches: u64,
+    /// Wakes of a delivery strategy; counted for each room alone.
+    pub wakes: u32,
+}
+
+impl Used {
+    /// What was used since `earlier`.
+    #[must_use]
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            tool_calls: self.tool_calls.saturating_sub(earlier.tool_calls),
+            model_calls: self.model_calls.saturating_sub(earlier.model_calls),
+            model_tokens: self.model_tokens.saturating_sub(earlier.model_tokens),
+            model_cost: self.model_cost.saturating_sub(earlier.model_cost),
+            background: self.background.saturating_sub(earlier.background),
+            speeches: self.speeches.saturating_sub(earlier.speeches),
+            wakes: 0,
+        }
+    }
+
+    /// Both together.
+    pub fn add(&mut self, more: Self) {
+        self.tool_calls = self.tool_calls.saturating_add(more.tool_calls);
+        self.model_calls = self.model_calls.saturating_add(more.model_calls);
+        self.model_tokens = self.model_tokens.saturating_add(more.model_tokens);
+        self.model_cost = self.model_cost.saturating_add(more.model_cost);
+        self.background = self.background.saturating_add(more.background);
+        self.speeches = self.speeches.saturating_add(more.speeches);
+    }
+}
+
+/// The same for each plugin that used anything.
+pub type UsedByPlugin = BTreeMap<PluginName, Used>;
+
 /// The first message of a room.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
@@ -52,6 +95,9 @@ pub struct Opening {
     pub depth: u32,
     /// The channel on which the user is asked.
     pub channel: ChannelId,
+    /// What the rooms above had used when this one opened: a grant for the whole run does not start anew in a child room.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub used: UsedByPlugin,
 }
 
 /// What a background task used up of what was set aside for it.
@@ -67,22 +113,66 @@ pub struct Spent {
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Event {
     /// The first event, and only the first.
-    RoomOpened { setup: Arc<Setup>, opening: Opening },
+    RoomOpened {
+        setup: Arc<Setup>,
+        opening: Opening,
+    },
     /// An agent's `step` ended.
-    AgentStepped { call: CallId, answer: Result<Turn, Fault>, report: CallReport },
+    AgentStepped {
+        call: CallId,
+        answer: Result<Turn, Fault>,
+        report: CallReport,
+    },
     /// An agent's `respond` ended; none: no answer.
-    AgentResponded { call: CallId, answer: Result<Option<Turn>, Fault>, report: CallReport },
-    ToolAnswered { call: CallId, answer: Result<ToolOutcome, ToolError>, report: CallReport },
-    StrategyDecided { call: CallId, answer: Result<Vec<Decision>, Fault>, report: CallReport },
+    AgentResponded {
+        call: CallId,
+        answer: Result<Option<Turn>, Fault>,
+        report: CallReport,
+    },
+    ToolAnswered {
+        call: CallId,
+        answer: Result<ToolOutcome, ToolError>,
+        report: CallReport,
+    },
+    StrategyDecided {
+        call: CallId,
+        answer: Result<Vec<Decision>, Fault>,
+        report: CallReport,
+    },
     /// Somebody typed something, or nobody was there.
-    UserAnswered { call: CallId, text: Option<String> },
+    UserAnswered {
+        call: CallId,
+        text: Option<String>,
+    },
     /// A plugin asked for a completion while it ran.
-    ModelAsked { call: CallId, ordinal: u32, request: ModelRequest },
-    ModelAnswered { call: CallId, ordinal: u32, answer: Result<Completion, ModelError> },
+    ModelAsked {
+        call: CallId,
+        ordinal: u32,
+        request: ModelRequest,
+    },
+    ModelAnswered {
+        call: CallId,
+        ordinal: u32,
+        answer: Result<Completion, ModelError>,
+    },
     /// A channel took a speech, or says why it did not.
-    Spoken { call: CallId, failure: Option<String> },
-    BackgroundEnded { call: CallId, ended: EndedTask, spent: Spent },
-    TimerFired { timer: TimerId },
+    Spoken {
+        call: CallId,
+        failure: Option<String>,
+    },
+    BackgroundEnded {
+        call: CallId,
+        ended: EndedTask,
+        spent: Spent,
+        /// Together with what the rooms above had used when it opened.
+        #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+        used: UsedByPlugin,
+    },
+    TimerFired {
+        timer: TimerId,
+    },
     /// Somebody stopped the run.
-    Cancelled { reason: String },
+    Cancelled {
+        reason: String,
+    },
 }

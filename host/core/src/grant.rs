@@ -189,7 +189,12 @@ impl Rights<'_> {
     ///
     /// # Errors
     /// The record for the operator: which layer refused, and the smallest grant.
-    pub fn require(&self, capability: Capability, target: &str, smallest: impl FnOnce() -> Option<String>) -> Result<(), Box<DenialRecord>> {
+    pub fn require(
+        &self,
+        capability: Capability,
+        target: &str,
+        smallest: impl FnOnce() -> Option<String>,
+    ) -> Result<(), Box<DenialRecord>> {
         if !capability.is_offered() {
             return Err(self.refuse(capability, target, Layer::Host, "this version of the host does not offer it", None));
         }
@@ -206,7 +211,14 @@ impl Rights<'_> {
 
     /// Makes the record of a refusal. `reason` is for the operator.
     #[must_use]
-    pub fn refuse(&self, capability: Capability, target: &str, layer: Layer, reason: &str, suggestion: Option<String>) -> Box<DenialRecord> {
+    pub fn refuse(
+        &self,
+        capability: Capability,
+        target: &str,
+        layer: Layer,
+        reason: &str,
+        suggestion: Option<String>,
+    ) -> Box<DenialRecord> {
         let shown: String = target.chars().take(256).collect();
         Box::new(DenialRecord {
             denial: Denial {
@@ -219,4 +231,10 @@ impl Rights<'_> {
             suggestion,
         })
     }
+}
+
+/// A list for the config that holds what was granted already and one name more, so that writing it takes nothing away.
+pub(crate) fn list_with<'a>(granted: impl IntoIterator<Item = &'a str>, name: &'a str) -> String {
+    let names: Vec<String> = granted.into_iter().chain([name]).map(|name| format!("{name:?}")).collect();
+    format!("[{}]", names.join(", "))
 }

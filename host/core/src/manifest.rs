@@ -38,8 +38,21 @@ pub enum Capability {
 impl Capability {
     /// Every capability, in the order in which people see them.
     pub const ALL: [Self; 15] = [
-        Self::Model, Self::Tools, Self::Delegate, Self::Route, Self::Files, Self::Fetch, Self::Kv, Self::Secrets,
-        Self::Rooms, Self::Exec, Self::Config, Self::Scratch, Self::Blobs, Self::Log, Self::Progress,
+        Self::Model,
+        Self::Tools,
+        Self::Delegate,
+        Self::Route,
+        Self::Files,
+        Self::Fetch,
+        Self::Kv,
+        Self::Secrets,
+        Self::Rooms,
+        Self::Exec,
+        Self::Config,
+        Self::Scratch,
+        Self::Blobs,
+        Self::Log,
+        Self::Progress,
     ];
 
     /// The word in manifests, configs and messages.

@@ -37,8 +37,13 @@ pub struct Draft {
 pub enum Part {
     System,
     /// Indices of the step's history, `end` not included.
-    History { start: u64, end: u64 },
-    Draft { draft: Draft },
+    History {
+        start: u64,
+        end: u64,
+    },
+    Draft {
+        draft: Draft,
+    },
 }
 
 /// How tools are offered and called.
@@ -82,10 +87,18 @@ pub struct ModelRequest {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "piece", rename_all = "kebab-case")]
 pub enum PromptPiece {
-    System { text: Arc<str> },
+    System {
+        text: Arc<str>,
+    },
     /// Messages `start` to `end`, `end` not included, of a snapshot.
-    History { messages: History, start: usize, end: usize },
-    Draft { draft: Draft },
+    History {
+        messages: History,
+        start: usize,
+        end: usize,
+    },
+    Draft {
+        draft: Draft,
+    },
 }
 
 /// A request with everything put in.

@@ -1,9 +1,11 @@
 //! How a task, and so a run, can end. Every ending says why, also when there is no result.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::event::Spent;
+use crate::event::{Spent, UsedByPlugin};
 
 /// Why a task stopped (L-090).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -78,4 +80,7 @@ pub struct Outcome {
     pub value: Option<Value>,
     /// Background tasks included.
     pub spent: Spent,
+    /// What each plugin used of its grants, what the rooms above had used included.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub used: UsedByPlugin,
 }

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::effect::Effect;
-use crate::event::{Event, Opening, Spent};
+use crate::event::{Event, Opening, Spent, Used, UsedByPlugin};
 use crate::fault::CallReport;
 use crate::history::History;
 use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName, TimerId};
@@ -89,18 +89,6 @@ struct Counters {
     background: u32,
 }
 
-/// What one plugin used of its grants, over the whole room.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Used {
-    tool_calls: u64,
-    model_calls: u64,
-    model_tokens: u64,
-    model_cost: u64,
-    background: u32,
-    speeches: u64,
-    wakes: u32,
-}
-
 /// A conversation and the work that goes on in it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Room {
@@ -118,7 +106,7 @@ pub struct Room {
     timers: BTreeMap<TimerId, TimerPurpose>,
     #[serde(with = "scratch::as_pairs")]
     scratch: BTreeMap<ScratchKey, Arc<Vec<u8>>>,
-    used: BTreeMap<PluginName, Used>,
+    used: UsedByPlugin,
     counters: Counters,
     /// Used up, background tasks included.
     spent: Spent,
@@ -154,6 +142,7 @@ impl Default for Room {
                 limits: RunLimits::default(),
                 deadline: None,
                 depth: 0,
+                used: UsedByPlugin::new(),
                 channel: crate::ids::ChannelId::from(""),
             },
             frames: BTreeMap::new(),
@@ -208,7 +197,7 @@ impl Room {
             Event::ModelAnswered { call, ordinal, answer } => self.model_answered(call, ordinal, answer),
             Event::StrategyDecided { call, answer, report } => self.strategy_decided(call, answer, &report),
             Event::Spoken { call, failure } => self.spoken(call, failure),
-            Event::BackgroundEnded { call, ended, spent } => self.background_ended(call, ended, spent),
+            Event::BackgroundEnded { call, ended, spent, used } => self.background_ended(call, ended, spent, &used),
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
         }
@@ -294,6 +283,7 @@ impl Room {
         if let Some(at) = opening.deadline {
             self.set_timer(TimerPurpose::Wall, at);
         }
+        self.used.clone_from(&opening.used);
         self.opening = opening;
         let entry = self.opening.entry.clone();
         let root = self.new_frame(&entry, None, Arc::new(self.opening.inputs.clone()));

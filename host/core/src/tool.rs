@@ -3,8 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::grant::Denial;
 use crate::fault::Fault;
+use crate::grant::Denial;
 use crate::message::{Blob, ToolCall};
 
 /// A tool as its plugin described it when it was admitted.

@@ -15,11 +15,11 @@ mod unoffered;
 pub(crate) mod view;
 
 use wasmtime::component::{HasSelf, Linker};
+use wasmtime_wasi::WasiView;
 use wasmtime_wasi::cli::{WasiCli, WasiCliView};
 use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings as wasi;
 use wasmtime_wasi::random::WasiRandom;
-use wasmtime_wasi::WasiView;
 
 use crate::bindings::Everything;
 use crate::sandbox::CallState;

@@ -69,11 +69,7 @@ pub(crate) fn denial_out(denial: &Denial) -> types::Denial {
 
 /// A denial that a guest passes on. It is the guest's word, so it is cut and made harmless.
 pub(crate) fn denial_in(denial: &types::Denial) -> Denial {
-    Denial {
-        capability: excerpt(&denial.capability, 32),
-        target: excerpt(&denial.target, 256),
-        detail: excerpt(&denial.detail, 512),
-    }
+    Denial { capability: excerpt(&denial.capability, 32), target: excerpt(&denial.target, 256), detail: excerpt(&denial.detail, 512) }
 }
 
 /// An error text of a guest.

@@ -39,10 +39,20 @@ pub struct Host {
 #[derive(Clone, Debug)]
 pub enum LoadStep {
     /// Nothing is in the cache for it; this takes a while.
-    Compiling { plugin: PluginName, bytes: u64 },
-    Loaded { plugin: PluginName, took: Duration, from_cache: bool },
+    Compiling {
+        plugin: PluginName,
+        bytes: u64,
+    },
+    Loaded {
+        plugin: PluginName,
+        took: Duration,
+        from_cache: bool,
+    },
     /// It goes on, but the operator should know.
-    Warning { plugin: Option<PluginName>, message: String },
+    Warning {
+        plugin: Option<PluginName>,
+        message: String,
+    },
 }
 
 /// Is told how far loading has come.

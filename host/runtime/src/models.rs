@@ -6,7 +6,7 @@ use conclave_core::model::{Completion, ModelError, Prompt};
 
 use crate::clock::BoxFuture;
 
-pub use scripted::{Scripted, ScriptError};
+pub use scripted::{ScriptError, Scripted};
 
 /// Speaks to one model. Dropping the future cancels the request.
 pub trait ModelClient: Send + Sync + 'static {

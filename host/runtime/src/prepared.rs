@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use conclave_core::config::Problems;
-use conclave_core::event::{Event, Opening, Principal};
+use conclave_core::event::{Event, Opening, Principal, UsedByPlugin};
 use conclave_core::ids::{ChannelId, ModelName, PluginName, RoomId};
 use conclave_core::outcome::Outcome;
 use conclave_core::setup::Setup;
@@ -133,6 +133,7 @@ impl Prepared {
             limits,
             depth: 0,
             channel: ChannelId::from(USER_CHANNEL),
+            used: UsedByPlugin::new(),
         };
         let shared = Shared {
             plugins: Arc::clone(&self.calls),

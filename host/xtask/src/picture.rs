@@ -111,7 +111,8 @@ mod tests {
 
     #[test]
     fn colors_become_looks_and_long_lines_are_cut() {
-        let looks: Vec<_> = spans("a\u{1b}[1m\u{1b}[31mDENIED\u{1b}[0m b").into_iter().map(|(style, text)| (style.contains("ff6b68"), text)).collect();
+        let looks: Vec<_> =
+            spans("a\u{1b}[1m\u{1b}[31mDENIED\u{1b}[0m b").into_iter().map(|(style, text)| (style.contains("ff6b68"), text)).collect();
         assert_eq!(looks, [(false, "a".to_owned()), (true, "DENIED".to_owned()), (false, " b".to_owned())]);
         assert_eq!(spans(&"x".repeat(500))[0].1.len(), COLUMNS);
     }

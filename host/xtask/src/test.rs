@@ -65,7 +65,7 @@ fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
     phases.run("asking clippy", "clippy", clippy)?;
     build_tests(place, phases)?;
     let mut examples = place.cargo(["test", "--doc"]);
-    examples.args(packages(&["conclave-core", "conclave-runtime", "conclave-sdk"]));
+    examples.args(packages(&["conclave-core", "conclave-runtime", "conclave-sdk", "conclave-sdk-macros"]));
     phases.run("testing the examples in the documentation", "doc-tests", examples)?;
     run_tests(place, phases, &[])
 }
@@ -106,7 +106,9 @@ fn run_tests(place: &Place, phases: &mut Phases, filters: &[&str]) -> Result<Exi
 /// `cargo nextest run`, or `cargo test` where nextest is not installed, without the examples in the documentation.
 fn runner(place: &Place) -> Command {
     let mut command = if needs::has_nextest(place) {
-        place.cargo(["nextest", "run", "--lib", "--bins", "--tests", "--cargo-quiet"])
+        let mut command = place.cargo(["nextest", "run", "--lib", "--bins", "--tests", "--cargo-quiet"]);
+        command.arg("--tool-config-file").arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
+        command
     } else {
         place.cargo(["test", "--lib", "--bins", "--tests"])
     };

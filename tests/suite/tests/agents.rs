@@ -59,7 +59,7 @@ fn a_background_task_that_was_not_granted_is_refused() {
     assert!(ran.content().contains("Refused: delegate vault"), "{}", ran.content());
     let record = ran.denials().into_iter().next().expect("a refusal");
     assert_eq!(record.layer, Layer::Config);
-    assert_eq!(record.suggestion.as_deref(), Some("plugins.subject.grants.delegate = [\"vault\"]"));
+    assert_eq!(record.suggestion.as_deref(), Some("[plugins.subject] grants.delegate = [\"vault\"]"));
     assert_eq!(ran.rooms().len(), 1, "no room was opened");
 }
 

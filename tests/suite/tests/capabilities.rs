@@ -27,7 +27,7 @@ fn files_without_a_grant_are_denied_and_the_operator_learns_which_grant() {
     let denials = ran.denials();
     let record = denials.iter().find(|record| record.denial.capability == "files").unwrap_or_else(|| panic!("{denials:?}"));
     assert_eq!(record.layer, Layer::Config);
-    assert!(record.suggestion.as_deref().is_some_and(|line| line.contains("plugins.subject.grants.files")), "{record:?}");
+    assert!(record.suggestion.as_deref().is_some_and(|line| line.contains("[plugins.subject] grants.files")), "{record:?}");
     assert!(!ran.content().contains("grants"), "the plugin is not told what to grant: {}", ran.content());
 }
 
@@ -73,7 +73,10 @@ fn a_folder_for_reading_cannot_be_written() {
     let rig = Rig::new().with_file("data/a.txt", "inside");
     let ran = rig.run(&calling("files_write", "run", &json!({ "path": "/folder/a.txt", "bytes": 3 }), FOLDER), "go");
     let tried = json_of(&ran);
-    assert!(tried.as_array().is_some_and(|tried| tried.iter().all(|attempt| attempt[1].as_str().unwrap_or_default().contains("Denied"))), "{tried}");
+    assert!(
+        tried.as_array().is_some_and(|tried| tried.iter().all(|attempt| attempt[1].as_str().unwrap_or_default().contains("Denied"))),
+        "{tried}"
+    );
     assert_eq!(std::fs::read_to_string(rig.folder().join("data/a.txt")).expect("it is still there"), "inside");
     let ran = rig.run(&calling("files_write", "many", &json!({ "folder": "/folder", "count": 3 }), FOLDER), "go");
     assert!(ran.content().starts_with("0: ") && ran.content().contains("Denied"), "{}", ran.content());
@@ -92,7 +95,10 @@ fn a_store_and_blobs_are_refused_in_this_version() {
     for guest in ["kv_denied", "blobs_denied"] {
         let ran = Rig::new().run(&calling(guest, "run", &json!({}), ""), "go");
         let tried = json_of(&ran);
-        assert!(tried.as_array().is_some_and(|tried| tried.iter().all(|result| result.as_str().unwrap_or_default().contains("Denied"))), "{tried}");
+        assert!(
+            tried.as_array().is_some_and(|tried| tried.iter().all(|result| result.as_str().unwrap_or_default().contains("Denied"))),
+            "{tried}"
+        );
         assert!(ran.denials().iter().any(|record| record.layer == Layer::Host), "{:?}", ran.denials());
     }
 }
@@ -101,7 +107,10 @@ fn a_store_and_blobs_are_refused_in_this_version() {
 fn a_model_without_a_grant_is_denied() {
     let ran = Rig::new().run(&calling("model_denied", "run", &json!({}), ""), "go");
     let tried = json_of(&ran);
-    assert!(tried.as_array().is_some_and(|tried| tried.iter().all(|result| result.as_str().unwrap_or_default().contains("Denied"))), "{tried}");
+    assert!(
+        tried.as_array().is_some_and(|tried| tried.iter().all(|result| result.as_str().unwrap_or_default().contains("Denied"))),
+        "{tried}"
+    );
     assert!(ran.denials().iter().any(|record| record.denial.capability == "model" && record.layer == Layer::Config), "{:?}", ran.denials());
 }
 
@@ -192,14 +201,18 @@ fn settings_reach_the_plugin_with_their_defaults() {
 fn facts_about_the_call_are_stamped_by_the_host() {
     let ran = Rig::new().run(&calling("context", "run", &json!({}), r#"limits = { wall = "7 s" }"#), "go");
     let seen = json_of(&ran);
-    assert_eq!((&seen["task_name"], &seen["room_id"], &seen["caller"], &seen["attempt"]), (&json!("main"), &json!("test"), &json!("caller"), &json!(1)));
+    assert_eq!(
+        (&seen["task_name"], &seen["room_id"], &seen["caller"], &seen["attempt"]),
+        (&json!("main"), &json!("test"), &json!("caller"), &json!(1))
+    );
     assert!(seen["deadline_ms"].as_u64().is_some_and(|ms| ms <= 7_000 && ms > 5_000), "{seen}");
 }
 
 #[test]
 fn progress_reaches_followers() {
     let ran = Rig::new().run(&calling("progressing", "run", &json!({}), ""), "go");
-    let steps = ran.happenings.iter().filter(|happening| matches!(happening.what, conclave_runtime::subscribe::What::Progressed { .. })).count();
+    let steps =
+        ran.happenings.iter().filter(|happening| matches!(happening.what, conclave_runtime::subscribe::What::Progressed { .. })).count();
     assert_eq!(steps, 3);
 }
 
@@ -218,7 +231,7 @@ fn a_tool_that_was_not_granted_is_refused_with_the_layer() {
     assert!(ran.answer().is_error);
     let record = ran.denials().into_iter().next().expect("a refusal");
     assert_eq!((record.denial.capability.as_str(), record.denial.target.as_str(), record.layer), ("tools", "subject.run", Layer::Config));
-    assert_eq!(record.suggestion.as_deref(), Some("plugins.caller.grants.tools = [\"subject.run\"]"));
+    assert_eq!(record.suggestion.as_deref(), Some("[plugins.caller] grants.tools = [\"subject.fail\", \"subject.run\"]"));
     let ran = Rig::new().run(&(config + "tools = [\"subject.fail\"]\n"), "go");
     assert_eq!(ran.denials().into_iter().next().map(|record| record.layer), Some(Layer::Task));
 }

@@ -90,7 +90,8 @@ fn check_shows_who_may_do_what_and_reports_every_problem() {
     let stdout = text(&output.stdout);
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     assert!(stdout.contains("call subject.") && stdout.contains("UNSIGNED"), "{stdout}");
-    let rig = Rig::new().with_file("c.toml", "entry = \"t\"\nfoo = 1\n[plugins.p]\nsource = \"stock:echo\"\nbar = 2\n[tasks.t]\nagent = \"q\"\n");
+    let rig =
+        Rig::new().with_file("c.toml", "entry = \"t\"\nfoo = 1\n[plugins.p]\nsource = \"stock:echo\"\nbar = 2\n[tasks.t]\nagent = \"q\"\n");
     let output = conclave(&rig, &["check", "c.toml"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2));

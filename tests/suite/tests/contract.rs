@@ -57,6 +57,7 @@ fn every_function_of_the_contract_is_documented() {
 
 #[test]
 fn the_outcome_of_a_contract_tool_reaches_the_agent() {
-    let ran = conclave_test_support::Rig::new().run(&conclave_test_support::calling("echo", "run", &serde_json::json!({ "text": "hi" }), ""), "go");
+    let ran = conclave_test_support::Rig::new()
+        .run(&conclave_test_support::calling("echo", "run", &serde_json::json!({ "text": "hi" }), ""), "go");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "hi"));
 }

@@ -62,9 +62,13 @@ fn the_hostile_tour_is_stopped_six_ways_and_the_task_answers() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/hostile.toml");
     let text = std::fs::read_to_string(path).expect("the example is there");
     let config = text
-        .replace("../../target/conclave/guests/agent_hostile_tour.wasm", &conclave_test_support::guest("agent_hostile_tour").display().to_string())
+        .replace(
+            "../../target/conclave/guests/agent_hostile_tour.wasm",
+            &conclave_test_support::guest("agent_hostile_tour").display().to_string(),
+        )
         .replace("../../target/conclave/guests/weather.wasm", &conclave_test_support::guest("weather").display().to_string());
-    let ran = Rig::new().with_file("data/report.txt", "fine").run(&config.replace(r#"dir = ".""#, r#"dir = "data""#), "How warm is it in Oslo?");
+    let ran =
+        Rig::new().with_file("data/report.txt", "fine").run(&config.replace(r#"dir = ".""#, r#"dir = "data""#), "How warm is it in Oslo?");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "Oslo: 4.0 °C"));
     let answers = ran.answers();
     assert_eq!(answers.len(), 7, "{answers:?}");

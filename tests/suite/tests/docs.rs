@@ -14,7 +14,8 @@ fn root() -> PathBuf {
 fn pages() -> Vec<PathBuf> {
     let mut pages = Vec::new();
     let mut folders = vec![root().join("docs")];
-    pages.extend(["README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "tests/guests/README.md"].map(|page| root().join(page)));
+    pages
+        .extend(["README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "tests/guests/README.md"].map(|page| root().join(page)));
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(folder).expect("it is a folder").flatten() {
             let path = entry.path();

@@ -80,7 +80,8 @@ fn garbage_for_a_value_is_a_bad_answer() {
 
 #[test]
 fn a_flood_of_log_lines_is_cut_and_counted_and_the_tool_goes_on() {
-    let ran = Rig::new().run(&calling("log_flood", "run", &json!({}), r#"limits = { log = "2 KiB", cpu = "10 s", host_calls = 10_000_000 }"#), "go");
+    let ran = Rig::new()
+        .run(&calling("log_flood", "run", &json!({}), r#"limits = { log = "2 KiB", cpu = "10 s", host_calls = 10_000_000 }"#), "go");
     let answer = ran.answer();
     assert!(!answer.is_error, "{answer:?}");
     assert!(answer.report.log_dropped > 900_000, "{:?}", answer.report);
@@ -99,7 +100,15 @@ limits = { read = "256 KiB", cpu = "5 s" }"#;
 
 #[test]
 fn a_scratch_that_is_too_large_is_refused() {
-    let ran = Rig::new().run(&calling("scratch_large", "run", &json!({}), r#"limits = { scratch = "1 KiB", output = "1 MiB", memory = "256 MiB", cpu = "5 s" }"#), "go");
+    let ran = Rig::new().run(
+        &calling(
+            "scratch_large",
+            "run",
+            &json!({}),
+            r#"limits = { scratch = "1 KiB", output = "1 MiB", memory = "256 MiB", cpu = "5 s" }"#,
+        ),
+        "go",
+    );
     let fault_or_text = ran.content();
     // 100 MiB do not even cross to the host: the output limit comes first.
     assert_eq!(ran.answer().fault.map(|fault| fault.kind), Some(FaultKind::Output), "{fault_or_text}");
@@ -124,7 +133,10 @@ fn an_agent_that_says_too_much_is_refused() {
 #[test]
 fn a_run_ends_at_its_turns() {
     let config = stepping("agent_loop", "", r#"subtasks = ["echo"]"#)
-        + &format!("[plugins.echo]\nsource = \"{}\"\n[tasks.echo]\nagent = \"echo\"\n[limits.run]\nturns = 7\n", conclave_test_support::guest("agent_echo").display());
+        + &format!(
+            "[plugins.echo]\nsource = \"{}\"\n[tasks.echo]\nagent = \"echo\"\n[limits.run]\nturns = 7\n",
+            conclave_test_support::guest("agent_echo").display()
+        );
     let ran = Rig::new().run(&config, "go");
     assert_eq!(ran.status(), Status::MaxTurns, "{}", ran.outcome.reason);
     assert_eq!(ran.outcome.spent.turns, 7);
@@ -150,6 +162,7 @@ fn stopping_a_run_stops_a_spinning_guest() {
 
 #[test]
 fn a_spin_in_list_tools_is_stopped_at_load() {
-    let problems = conclave_test_support::refused(&Rig::new(), &calling("spin_list_tools", "run", &json!({}), r#"limits = { cpu = "100 ms" }"#));
+    let problems =
+        conclave_test_support::refused(&Rig::new(), &calling("spin_list_tools", "run", &json!({}), r#"limits = { cpu = "100 ms" }"#));
     assert!(problems.contains("list-tools") || problems.contains("computed"), "{problems}");
 }

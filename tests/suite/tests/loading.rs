@@ -28,7 +28,9 @@ fn a_required_capability_without_a_grant_is_refused_with_the_line_to_write() {
 
 #[test]
 fn a_file_that_is_no_component_is_refused() {
-    for (content, what) in [(&b"not wasm"[..], "text"), (b"\0asm\x01\0\0\0", "a core module"), (b"\0asm\x0d\0\x01\0", "an empty component"), (b"", "nothing")] {
+    for (content, what) in
+        [(&b"not wasm"[..], "text"), (b"\0asm\x01\0\0\0", "a core module"), (b"\0asm\x0d\0\x01\0", "an empty component"), (b"", "nothing")]
+    {
         let rig = Rig::new().with_file("x.wasm", content);
         let config = "entry = \"t\"\n[plugins.p]\nsource = \"x.wasm\"\n[tasks.t]\nagent = \"p\"\n";
         let problems = refused(&rig, config);

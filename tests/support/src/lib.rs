@@ -1,8 +1,8 @@
 //! How a test runs a config on real components: the host, a folder, people who answer from a list, everything that was told.
 //! Tests touch the host's API here and nowhere else.
 
-mod rig;
 mod ran;
+mod rig;
 
 use std::path::PathBuf;
 

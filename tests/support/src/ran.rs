@@ -32,7 +32,12 @@ pub struct Answer {
 }
 
 impl Ran {
-    pub(crate) fn new(outcome: Arc<Outcome>, happenings: Vec<Happening>, journals: MemoryJournals, heard: Vec<(ChannelId, String)>) -> Self {
+    pub(crate) fn new(
+        outcome: Arc<Outcome>,
+        happenings: Vec<Happening>,
+        journals: MemoryJournals,
+        heard: Vec<(ChannelId, String)>,
+    ) -> Self {
         let ran = Self { outcome, happenings, heard, journals };
         ran.assert_folds();
         ran

@@ -65,7 +65,8 @@ fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     }
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| {
-        CliError::usage(format!("the message could not be read from stdin: {error}")).hint("give it as an argument: conclave run FILE \"MESSAGE\"")
+        CliError::usage(format!("the message could not be read from stdin: {error}"))
+            .hint("give it as an argument: conclave run FILE \"MESSAGE\"")
     })?;
     let text = text.trim_end().to_owned();
     Ok(if text.is_empty() { None } else { Some(text) })

@@ -67,7 +67,8 @@ impl Trace {
     fn line(&self, who: &str, text: &str) {
         let at = self.started.elapsed().as_secs_f64();
         // A closed stderr is no reason to stop a run.
-        let _ = writeln!(anstream::stderr(), "{} {} {text}", paint(FAINT, format_args!("{at:>6.2}")), paint(NAME, format_args!("{who:<13}")));
+        let _ =
+            writeln!(anstream::stderr(), "{} {} {text}", paint(FAINT, format_args!("{at:>6.2}")), paint(NAME, format_args!("{who:<13}")));
     }
 
     fn told(&self, room: &RoomId, notice: &Notice) {
@@ -207,10 +208,7 @@ impl Subscriber for Trace {
 
 /// The event is the end of a call in a sandbox of its own.
 fn is_sandbox(event: &Event) -> bool {
-    matches!(
-        event,
-        Event::AgentStepped { .. } | Event::AgentResponded { .. } | Event::ToolAnswered { .. } | Event::StrategyDecided { .. }
-    )
+    matches!(event, Event::AgentStepped { .. } | Event::AgentResponded { .. } | Event::ToolAnswered { .. } | Event::StrategyDecided { .. })
 }
 
 fn cost(report: &CallReport) -> String {

@@ -29,6 +29,14 @@ pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &
     tasks
 }
 
+/// More stalled steps in a row tell nothing new, and each costs the host time.
+const MOST_STALLED_STEPS: u64 = 1_000;
+
+fn stalled_steps(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
+    let item = table.get("max_stalled_steps")?;
+    item.count(reader, MOST_STALLED_STEPS).and_then(|count| u32::try_from(count).ok())
+}
+
 fn check_name(reader: &mut Reader, name: &str, span: &Span) {
     if is_reserved_task(name) {
         let what =
@@ -51,7 +59,7 @@ fn read(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> 
         tools: tools(reader, references, table),
         deliver: table.get("deliver").and_then(|item| plugin_name(reader, references, &item)),
         turns: table.get("turns").and_then(|item| count32(reader, &item)),
-        max_stalled_steps: table.get("max_stalled_steps").and_then(|item| count32(reader, &item)).unwrap_or(MAX_STALLED_STEPS),
+        max_stalled_steps: stalled_steps(reader, table).unwrap_or(MAX_STALLED_STEPS),
         done_if_response: seats(reader, table, "done_if_response"),
         done_if_no_response: seats(reader, table, "done_if_no_response"),
         no_tool: table.get("handle_llm_no_tool").and_then(|item| no_tool(reader, &item)).unwrap_or(default),

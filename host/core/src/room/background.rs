@@ -10,8 +10,8 @@ use super::{Purpose, Room, added};
 use crate::action::Background;
 use crate::delivery::{BackgroundStatus, EndedTask, Wake};
 use crate::effect::Effect;
-use crate::event::{Opening, Spent};
-use crate::grant::Layer;
+use crate::event::{Opening, Spent, UsedByPlugin};
+use crate::grant::{Layer, list_with};
 use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName};
 use crate::limits::RunLimits;
 use crate::manifest::Capability;
@@ -32,6 +32,8 @@ pub(super) struct BackgroundTask {
     started: Millis,
     /// Set aside for it.
     reserved: Spent,
+    /// What plugins had used when it was started.
+    inherited: UsedByPlugin,
 }
 
 impl Room {
@@ -40,7 +42,12 @@ impl Room {
         let Some(agent) = self.agent_of(frame).cloned() else { return Err("the task is over".to_owned()) };
         let setup = Arc::clone(&self.setup);
         let Some(rights) = setup.rights(&agent) else { return Err("the task is over".to_owned()) };
-        let smallest = || setup.tasks.contains_key(name).then(|| format!("plugins.{agent}.grants.delegate = [\"{name}\"]"));
+        let smallest = || {
+            setup.tasks.contains_key(name).then(|| {
+                let granted = rights.grants.delegate.iter().flat_map(|grant| &grant.tasks).map(TaskName::as_str);
+                format!("[plugins.{agent}] grants.delegate = {}", list_with(granted, name))
+            })
+        };
         if let Err(record) = rights.require(Capability::Delegate, name, smallest) {
             return Err(self.denied(&agent, *record));
         }
@@ -62,9 +69,10 @@ impl Room {
         let Some(agent) = self.agent_of(frame).cloned() else { return Err("the task is over".to_owned()) };
         self.check_delegation_limits(&agent, &task)?;
         let notify = self.frames.get(&frame).map_or_else(|| self.opening.entry.clone(), |frame| frame.task.clone());
+        // Counted before the child opens, so that it counts there too.
+        self.used_by(&agent).background += 1;
         let opening = self.child_opening(&task, wanted);
         let reserved = self.reserve(&opening.limits);
-        self.used_by(&agent).background += 1;
         self.counters.background += 1;
         let id = BackgroundId::from(format!("task-{}", self.counters.background));
         let room = opening.room.clone();
@@ -79,6 +87,7 @@ impl Room {
             strategy,
             started: self.now,
             reserved,
+            inherited: opening.used.clone(),
         };
         self.background.insert(id.clone(), running);
         let call = self.next_call(Purpose::Background { id: id.clone() });
@@ -126,6 +135,7 @@ impl Room {
             deadline: self.opening.deadline,
             depth: self.opening.depth.saturating_add(1),
             channel: self.opening.channel.clone(),
+            used: self.used.clone(),
         }
     }
 
@@ -148,11 +158,15 @@ impl Room {
         self.spent = added(self.spent, spent);
     }
 
-    pub(super) fn background_ended(&mut self, call: CallId, mut ended: EndedTask, spent: Spent) {
+    pub(super) fn background_ended(&mut self, call: CallId, mut ended: EndedTask, spent: Spent, used: &UsedByPlugin) {
         let Some(Purpose::Background { id }) = self.calls.get(&call).cloned() else { return };
         self.calls.remove(&call);
         let Some(task) = self.background.remove(&id) else { return };
         self.settle_reserve(task.reserved, spent);
+        for (plugin, used) in used {
+            let before = task.inherited.get(plugin).copied().unwrap_or_default();
+            self.used_by(plugin).add(used.since(before));
+        }
         // What the child says of itself is not trusted to name another task.
         ended.id = id.clone();
         ended.agent.clone_from(&task.task);

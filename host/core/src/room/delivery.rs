@@ -188,7 +188,7 @@ impl Room {
         let Some(rights) = setup.rights(strategy) else { return Err(unknown_plugin(strategy, Capability::Rooms, &target)) };
         let smallest = || {
             let name = wanted.as_deref().unwrap_or("terminal");
-            setup.channels.contains_key(name).then(|| format!("plugins.{strategy}.grants.rooms = [\"{name}\"]"))
+            setup.channels.contains_key(name).then(|| format!("[plugins.{strategy}] grants.rooms = [\"{name}\"]"))
         };
         rights.require(Capability::Rooms, &target, smallest)?;
         let limit = rights.grants.rooms.as_ref().and_then(|grant| grant.messages);

@@ -183,6 +183,7 @@ impl Room {
             content: answer.filter(|_| kept).and_then(|message| message.content.clone()),
             value: value.filter(|_| kept),
             spent: self.spent,
+            used: self.used.clone(),
         });
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.phase = Phase::Draining { outcome };
@@ -213,7 +214,7 @@ impl Room {
         if waits || !self.calls.is_empty() {
             return;
         }
-        let outcome = Arc::new(Outcome { spent: self.spent, ..Outcome::clone(outcome) });
+        let outcome = Arc::new(Outcome { spent: self.spent, used: self.used.clone(), ..Outcome::clone(outcome) });
         self.timers.clear();
         self.model_calls.clear();
         self.report_undelivered();

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::{Purpose, Room};
 use crate::effect::Effect;
 use crate::event::Spent;
-use crate::grant::{DenialRecord, Layer, ModelGrant};
+use crate::grant::{DenialRecord, Layer, ModelGrant, list_with};
 use crate::history::History;
 use crate::ids::{CallId, ModelName, PluginName};
 use crate::manifest::Capability;
@@ -64,7 +64,10 @@ impl Room {
         let setup = Arc::clone(&self.setup);
         let Some(rights) = setup.rights(plugin) else { return Err(ModelError::UnknownModel { name: String::new() }) };
         let wanted = name.unwrap_or("default");
-        let smallest = || Some(format!("plugins.{plugin}.grants.model = [\"{wanted}\"]"));
+        let smallest = || {
+            let granted = rights.grants.model.iter().flat_map(|grant| &grant.names).map(ModelName::as_str);
+            Some(format!("[plugins.{plugin}] grants.model = {}", list_with(granted, wanted)))
+        };
         if let Err(record) = rights.require(Capability::Model, wanted, smallest) {
             return Err(self.deny_model(plugin, *record));
         }

@@ -9,7 +9,7 @@ use super::Room;
 use super::frame::{Frame, Responder};
 use super::tools::failed;
 use crate::action::{Action, Observation, Past, Reply, Turn};
-use crate::grant::{Denial, DenialRecord, Layer};
+use crate::grant::{Denial, DenialRecord, Layer, list_with};
 use crate::ids::{FrameId, PluginName};
 use crate::manifest::Capability;
 use crate::message::{Entity, Label, Message, Signal, ToolCall};
@@ -145,7 +145,10 @@ impl Room {
     pub(super) fn require_route(&mut self, plugin: &PluginName, name: &str) -> Result<(), Box<DenialRecord>> {
         let setup = Arc::clone(&self.setup);
         let Some(rights) = setup.rights(plugin) else { return Err(unknown_plugin(plugin, Capability::Route, name)) };
-        let smallest = || Some(format!("plugins.{plugin}.grants.route = [\"{name}\"]"));
+        let smallest = || {
+            let granted = rights.grants.route.iter().flat_map(|grant| &grant.names).map(String::as_str);
+            Some(format!("[plugins.{plugin}] grants.route = {}", list_with(granted, name)))
+        };
         rights.require(Capability::Route, name, smallest)?;
         let granted =
             rights.grants.route.as_ref().is_some_and(|grant| grant.names.iter().any(|granted| granted.eq_ignore_ascii_case(name)));

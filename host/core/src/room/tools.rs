@@ -12,7 +12,7 @@ use super::{Purpose, Room};
 use crate::action::{Action, Background, Observation};
 use crate::effect::Effect;
 use crate::fault::CallReport;
-use crate::grant::{DenialRecord, Layer};
+use crate::grant::{DenialRecord, Layer, list_with};
 use crate::ids::{CallId, FrameId, PluginName, TaskName};
 use crate::manifest::Capability;
 use crate::message::{Entity, Label, Message, Signal, ToolCall, ToolResult};
@@ -158,17 +158,26 @@ impl Room {
     /// Why an admitted tool is not among those that the task's agent may call.
     fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
         let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
-        let smallest = || Some(format!("plugins.{agent}.grants.tools = [\"{tool}\"]"));
+        let smallest = || {
+            let granted = rights.grants.tools.iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.as_str());
+            Some(format!("[plugins.{agent}] grants.tools = {}", list_with(granted, tool)))
+        };
         if let Err(record) = rights.require(Capability::Tools, tool, smallest) {
             return record;
         }
         let granted = rights.grants.tools.as_ref().is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
         if granted {
             let reason = format!("tasks.{task}.tools narrows what {agent} may call");
-            return rights.refuse(Capability::Tools, tool, Layer::Task, &reason, Some(format!("tasks.{task}.tools = [\"{tool}\"]")));
+            return rights.refuse(Capability::Tools, tool, Layer::Task, &reason, Some(self.wider_tools(task, tool)));
         }
         let reason = format!("plugins.{agent}.grants.tools does not cover it");
         rights.refuse(Capability::Tools, tool, Layer::Config, &reason, smallest())
+    }
+
+    /// The task's line with one tool more.
+    fn wider_tools(&self, task: &TaskName, tool: &str) -> String {
+        let allowed = self.setup.tasks.get(task).map(|task| Arc::clone(&task.tools)).unwrap_or_default();
+        format!("[tasks.{task}] tools = {}", list_with(allowed.iter().map(|tool| tool.name.as_str()), tool))
     }
 
     fn calls_are_used_up(&mut self, agent: &PluginName, tool: &str) -> Option<Box<DenialRecord>> {

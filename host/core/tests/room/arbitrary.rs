@@ -3,7 +3,7 @@
 use conclave_core::action::{Action, Background, PlanState, Reply, Turn};
 use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Spent};
+use conclave_core::event::{Event, Spent, UsedByPlugin};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{BackgroundId, CallId, TaskName, TimerId};
 use conclave_core::message::{Blob, ToolCall};
@@ -257,7 +257,7 @@ fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
         metadata: Value::Null,
     };
     let spent = Spent { turns: choices.amount(), tokens: choices.amount(), cost_micro_usd: choices.amount() };
-    Event::BackgroundEnded { call, ended, spent }
+    Event::BackgroundEnded { call, ended, spent, used: UsedByPlugin::new() }
 }
 
 fn model_asked(choices: &mut Choices<'_>, call: CallId) -> Event {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_core::event::Opening;
+use conclave_core::event::{Opening, UsedByPlugin};
 use conclave_core::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
 use conclave_core::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_core::limits::{PluginLimits, RunLimits};
@@ -217,6 +217,7 @@ impl Case {
             deadline: self.opening.deadline.map(|after| START.plus(after)),
             depth: self.opening.depth,
             channel: ChannelId::from("terminal"),
+            used: UsedByPlugin::new(),
         }
     }
 }

@@ -3,7 +3,7 @@
 use conclave_core::action::{Action, Reply, Turn};
 use conclave_core::delivery::Decision;
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::event::{Event, Principal, RULES, Record, UsedByPlugin};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{CallId, Millis, PluginName};
 use conclave_core::journal::{JournalError, from_lines, to_line};
@@ -195,7 +195,7 @@ fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
                 Effect::StepAgent { call, .. } if round > 0 => stepped(call.0, finish()),
                 Effect::StartBackground { call, .. } => {
                     let ended = conclave_core::delivery::EndedTask::interrupted("x".to_owned());
-                    Event::BackgroundEnded { call, ended, spent: room.spent() }
+                    Event::BackgroundEnded { call, ended, spent: room.spent(), used: UsedByPlugin::new() }
                 }
                 Effect::WakeStrategy { call, .. } => {
                     wakes += 1;
@@ -211,6 +211,36 @@ fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
     }
     assert!(room.outcome().is_some());
     assert_eq!(wakes, 1_000);
+}
+
+#[test]
+fn a_grant_for_the_whole_run_does_not_start_anew_in_a_child_room() {
+    let setup = json!({
+        "tasks": { "desk": {}, "slow": {} },
+        "plugins": { "desk": { "grants": { "delegate": { "tasks": ["slow"], "at_once": 4, "total": 3 } } } },
+    });
+    let delegate = || {
+        let action = serde_json::from_value(json!({ "action": "delegate_task", "args": { "agent": "slow", "task": "x", "context": {} } }));
+        Turn { action: action.expect("it is an action"), ..finish() }
+    };
+    let mut room = opened(&setup);
+    room.handle(stepped(0, delegate()), START);
+    let started = effects(&mut room).into_iter().find_map(|effect| match effect {
+        Effect::StartBackground { call, opening, .. } => Some((call, opening)),
+        _ => None,
+    });
+    let (call, opening) = started.expect("one is granted");
+    let desk = PluginName::from("desk");
+    assert_eq!(opening.used.get(&desk).map(|used| used.background), Some(1), "the child knows of its own start");
+    // The child starts two more, and comes to its end.
+    let mut used = opening.used.clone();
+    used.entry(desk).or_default().background = 3;
+    let ended = conclave_core::delivery::EndedTask::interrupted("x".to_owned());
+    room.handle(Event::BackgroundEnded { call, ended, spent: room.spent(), used }, START);
+    let step = room.calls_in_flight().next().expect("the next step");
+    room.handle(stepped(step.0, delegate()), START);
+    let refused = std::iter::from_fn(|| room.poll_notice()).any(|notice| format!("{notice:?}").contains("grants.delegate.total is 3"));
+    assert!(refused, "all three were used, two of them below");
 }
 
 #[test]

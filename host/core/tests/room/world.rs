@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::event::{Event, Principal, RULES, Record, UsedByPlugin};
 use conclave_core::fault::CallReport;
 use conclave_core::ids::{CallId, Millis, TimerId};
 use conclave_core::room::Room;
@@ -203,7 +203,7 @@ impl<'a> World<'a> {
                 let entry = Ended::read(&entry.unwrap_or_else(|| json!("done")));
                 let (ended, spent) = entry.said.answer();
                 if !entry.common.hold {
-                    self.happened(Event::BackgroundEnded { call, ended, spent });
+                    self.happened(Event::BackgroundEnded { call, ended, spent, used: UsedByPlugin::new() });
                 }
             }
             Effect::WakeStrategy { call, strategy, .. } => {

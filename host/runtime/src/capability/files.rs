@@ -159,5 +159,5 @@ fn suggestion(grantee: &Grantee, path: &str) -> Option<String> {
     let line = |dir: &str, at: &str| format!("{{ dir = {dir:?}, at = {at:?}, mode = \"read\" }}");
     let mut grants: Vec<String> = grantee.setup.grants.files.iter().map(|grant| line(&grant.shown, &grant.at)).collect();
     grants.push(line(name, &format!("/{name}")));
-    Some(format!("plugins.{}.grants.files = [{}]", grantee.name, grants.join(", ")))
+    Some(format!("[plugins.{}] grants.files = [{}]", grantee.name, grants.join(", ")))
 }

@@ -61,7 +61,7 @@ impl CallState {
     fn ask(&mut self, request: model::Request) -> wasmtime::Result<Result<BoxFuture<'static, Answer>, model::ModelError>> {
         self.enter()?;
         let wanted = request.model.as_deref().unwrap_or("default");
-        let smallest = || Some(format!("plugins.{}.grants.model = [{wanted:?}]", self.grantee.name));
+        let smallest = || Some(format!("[plugins.{}] grants.model = [{wanted:?}]", self.grantee.name));
         if let Err(record) = self.rights().require(Capability::Model, wanted, smallest) {
             return Ok(Err(model::ModelError::Denied(self.refuse(*record))));
         }

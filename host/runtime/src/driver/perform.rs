@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conclave_core::delivery::EndedTask;
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Spent};
+use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{CallId, Millis, ModelName, TimerId};
 use conclave_core::model::{ModelError, Prompt};
@@ -133,14 +133,20 @@ impl Driver {
 
     fn start_background(&mut self, call: CallId, opening: Opening) {
         let events = self.sender.clone();
-        let interrupted = move |reason: String| Event::BackgroundEnded { call, ended: EndedTask::interrupted(reason), spent: Spent::default() };
+        let interrupted = move |reason: String| {
+            let (ended, spent, used) = (EndedTask::interrupted(reason), Spent::default(), UsedByPlugin::new());
+            Event::BackgroundEnded { call, ended, spent, used }
+        };
         match Self::open(Arc::clone(&self.shared), Arc::clone(&self.setup), opening) {
             Ok(child) => {
                 self.under_way.insert(call, UnderWay::Child(child.sender()));
                 let run: std::pin::Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(child.run());
                 self.children.spawn(async move {
                     let event = match run.await {
-                        Ok(outcome) => Event::BackgroundEnded { call, ended: EndedTask::from_outcome(&outcome), spent: outcome.spent },
+                        Ok(outcome) => {
+                            let ended = EndedTask::from_outcome(&outcome);
+                            Event::BackgroundEnded { call, ended, spent: outcome.spent, used: outcome.used.clone() }
+                        }
                         Err(failure) => interrupted(failure.to_string()),
                     };
                     let _ = events.send(event);

@@ -22,7 +22,9 @@ pub struct Scripted {
 /// A script that cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
-    #[error("the script is not JSON as expected: {0}. It holds an object with `replies` (a list) or `rules` (a list of {{\"when\", \"reply\"}}).")]
+    #[error(
+        "the script is not JSON as expected: {0}. It holds an object with `replies` (a list) or `rules` (a list of {{\"when\", \"reply\"}})."
+    )]
     Malformed(#[from] serde_json::Error),
     #[error("the script has neither `replies` nor `rules`: there is nothing to answer with")]
     Empty,
