@@ -217,7 +217,7 @@ fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
 fn a_grant_for_the_whole_run_does_not_start_anew_in_a_child_room() {
     let setup = json!({
         "tasks": { "desk": {}, "slow": {} },
-        "plugins": { "desk": { "grants": { "delegate": { "tasks": ["slow"], "at_once": 4, "total": 3 } } } },
+        "plugins": { "desk": { "grants": { "delegate": ["slow"], "at_once": 4, "total": 3 } } },
     });
     let delegate = || {
         let action = serde_json::from_value(json!({ "action": "delegate_task", "args": { "agent": "slow", "task": "x", "context": {} } }));
