@@ -88,8 +88,8 @@ fn a_tampered_cache_entry_is_refused_and_compiled_anew() {
         });
         let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
         runtime.block_on(host.prepare(&config, &follow)).map(drop).expect("it loads");
-        let steps = steps.lock().expect("nobody panics").clone();
-        steps
+        let loaded = steps.lock().expect("nobody panics");
+        loaded.clone()
     };
     assert_eq!(load(), (Some(false), vec![]), "the first time it is compiled");
     assert_eq!(load(), (Some(true), vec![]), "the second time it comes from the cache");
