@@ -166,3 +166,27 @@ fn a_spin_in_list_tools_is_stopped_at_load() {
         conclave_test_support::refused(&Rig::new(), &calling("spin_list_tools", "run", &json!({}), r#"limits = { cpu = "100 ms" }"#));
     assert!(problems.contains("list-tools") || problems.contains("computed"), "{problems}");
 }
+
+#[test]
+fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
+    let config = format!(
+        "entry = \"main\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n[plugins.chat]\nsource = \"stock:chat\"\n\
+         grants.model = [\"default\"]\ngrants.tools = [\"subject.*\"]\n[plugins.subject]\nsource = \"{}\"\n\
+         limits = {{ wall = \"300 ms\", at_once = 1 }}\n[tasks.main]\nagent = \"chat\"\n",
+        conclave_test_support::guest("sleepy").display()
+    );
+    let calls = json!({ "calls": [{ "name": "subject.run" }, { "name": "subject.run" }] });
+    let ran = Rig::new().with_file("replies.json", json!({ "replies": [calls, "end"] }).to_string()).run(&config, "go");
+    assert_eq!(ran.answers().iter().filter(|answer| answer.is_error).count(), 2);
+    let ended: Vec<u64> = ran
+        .happenings
+        .iter()
+        .filter(|happening| {
+            use conclave_runtime::subscribe::What;
+            matches!(&happening.what, What::Told { told: conclave_core::notice::Notice::ToolAnswered { .. } })
+        })
+        .map(|happening| happening.at.0)
+        .collect();
+    // Each sleeps until its wall limit; side by side both would end at the same time, however slow the machine is.
+    assert!(ended[1] - ended[0] >= 290, "{ended:?}");
+}
