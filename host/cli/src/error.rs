@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use conclave_core::config::Problems;
+
 use crate::exit;
 
 /// An error that ends the program.
@@ -10,22 +12,35 @@ pub(crate) struct CliError {
     code: u8,
     what: String,
     hint: Option<String>,
+    problems: Option<Problems>,
 }
 
 impl CliError {
     /// The command line or a file named on it.
     pub(crate) fn usage(what: impl Into<String>) -> Self {
-        Self { code: exit::USAGE, what: what.into(), hint: None }
+        Self { code: exit::USAGE, what: what.into(), hint: None, problems: None }
     }
 
     /// A plugin.
     pub(crate) fn plugin(what: impl Into<String>) -> Self {
-        Self { code: exit::PLUGIN, what: what.into(), hint: None }
+        Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None }
     }
 
     /// The host itself, or the machine.
     pub(crate) fn internal(what: impl Into<String>) -> Self {
-        Self { code: exit::FAILED, what: what.into(), hint: None }
+        Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }
+    }
+
+    /// Problems of a config, for `--json`.
+    pub(crate) fn with_problems(mut self, problems: &Problems) -> Self {
+        self.problems = Some(problems.clone());
+        self
+    }
+
+    /// The same, because a plugin could not be loaded.
+    pub(crate) fn because_of_a_plugin(mut self) -> Self {
+        self.code = exit::PLUGIN;
+        self
     }
 
     /// What to do about it.
@@ -41,7 +56,7 @@ impl CliError {
 
     /// As one line of JSON, for `--json`.
     pub(crate) fn to_json(&self) -> String {
-        serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "exit_code": self.code }).to_string()
+        serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code }).to_string()
     }
 }
 

@@ -4,8 +4,10 @@ mod args;
 mod commands;
 mod error;
 mod exit;
+mod interrupt;
 mod setup;
 mod show;
+mod stdout;
 mod stock;
 mod terminal;
 
@@ -16,17 +18,19 @@ use clap::Parser;
 
 use args::{Cli, Command, Output, Plugin};
 use error::CliError;
+use interrupt::Interrupts;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     if cli.output.no_color {
         anstream::ColorChoice::Never.write_global();
     }
+    let interrupts = Interrupts::listen();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report(cli.output, &CliError::internal(format!("the async runtime could not start: {error}"))),
     };
-    let code = match runtime.block_on(dispatch(cli.command, cli.output)) {
+    let code = match runtime.block_on(dispatch(cli.command, cli.output, interrupts)) {
         Ok(code) => ExitCode::from(code),
         Err(error) => report(cli.output, &error),
     };
@@ -35,9 +39,9 @@ fn main() -> ExitCode {
     code
 }
 
-async fn dispatch(command: Command, output: Output) -> Result<u8, CliError> {
+async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
     match command {
-        Command::Run(args) => commands::run::run(args, output).await,
+        Command::Run(args) => commands::run::run(args, output, interrupts).await,
         Command::Check(args) => commands::check::check(args, output).await,
         Command::Plugin(Plugin::Inspect { file }) => commands::inspect::inspect(&file, output),
         Command::Plugin(Plugin::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
@@ -47,8 +51,10 @@ async fn dispatch(command: Command, output: Output) -> Result<u8, CliError> {
 /// Tells an error on stderr; with `--json` also as the last line of stdout.
 fn report(output: Output, error: &CliError) -> ExitCode {
     if output.json {
-        println!("{}", error.to_json());
+        // What cannot be told on stdout is told on stderr below.
+        let _ = stdout::line(error.to_json());
     }
-    let _ = writeln!(anstream::stderr(), "{} {error}", show::paint(show::BAD, "error:"));
+    // Names from a component can be part of it.
+    let _ = writeln!(anstream::stderr(), "{} {}", show::paint(show::BAD, "error:"), show::printable(&error.to_string()));
     ExitCode::from(error.code())
 }

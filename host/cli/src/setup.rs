@@ -24,7 +24,7 @@ pub(crate) async fn prepare(file: &Path, output: Output) -> Result<Prepared, Cli
     let quiet = output.quiet || output.json;
     let prepared = host.prepare(&config, &follow(quiet)).await.map_err(|error| match error {
         PrepareError::Config(problems) => config_error(&problems),
-        PrepareError::Plugins(problems) => CliError::plugin(problems.to_string().trim_end().to_owned()),
+        PrepareError::Plugins(problems) => config_error(&problems).because_of_a_plugin(),
     })?;
     if !output.quiet {
         for warning in config.warnings.0.iter().chain(&prepared.warnings().0) {
@@ -47,7 +47,7 @@ pub(crate) fn read_config(file: &Path) -> Result<Config, CliError> {
 fn config_error(problems: &Problems) -> CliError {
     let count = problems.0.len();
     let what = if count == 1 { "the config has a problem".to_owned() } else { format!("the config has {count} problems") };
-    CliError::usage(format!("{what}\n\n{}", problems.to_string().trim_end()))
+    CliError::usage(format!("{what}\n\n{}", problems.to_string().trim_end())).with_problems(problems)
 }
 
 /// The host with the plugins that are inside this program, and the cache of compiled code.
@@ -77,7 +77,7 @@ fn tell(step: &LoadStep, quiet: bool) {
     match step {
         LoadStep::Compiling { plugin, bytes } if !quiet => {
             let size = crate::show::bytes(*bytes);
-            let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiling {plugin} ({size}); it is kept for the next time")));
+            let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiling {plugin} ({size})")));
         }
         LoadStep::Loaded { plugin, took, from_cache: false } if !quiet && took.as_millis() > WORTH_A_LINE_MS => {
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiled {plugin} in {}", time(*took))));

@@ -45,6 +45,11 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
+/// `1 task`, `2 tasks`.
+pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { several })
+}
+
 /// One line of at most so many characters; what a plugin wrote must not move the cursor, so control characters are escaped.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
     let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");

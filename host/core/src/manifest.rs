@@ -143,7 +143,7 @@ pub enum ManifestError {
     Malformed(#[from] serde_json::Error),
     #[error("the manifest has format {found}; this host reads up to {FORMAT}. Use a newer host, or build the plugin with an older SDK.")]
     TooNew { found: u32 },
-    #[error("the plugin was built for contract {found}; this host offers {CONTRACT}. Build it again with the SDK of this host.")]
+    #[error("the plugin was built for contract {found:?}; this host offers {CONTRACT}. Build it again with the SDK of this host.")]
     OtherContract { found: String },
     #[error("the manifest's `{field}` {problem}")]
     Field { field: &'static str, problem: &'static str },

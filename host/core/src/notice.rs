@@ -42,7 +42,8 @@ pub enum Notice {
         arguments: Value,
     },
     ToolAnswered {
-        call: CallId,
+        /// None: it was answered without starting a tool.
+        call: Option<CallId>,
         task: TaskName,
         name: String,
         content: String,

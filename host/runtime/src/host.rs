@@ -61,10 +61,10 @@ pub type Follow = Arc<dyn Fn(LoadStep) + Send + Sync>;
 /// A config that cannot be run. Each holds all problems, at their places in the config.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// It does not fit its plugins.
+    /// It does not fit its plugins, or names files that are not there.
     #[error("{0}")]
     Config(Problems),
-    /// Plugins, or files that the config names, could not be loaded.
+    /// Plugins could not be loaded; what else is wrong is among the problems.
     #[error("{0}")]
     Plugins(Problems),
 }
@@ -86,17 +86,18 @@ impl Host {
     /// Loads the plugins of a config and checks that everything fits.
     ///
     /// # Errors
-    /// `Plugins` when a file cannot be loaded, `Config` when what was loaded does not fit.
+    /// `Plugins` when a component is refused, `Config` when anything else is wrong.
     pub async fn prepare(&self, config: &Config, follow: &Follow) -> Result<Prepared, PrepareError> {
         if let Some(failure) = &self.cache_failure {
             follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
         let mut problems = Problems::default();
-        let loaded = self.load_all(config, follow, &mut problems).await;
+        let (loaded, refused) = self.load_all(config, follow, &mut problems).await;
         let models = read_models(config, &mut problems);
         check_folders(config, &mut problems);
         if problems.has_errors() {
-            return Err(PrepareError::Plugins(problems.in_order()));
+            let problems = problems.in_order();
+            return Err(if refused { PrepareError::Plugins(problems) } else { PrepareError::Config(problems) });
         }
         let facts: BTreeMap<PluginName, PluginFacts> = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone())).collect();
         let assembly = assemble(config, &facts).map_err(PrepareError::Config)?;
@@ -112,7 +113,7 @@ impl Host {
             }
         }
         if problems.has_errors() {
-            return Err(PrepareError::Plugins(problems.in_order()));
+            return Err(PrepareError::Config(problems.in_order()));
         }
         Ok(Prepared {
             setup: Arc::new(assembly.setup),
@@ -124,8 +125,9 @@ impl Host {
         })
     }
 
-    async fn load_all(&self, config: &Config, follow: &Follow, problems: &mut Problems) -> BTreeMap<PluginName, LoadedPlugin> {
-        let mut loaded = BTreeMap::new();
+    /// The plugins that could be loaded, and whether one was refused.
+    async fn load_all(&self, config: &Config, follow: &Follow, problems: &mut Problems) -> (BTreeMap<PluginName, LoadedPlugin>, bool) {
+        let (mut loaded, mut refused) = (BTreeMap::new(), false);
         for (name, plugin) in &config.plugins {
             let key = format!("plugins.{name}.source");
             let bytes = match self.component(&plugin.source) {
@@ -146,10 +148,13 @@ impl Host {
                     follow(LoadStep::Loaded { plugin: name.clone(), took: plugin.took(), from_cache });
                     loaded.insert(name.clone(), plugin);
                 }
-                Err(error) => problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {error}"))),
+                Err(error) => {
+                    refused = true;
+                    problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {error}")));
+                }
             }
         }
-        loaded
+        (loaded, refused)
     }
 
     fn component(&self, source: &PluginSource) -> Result<Vec<u8>, Missing> {

@@ -11,21 +11,22 @@ use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::{FAINT, GOOD, NAME, bytes, head, paint};
+use crate::show::{FAINT, GOOD, NAME, bytes, head, paint, plural};
+use crate::stdout;
 
 pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
     let prepared = setup::prepare(&args.file, output).await?;
     if output.json {
-        println!("{}", as_json(&prepared));
+        stdout::line(as_json(&prepared))?;
     } else {
-        // A closed pipe is the reader's choice, not an error.
-        let _ = show(&prepared, &args.file, args.all);
+        stdout::check(show(&prepared, &args.file, args.all))?;
     }
     Ok(exit::OK)
 }
 
 fn as_json(prepared: &Prepared) -> serde_json::Value {
     serde_json::json!({
+        "type": "check",
         "ok": true,
         "data_can_leave": data_can_leave(prepared.setup()),
         "rights": head::rows(prepared),
@@ -36,7 +37,9 @@ fn as_json(prepared: &Prepared) -> serde_json::Value {
 fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
     let mut out = anstream::stdout();
     let setup = prepared.setup();
-    writeln!(out, "{} {}: {} plugins, {} tasks", paint(GOOD, "ok"), file.display(), setup.plugins.len(), setup.tasks.len())?;
+    let plugins = plural(setup.plugins.len() as u64, "plugin", "plugins");
+    let tasks = plural(setup.tasks.len() as u64, "task", "tasks");
+    writeln!(out, "{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display())?;
     writeln!(out, "\nWho may do what (data can leave to: {})", data_can_leave(setup))?;
     for row in head::rows(prepared) {
         writeln!(out, "  {}", head::line(&row))?;

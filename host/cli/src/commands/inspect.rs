@@ -8,28 +8,31 @@ use conclave_runtime::plugin::{Inspection, inspect as look};
 use crate::args::Output;
 use crate::error::CliError;
 use crate::exit;
-use crate::show::{FAINT, NAME, ODD, bytes, paint, printable};
+use crate::show::{FAINT, NAME, ODD, bytes, one_line, paint};
+use crate::stdout;
 
 pub(crate) fn inspect(file: &Path, output: Output) -> Result<u8, CliError> {
     let component = std::fs::read(file).map_err(|error| CliError::usage(format!("{} could not be read: {error}", file.display())))?;
     let found = look(&component).map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", file.display())))?;
     if output.json {
-        println!("{}", serde_json::to_string_pretty(&found).map_err(|error| CliError::internal(error.to_string()))?);
+        stdout::line(serde_json::to_string(&found).map_err(|error| CliError::internal(error.to_string()))?)?;
     } else {
-        // A closed pipe is the reader's choice, not an error.
-        let _ = show(file, &found);
+        stdout::check(show(file, &found))?;
     }
     Ok(exit::OK)
 }
+
+/// What a stranger wrote stays on its line, so that it cannot forge the lines below.
+const TEXT: usize = 200;
 
 fn show(file: &Path, found: &Inspection) -> std::io::Result<()> {
     let mut out = anstream::stdout();
     writeln!(out, "{}  {}  sha256 {}", file.display(), bytes(found.size), found.sha256)?;
     let manifest = &found.manifest;
-    let license = if manifest.license.is_empty() { String::new() } else { format!("  {}", printable(&manifest.license)) };
+    let license = if manifest.license.is_empty() { String::new() } else { format!("  {}", one_line(&manifest.license, 80)) };
     writeln!(out, "{} {}  contract {}{license}", paint(NAME, &manifest.name), manifest.version, manifest.contract)?;
     if !manifest.description.is_empty() {
-        writeln!(out, "{}", printable(&manifest.description))?;
+        writeln!(out, "{}", one_line(&manifest.description, TEXT))?;
     }
     writeln!(out, "\nAsks for")?;
     if manifest.asks.is_empty() {
@@ -37,13 +40,13 @@ fn show(file: &Path, found: &Inspection) -> std::io::Result<()> {
     }
     for (capability, ask) in &manifest.asks {
         let need = if ask.optional { paint(FAINT, "optional") } else { paint(ODD, "required") };
-        writeln!(out, "  {} {need}  {}", paint(NAME, format_args!("{:<10}", printable(capability))), printable(&ask.why))?;
+        writeln!(out, "  {} {need}  {}", paint(NAME, format_args!("{:<10}", one_line(capability, 20))), one_line(&ask.why, TEXT))?;
     }
     let kinds: Vec<&str> = found.kinds.iter().map(|kind| kind.as_str()).collect();
     writeln!(out, "\nServes as  {}", kinds.join(", "))?;
     writeln!(out, "\nImports")?;
     for import in &found.imports {
-        writeln!(out, "  {}", printable(import))?;
+        writeln!(out, "  {}", one_line(import, TEXT))?;
     }
     Ok(())
 }

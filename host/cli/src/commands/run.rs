@@ -1,33 +1,30 @@
 //! `conclave run FILE [MESSAGE]`: the answer on stdout, everything else on stderr.
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::outcome::{Outcome, Status};
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
-use conclave_runtime::{Run, RunOptions};
+use conclave_runtime::{Prepared, Run, RunOptions};
 
 use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::exit;
+use crate::interrupt::Interrupts;
 use crate::setup;
 use crate::show::trace::{Counts, Trace};
-use crate::show::{BAD, FAINT, head, paint, printable, time};
+use crate::show::{BAD, FAINT, head, paint, plural, printable, time};
+use crate::stdout;
 use crate::terminal::Terminal;
 
-/// How long a run may take to end after Ctrl-C: a spinning guest gives way at its next tick, and there is nothing else to wait for.
-const GRACE: Duration = Duration::from_millis(500);
-
-pub(crate) async fn run(args: args::Run, output: Output) -> Result<u8, CliError> {
+pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
     let message = message(args.message)?;
-    let started = Instant::now();
-    // Compiling cannot be broken off, so Ctrl-C does not wait for it.
-    let prepared = tokio::select! {
-        prepared = setup::prepare(&args.file, output) => prepared?,
-        _ = tokio::signal::ctrl_c() => return Ok(exit::INTERRUPTED),
-    };
+    let loading = Instant::now();
+    let prepared = setup::prepare(&args.file, output).await?;
+    check_message(&prepared, message.as_deref())?;
     let trace = Arc::new(Trace::new(args.verbose));
     let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
     if output.json {
@@ -49,11 +46,13 @@ pub(crate) async fn run(args: args::Run, output: Output) -> Result<u8, CliError>
     };
     let room = options.room.clone();
     if !output.quiet && !output.json {
-        head::print(&prepared, room.as_ref(), started.elapsed());
+        head::print(&prepared, room.as_ref(), loading.elapsed());
     }
+    let started = Instant::now();
+    interrupts.run_begins();
     let run = prepared.start(message, options).map_err(|failure| CliError::internal(failure.to_string()))?;
-    let outcome = follow(run).await?;
-    finish(&outcome, output, started.elapsed(), trace.counts(), args.journal.as_deref());
+    let outcome = follow(run, &mut interrupts).await?;
+    finish(&outcome, output, started.elapsed(), trace.counts(), args.journal.as_deref())?;
     Ok(exit::of(outcome.status))
 }
 
@@ -72,26 +71,33 @@ fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     Ok(if text.is_empty() { None } else { Some(text) })
 }
 
-/// Waits for the end; Ctrl-C stops the run, a second one the program.
-async fn follow(run: Run) -> Result<Arc<Outcome>, CliError> {
-    let stop = run.stopper();
-    let mut outcome = std::pin::pin!(run.outcome());
-    tokio::select! {
-        outcome = &mut outcome => return outcome.map_err(|failure| CliError::internal(failure.to_string())),
-        _ = tokio::signal::ctrl_c() => stop.stop("Ctrl-C"),
+/// An agent that is asked nothing has nothing to answer; only a person at the terminal could make up for it.
+fn check_message(prepared: &Prepared, message: Option<&str>) -> Result<(), CliError> {
+    let setup = prepared.setup();
+    let interactive = setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive);
+    if message.is_some() || interactive {
+        return Ok(());
     }
-    tokio::select! {
-        outcome = outcome => outcome.map_err(|failure| CliError::internal(failure.to_string())),
-        _ = tokio::signal::ctrl_c() => std::process::exit(i32::from(exit::INTERRUPTED)),
-        () = tokio::time::sleep(GRACE) => std::process::exit(i32::from(exit::INTERRUPTED)),
-    }
+    Err(CliError::usage(format!("there is no message for the task {}", setup.entry)).hint("conclave run FILE \"MESSAGE\""))
 }
 
-fn finish(outcome: &Outcome, output: Output, took: Duration, counts: Counts, journal: Option<&std::path::Path>) {
+/// Waits for the end; Ctrl-C stops the run, and the program should that take too long.
+async fn follow(run: Run, interrupts: &mut Interrupts) -> Result<Arc<Outcome>, CliError> {
+    let stop = run.stopper();
+    let mut outcome = std::pin::pin!(run.outcome());
+    let ended = tokio::select! {
+        outcome = &mut outcome => outcome,
+        () = interrupts.first() => {
+            stop.stop("Ctrl-C");
+            outcome.await
+        }
+    };
+    ended.map_err(|failure| CliError::internal(failure.to_string()))
+}
+
+fn finish(outcome: &Outcome, output: Output, took: Duration, counts: Counts, journal: Option<&Path>) -> Result<(), CliError> {
     if output.json {
-        let result = serde_json::json!({ "type": "result", "exit_code": exit::of(outcome.status), "outcome": outcome });
-        let _ = writeln!(std::io::stdout(), "{result}");
-        return;
+        return stdout::line(serde_json::json!({ "type": "result", "exit_code": exit::of(outcome.status), "outcome": outcome }));
     }
     let mut err = anstream::stderr();
     if outcome.status.is_success() {
@@ -99,8 +105,7 @@ fn finish(outcome: &Outcome, output: Output, took: Duration, counts: Counts, jou
             let _ = writeln!(err);
         }
         if let Some(content) = &outcome.content {
-            // A closed pipe is the reader's choice, not an error.
-            let _ = writeln!(std::io::stdout(), "{}", terminal_safe(content));
+            stdout::line(terminal_safe(content))?;
         }
     } else {
         let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
@@ -111,6 +116,7 @@ fn finish(outcome: &Outcome, output: Output, took: Duration, counts: Counts, jou
     if !output.quiet {
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, counts, journal)));
     }
+    Ok(())
 }
 
 /// What goes to a pipe stays as it is; what goes to a terminal must not steer it.
@@ -118,7 +124,7 @@ fn terminal_safe(content: &str) -> String {
     if std::io::stdout().is_terminal() { printable(content) } else { content.to_owned() }
 }
 
-fn summary(took: Duration, counts: Counts, journal: Option<&std::path::Path>) -> String {
+fn summary(took: Duration, counts: Counts, journal: Option<&Path>) -> String {
     let mut parts = vec![format!("done in {}", time(took)), plural(counts.sandboxes, "sandbox", "sandboxes")];
     if counts.denials > 0 {
         parts.push(plural(counts.denials, "denial", "denials"));
@@ -133,17 +139,14 @@ fn summary(took: Duration, counts: Counts, journal: Option<&std::path::Path>) ->
     parts.join(" · ")
 }
 
-fn plural(count: u64, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
-}
-
 /// The event stream as NDJSON.
 struct JsonLinesOnStdout;
 
 impl Subscriber for JsonLinesOnStdout {
     fn on(&self, happening: &Happening) {
         if let Ok(line) = serde_json::to_string(happening) {
-            let _ = writeln!(std::io::stdout(), "{line}");
+            // The result at the end goes the same way, and says so when stdout cannot be written.
+            let _ = stdout::line(line);
         }
     }
 }

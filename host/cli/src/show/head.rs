@@ -7,7 +7,7 @@ use conclave_core::ids::RoomId;
 use conclave_core::rights::{RightsRow, data_can_leave, rights_table};
 use conclave_runtime::Prepared;
 
-use super::{FAINT, GOOD, NAME, ODD, paint, time};
+use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
 
 /// A longer path would push what a plugin may do out of sight.
 const MOST_OF_A_PATH: usize = 24;
@@ -18,9 +18,9 @@ pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) 
     let plugins = prepared.plugins();
     let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
     let from = match cached {
-        all if all == plugins.len() => format!("{all} plugins from cache"),
-        0 => format!("{} plugins compiled", plugins.len()),
-        some => format!("{} plugins, {some} from cache", plugins.len()),
+        all if all == plugins.len() => format!("{} from cache", count(all)),
+        0 => format!("{} compiled", count(plugins.len())),
+        some => format!("{}, {some} from cache", count(plugins.len())),
     };
     let id = room.map(|room| format!("run {room} · ")).unwrap_or_default();
     let leaves = data_can_leave(prepared.setup());
@@ -30,6 +30,10 @@ pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) 
         let _ = writeln!(err, "  {}", line(&row));
     }
     let _ = writeln!(err);
+}
+
+fn count(plugins: usize) -> String {
+    plural(plugins as u64, "plugin", "plugins")
 }
 
 /// The rights table of a prepared config.

@@ -108,16 +108,16 @@ impl Room {
                 self.start_tool(id, index, &call)
             };
             if let Some(result) = &result {
-                self.tell_answer(id, None, &call.name, result);
+                self.tell_answer(id, &call.name, result);
             }
             round.slots[index].result = result;
         }
     }
 
-    fn tell_answer(&mut self, id: FrameId, call: Option<CallId>, name: &str, result: &ToolResult) {
+    fn tell_answer(&mut self, id: FrameId, name: &str, result: &ToolResult) {
         let Some(frame) = self.frames.get(&id) else { return };
         self.tell(Notice::ToolAnswered {
-            call: call.unwrap_or(CallId(u64::MAX)),
+            call: None,
             task: frame.task.clone(),
             name: name.to_owned(),
             content: result.content.clone(),
@@ -225,7 +225,7 @@ impl Room {
             _ => None,
         };
         let (name, content, is_error) = (tool_call.name, result.content.clone(), result.is_error);
-        self.tell(Notice::ToolAnswered { call, task, name, content, is_error, fault, report });
+        self.tell(Notice::ToolAnswered { call: Some(call), task, name, content, is_error, fault, report });
         let depth = round.slots[slot].depth + 1;
         round.slots[slot].result = Some(result);
         let first = round.slots.len();

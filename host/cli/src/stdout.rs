@@ -1,0 +1,26 @@
+//! Writing to stdout. A reader that has gone away (`| head`) is no error; a full disk is.
+
+use std::io::{ErrorKind, Write};
+
+use crate::error::CliError;
+
+/// Writes text as it is.
+///
+/// # Errors
+/// When it could not be written and the reader is still there.
+pub(crate) fn write(text: &str) -> Result<(), CliError> {
+    check(std::io::stdout().lock().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()))
+}
+
+/// The same, with a line end.
+pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), CliError> {
+    write(&format!("{text}\n"))
+}
+
+/// What is left of a result of writing to stdout.
+pub(crate) fn check(written: std::io::Result<()>) -> Result<(), CliError> {
+    match written {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError::internal(format!("stdout could not be written: {error}"))),
+        _ => Ok(()),
+    }
+}
