@@ -56,7 +56,8 @@ impl CliError {
 
     /// As one line of JSON, for `--json`.
     pub(crate) fn to_json(&self) -> String {
-        serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code }).to_string()
+        serde_json::json!({ "type": "error", "message": self.what, "hint": self.hint, "problems": self.problems, "exit_code": self.code })
+            .to_string()
     }
 }
 

@@ -28,7 +28,7 @@ struct Options {
 pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
     let options = Options::read(arguments)?;
     needs::check(&place)?;
-    if options.hostile && place.target != place.root.join("target") {
+    if options.hostile && !place.builds_at_home() {
         // Configs name components by their paths, and the example's is one for people to read and copy.
         return Err(Failure::new(format!(
             "{EXAMPLES}/hostile.toml refers to components below target/, but cargo builds to {}.\nUnset CARGO_TARGET_DIR for this demo.",

@@ -35,6 +35,11 @@ impl Place {
         Ok(Self { target: target_of(&programs), root, programs })
     }
 
+    /// Whether the target folder is `target` in the repository, by whatever name.
+    pub(crate) fn builds_at_home(&self) -> bool {
+        fs::canonicalize(self.root.join("target")).is_ok_and(|home| fs::canonicalize(&self.target).is_ok_and(|target| target == home))
+    }
+
     /// Components of the stock plugins, `NAME.wasm`.
     pub(crate) fn stock(&self) -> PathBuf {
         self.target.join("conclave/stock")

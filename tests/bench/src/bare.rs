@@ -1,7 +1,6 @@
 //! The baseline: a tool component on wasmtime with nothing of Conclave around it, but with the engine settings that Conclave uses
 //! (host/runtime/src/engine.rs) and the limits that any host needs. Imports that the tool does not call are traps.
 
-use std::path::Path;
 use std::time::Duration;
 
 use wasmtime::component::{Component, HasSelf, Linker, Resource, ResourceTable};
@@ -77,6 +76,18 @@ fn pool() -> PoolingAllocationConfig {
     pool
 }
 
+pub(crate) fn limits() -> StoreLimits {
+    StoreLimitsBuilder::new().memory_size(MEMORY).trap_on_grow_failure(true).build()
+}
+
+/// The limits that are not the limiter's.
+pub(crate) fn bound<T>(store: &mut Store<T>) {
+    store.set_hostcall_fuel(HOSTCALL_FUEL);
+    store.set_max_component_handles(HANDLES);
+    store.set_epoch_deadline(1);
+    store.epoch_deadline_async_yield_and_update(1);
+}
+
 /// What the context of a call would hold. `pub`, because the generated bindings name it so.
 pub struct Context;
 
@@ -109,33 +120,19 @@ pub(crate) struct Instance {
 
 impl Tool {
     pub(crate) fn compile(engine: &Engine, wasm: &[u8]) -> Result<Self, BenchError> {
-        Self::link(engine, &Component::new(engine, wasm)?)
-    }
-
-    /// From what `Component::serialize` gave.
-    pub(crate) fn load(engine: &Engine, compiled: &Path) -> Result<Self, BenchError> {
-        #[expect(unsafe_code, reason = "the file was written by this process a moment ago")]
-        let component = unsafe { Component::deserialize_file(engine, compiled)? };
-        Self::link(engine, &component)
-    }
-
-    fn link(engine: &Engine, component: &Component) -> Result<Self, BenchError> {
+        let component = Component::new(engine, wasm)?;
         let mut linker = Linker::<State>::new(engine);
         wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
         call::add_to_linker::<_, HasSelf<_>>(&mut linker, |state| state)?;
-        linker.define_unknown_imports_as_traps(component)?;
-        Ok(Self { engine: engine.clone(), linked: ToolPluginPre::new(linker.instantiate_pre(component)?)? })
+        linker.define_unknown_imports_as_traps(&component)?;
+        Ok(Self { engine: engine.clone(), linked: ToolPluginPre::new(linker.instantiate_pre(&component)?)? })
     }
 
     /// A store with limits, and an instance in it.
     pub(crate) async fn instantiate(&self) -> Result<Instance, BenchError> {
-        let limits = StoreLimitsBuilder::new().memory_size(MEMORY).trap_on_grow_failure(true).build();
-        let mut store = Store::new(&self.engine, State { table: ResourceTable::new(), limits, wasi: None });
+        let mut store = Store::new(&self.engine, State { table: ResourceTable::new(), limits: limits(), wasi: None });
         store.limiter(|state| &mut state.limits);
-        store.set_hostcall_fuel(HOSTCALL_FUEL);
-        store.set_max_component_handles(HANDLES);
-        store.set_epoch_deadline(1);
-        store.epoch_deadline_async_yield_and_update(1);
+        bound(&mut store);
         let plugin = self.linked.instantiate_async(&mut store).await?;
         let context = store.data_mut().table.push(Context).map_err(wasmtime::Error::from)?;
         Ok(Instance { store, plugin, context })

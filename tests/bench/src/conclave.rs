@@ -1,16 +1,23 @@
 //! The subject: the same component behind Conclave's public surface, with admission, grants, limits and the call's report.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use conclave_core::action::Action;
 use conclave_core::config::Config;
 use conclave_core::grant::DenialRecord;
+use conclave_core::history::History;
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
-use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::limits::PluginLimits;
+use conclave_core::message::{Entity, Message};
+use conclave_core::model::{Completion, ModelError, ModelRequest, Stop, Usage};
 use conclave_core::outcome::Status;
+use conclave_core::view::{AgentView, Remaining};
 use conclave_runtime::calls::{CallStart, ModelPort, Observer, ToolStart};
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::plugin::Loader;
 use conclave_runtime::subscribe::Level;
 use conclave_runtime::{Follow, Host, HostOptions, Prepared, RunOptions};
 use serde_json::Value;
@@ -38,6 +45,8 @@ struct Parts {
 impl Hosted {
     pub(crate) async fn prepare(guests: &Path, arguments: &Value) -> Result<Self, BenchError> {
         let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+        let replies = folder.join("bench-replies.json");
+        fs::write(&replies, "{ \"replies\": [\"x\"] }").map_err(|cause| BenchError::Write { path: replies.clone(), cause })?;
         let text = config(arguments);
         let config =
             Config::parse("bench.toml", &folder.to_string_lossy(), &text).map_err(|problems| BenchError::Conclave(problems.to_string()))?;
@@ -57,15 +66,7 @@ impl Hosted {
 
     /// One tool call in a sandbox of its own: the content of the outcome.
     pub(crate) async fn call_fresh(&self) -> Result<String, BenchError> {
-        let start = CallStart {
-            room: self.start.room.clone(),
-            call: CallId(self.calls.fetch_add(1, Ordering::Relaxed)),
-            plugin: self.start.plugin.clone(),
-            now: Millis(0),
-            scratch: Arc::clone(&self.start.scratch),
-            models: Arc::clone(&self.start.nobody) as Arc<dyn ModelPort>,
-            observer: Arc::clone(&self.start.nobody) as Arc<dyn Observer>,
-        };
+        let start = self.start(&self.start.plugin);
         let tool = ToolStart {
             task: self.start.task.clone(),
             caller: self.start.caller.clone(),
@@ -75,6 +76,30 @@ impl Hosted {
         match self.prepared.calls().call_tool(start, tool).await.0 {
             Ok(outcome) => Ok(outcome.content.unwrap_or_default()),
             Err(error) => Err(BenchError::Answer(error.to_text("echo.run"))),
+        }
+    }
+
+    /// One step of an agent in a sandbox of its own, with a history of so many messages: what it says.
+    pub(crate) async fn step(&self, agent: &'static str, view: AgentView) -> Result<String, BenchError> {
+        match self.prepared.calls().step(self.start(&PluginName::from(agent)), view).await.0 {
+            Ok(turn) => match turn.action {
+                Action::Finish { outputs } => Ok(outputs.to_string()),
+                Action::Reply(reply) => Ok(reply.content.unwrap_or_default()),
+                other => Err(BenchError::Answer(format!("{other:?}"))),
+            },
+            Err(fault) => Err(BenchError::Answer(fault.message)),
+        }
+    }
+
+    fn start(&self, plugin: &PluginName) -> CallStart {
+        CallStart {
+            room: self.start.room.clone(),
+            call: CallId(self.calls.fetch_add(1, Ordering::Relaxed)),
+            plugin: plugin.clone(),
+            now: Millis(0),
+            scratch: Arc::clone(&self.start.scratch),
+            models: Arc::clone(&self.start.nobody) as Arc<dyn ModelPort>,
+            observer: Arc::clone(&self.start.nobody) as Arc<dyn Observer>,
         }
     }
 
@@ -98,18 +123,83 @@ grants.tools = ["echo.*"]
 config = {{ tool = "echo.run", arguments = {{ text = "{text}" }} }}
 [plugins.echo]
 source = "echo.wasm"
+[plugins.agent]
+source = "agent_echo.wasm"
+[plugins.chat]
+source = "../stock/chat.wasm"
+grants.model = ["default"]
+[models.default]
+kind = "scripted"
+replies = "bench-replies.json"
+[tasks.agent]
+agent = "agent"
+[tasks.chat]
+agent = "chat"
 [tasks.main]
 agent = "caller"
 "#
     )
 }
 
-/// Nobody follows, and there is no model.
+/// A view with a history of so many messages, as a room would give it.
+pub(crate) fn view(messages: u64) -> AgentView {
+    let mut history = History::default();
+    for seq in 0..messages {
+        history.push(&Arc::new(message(seq)));
+    }
+    AgentView {
+        task: TaskName::from("agent"),
+        inputs: Arc::new(serde_json::json!({})),
+        pending: history.last().cloned(),
+        history,
+        since: Arc::default(),
+        intent: None,
+        plan: Arc::new(serde_json::json!({})),
+        tools: Arc::default(),
+        peers: Arc::default(),
+        remaining: Remaining::default(),
+        iteration: 0,
+    }
+}
+
+fn message(seq: u64) -> Message {
+    Message {
+        seq,
+        sender: Entity::User,
+        sender_name: "terminal".to_owned(),
+        recipient: None,
+        content: Some(crate::rows::QUESTION.to_owned()),
+        tool_calls: Vec::new(),
+        tool_results: Vec::new(),
+        attachments: Vec::new(),
+        labels: Vec::new(),
+        action: None,
+        signal: None,
+        parent: None,
+    }
+}
+
+/// Loads the component of the guest `echo` as a run does: hash, manifest, code, list of tools.
+pub(crate) async fn load(loader: &Loader, wasm: &[u8]) -> Result<(), BenchError> {
+    let loaded = loader.load(wasm.to_vec(), &PluginLimits::default(), || {}).await;
+    loaded.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
+}
+
+/// Nobody follows, and the model gives one and the same answer at once.
 struct Nobody;
 
 impl ModelPort for Nobody {
     fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
-        Box::pin(std::future::ready(Err(ModelError::Other { message: "there is no model here".to_owned() })))
+        let completion = Completion {
+            id: "1".to_owned(),
+            content: Some(crate::rows::QUESTION.to_owned()),
+            reasoning: None,
+            tool_calls: Vec::new(),
+            stop: Stop::End,
+            usage: Usage::default(),
+            model: "bench".to_owned(),
+        };
+        Box::pin(std::future::ready(Ok(completion)))
     }
 }
 

@@ -2,6 +2,7 @@
 //! counts; absolute times are for orientation. Nothing here passes or fails: a target that is missed is shown as missed.
 
 mod bare;
+mod bare_agent;
 mod conclave;
 mod measure;
 mod report;

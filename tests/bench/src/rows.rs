@@ -3,19 +3,24 @@
 use std::fs;
 use std::path::Path;
 
-use wasmtime::Engine;
+use conclave_runtime::engine::{Engine, EngineSettings};
+use conclave_runtime::plugin::{Cache, Loader};
 
 use crate::BenchError;
 use crate::bare::{self, Allocator, Request, Tool};
-use crate::conclave::Hosted;
+use crate::bare_agent::Agent;
+use crate::conclave::{self, Hosted};
 use crate::measure::{self, Effort, Plan, Times};
 use crate::report::{Reach, Report, Row, Side};
+
+/// What messages say.
+pub(crate) const QUESTION: &str = "When was Skerryvore lit, and who built the tower?";
 
 /// What every row works on.
 struct Bench {
     effort: Effort,
     wasm: Vec<u8>,
-    engine: Engine,
+    engine: wasmtime::Engine,
     tool: Tool,
     /// About 1 KB, which the guest `echo` gives back.
     request: Request,
@@ -23,6 +28,8 @@ struct Bench {
 }
 
 const FRESH: &str = "tool call in a fresh sandbox, 1 KB";
+const STEP: &str = "agent step in a fresh sandbox, history of 10";
+const LONG: &str = "agent step with a model, history of 10 000";
 const TASK: &str = "task: step, tool call, step; in memory";
 const ALLOCATOR: &str = "what the pool brings";
 const WARM: &str = "what a fresh sandbox costs";
@@ -38,6 +45,12 @@ pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> 
     };
     if wanted(FRESH) {
         keep(bench.fresh_call().await?);
+    }
+    if wanted(STEP) {
+        keep(bench.step(guests).await?);
+    }
+    if wanted(LONG) {
+        keep(bench.long_history().await?);
     }
     if wanted(TASK) {
         keep(bench.task().await?);
@@ -84,6 +97,40 @@ impl Bench {
         })
     }
 
+    async fn step(&self, guests: &Path) -> Result<Row, BenchError> {
+        let path = guests.join("agent_echo.wasm");
+        let wasm = fs::read(&path).map_err(|cause| BenchError::Component { path, cause })?;
+        let agent = Agent::compile(&self.engine, &wasm)?;
+        let view = conclave::view(10);
+        for answer in [agent.step(10).await?, self.hosted.step("agent", view.clone()).await?] {
+            if !answer.contains(QUESTION) {
+                return Err(BenchError::Answer(answer));
+            }
+        }
+        let baseline = async || agent.step(10).await.map(drop);
+        let subject = async || self.hosted.step("agent", view.clone()).await.map(drop);
+        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        Ok(Row {
+            what: STEP,
+            baseline: Some(side("bare wasmtime", baseline)),
+            subject: side("Conclave", subject),
+            reach: Reach::AtMost(2.0),
+        })
+    }
+
+    async fn long_history(&self) -> Result<Row, BenchError> {
+        let (short, long) = (conclave::view(10), conclave::view(10_000));
+        let baseline = async || self.hosted.step("chat", short.clone()).await.map(drop);
+        let subject = async || self.hosted.step("chat", long.clone()).await.map(drop);
+        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        Ok(Row {
+            what: LONG,
+            baseline: Some(side("history of 10", baseline)),
+            subject: side("history of 10 000", subject),
+            reach: Reach::AtMost(1.2),
+        })
+    }
+
     /// Its baseline, the same task in Langroid, takes 27 ms and runs elsewhere; a two-hundredth of that is wanted.
     async fn task(&self) -> Result<Row, BenchError> {
         let times = measure::alone(Plan::short(self.effort), async || self.hosted.run_task().await).await?;
@@ -116,18 +163,20 @@ impl Bench {
         })
     }
 
-    /// The baseline is slower here than in a release build, by about two: the profile builds the compiler in a hurry.
+    /// Both sides are Conclave's: hash, manifest, code, list of tools. The baseline is slower here than in a release build, by about
+    /// two: the profile builds the compiler in a hurry.
     async fn load(&self, guests: &Path) -> Result<Row, BenchError> {
-        let file = guests.with_file_name("bench.cwasm");
-        let compiled = self.engine.precompile_component(&self.wasm)?;
-        fs::write(&file, compiled).map_err(|cause| BenchError::Write { path: file.clone(), cause })?;
-        let baseline = async || Tool::compile(&self.engine, &self.wasm).map(drop);
-        let subject = async || Tool::load(&self.engine, &file).map(drop);
+        let engine = Engine::new(&EngineSettings::default()).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let cache = Cache::open(&guests.with_file_name("bench-cache")).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let (compiling, caching) = (Loader::new(engine.clone(), None), Loader::new(engine, Some(cache)));
+        conclave::load(&caching, &self.wasm).await?;
+        let baseline = async || conclave::load(&compiling, &self.wasm).await;
+        let subject = async || conclave::load(&caching, &self.wasm).await;
         let (baseline, subject) = measure::by_turns(Plan::long(self.effort), baseline, subject).await?;
         Ok(Row {
             what: LOAD,
             baseline: Some(side("compile", baseline)),
-            subject: side("read compiled code", subject),
+            subject: side("from the cache", subject),
             reach: Reach::Faster(50.0),
         })
     }
