@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
+use conclave_core::text::is_deceptive;
 
 /// For names of plugins and tasks.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
@@ -66,18 +67,13 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 pub(crate) fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
-        if (c.is_control() && c != '\n' && c != '\t') || is_deceptive(c) {
+        if is_deceptive(c) && c != '\n' && c != '\t' {
             safe.extend(c.escape_unicode());
         } else {
             safe.push(c);
         }
     }
     safe
-}
-
-/// Characters that reorder or hide text.
-fn is_deceptive(c: char) -> bool {
-    matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
 }
 
 #[cfg(test)]

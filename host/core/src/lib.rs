@@ -24,5 +24,6 @@ pub mod outcome;
 pub mod rights;
 pub mod room;
 pub mod setup;
+pub mod text;
 pub mod tool;
 pub mod view;

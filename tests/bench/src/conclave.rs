@@ -131,7 +131,7 @@ grants.model = ["default"]
 [models.default]
 kind = "scripted"
 replies = "bench-replies.json"
-[tasks.agent]
+[tasks.step]
 agent = "agent"
 [tasks.chat]
 agent = "chat"
@@ -148,7 +148,7 @@ pub(crate) fn view(messages: u64) -> AgentView {
         history.push(&Arc::new(message(seq)));
     }
     AgentView {
-        task: TaskName::from("agent"),
+        task: TaskName::from("step"),
         inputs: Arc::new(serde_json::json!({})),
         pending: history.last().cloned(),
         history,

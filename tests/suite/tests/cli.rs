@@ -65,12 +65,61 @@ fn exit_codes_say_how_it_ended() {
     let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
     let broken = "entry = 5\n".to_owned();
     let missing = "entry = \"t\"\n[plugins.p]\nsource = \"none.wasm\"\n[tasks.t]\nagent = \"p\"\n".to_owned();
-    for (config, code) in [(spin, 5), (turns, 7), (stalled, 1), (wall, 124), (broken, 2), (missing, 5)] {
+    let refused = stepping("no_manifest", "", "");
+    for (config, code) in [(spin, 5), (turns, 7), (stalled, 1), (wall, 124), (broken, 2), (missing, 2), (refused, 5)] {
         let rig = Rig::new().with_file("c.toml", &config);
         let output = conclave(&rig, &["run", "c.toml", "go"]);
         assert_eq!(output.status.code(), Some(code), "{config}\n{}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "no answer on stdout: {}", text(&output.stdout));
     }
+}
+
+#[test]
+fn a_run_without_a_message_says_how_to_give_one() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    let output = conclave(&rig, &["run", "c.toml"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("conclave run FILE \"MESSAGE\""), "{}", text(&output.stderr));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_answer_that_cannot_be_written_is_no_success() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("linux has it");
+    let mut command = Command::new(program());
+    command.current_dir(rig.folder()).args(["run", "-q", "c.toml", "hello"]).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache());
+    let output = command.stdout(full).output().expect("the program runs");
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+}
+
+#[test]
+fn problems_of_a_config_are_structured_with_json() {
+    let rig = Rig::new().with_file("c.toml", "entry = \"t\"\nfoo = 1\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n");
+    let output = conclave(&rig, &["check", "--json", "c.toml"]);
+    let error: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&error["type"], &error["exit_code"]), (&json!("error"), &json!(2)));
+    assert_eq!((&error["problems"][0]["line"], &error["problems"][0]["column"]), (&json!(2), &json!(1)), "{error}");
+}
+
+#[test]
+fn a_manifest_cannot_forge_the_lines_around_it() {
+    let component = std::fs::read(guest("agent_echo")).expect("it is built");
+    let manifest = conclave_core::manifest::Manifest {
+        format: 1,
+        name: "spoof".into(),
+        version: "1".into(),
+        contract: "0.1".into(),
+        description: "fine\n\nAsks for\n  nothing\u{1b}[2J\u{202e}".into(),
+        ..Default::default()
+    };
+    let spoofed = conclave_runtime::plugin::embed(&component, &manifest).expect("it is a component");
+    let rig = Rig::new().with_file("spoof.wasm", spoofed);
+    let output = conclave(&rig, &["plugin", "inspect", "spoof.wasm"]);
+    let stdout = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(stdout.lines().filter(|line| line.starts_with("Asks for")).count(), 1, "{stdout}");
+    assert!(!stdout.contains('\u{1b}') && !stdout.contains('\u{202e}'), "{stdout}");
 }
 
 #[test]

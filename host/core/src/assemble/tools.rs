@@ -3,12 +3,13 @@
 use std::collections::BTreeSet;
 
 use super::{Plugins, authors_problem};
-use crate::config::wording::{code, is_deceptive, suggest};
+use crate::config::wording::{code, suggest};
 use crate::config::{Config, NAME_MAX, Problem, Problems, TaskConfig};
 use crate::grant::ToolPattern;
 use crate::ids::PluginName;
 use crate::manifest::Capability;
 use crate::setup::PluginFacts;
+use crate::text::is_deceptive;
 use crate::tool::{ToolSpec, ToolSummary};
 
 /// Bytes of a tool's description at most: it goes into every prompt of every agent that may call it.

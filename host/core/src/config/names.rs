@@ -87,7 +87,7 @@ pub(crate) enum PlaceError {
 /// Checks where a plugin sees a directory: `/` and one name.
 pub(crate) fn check_place(at: &str) -> Result<(), PlaceError> {
     let name = at.strip_prefix('/').ok_or(PlaceError::NoSlash)?;
-    if let Some(other) = name.chars().find(|c| *c == '\\' || super::wording::is_deceptive(*c)) {
+    if let Some(other) = name.chars().find(|c| *c == '\\' || crate::text::is_deceptive(*c)) {
         return Err(PlaceError::Character(other));
     }
     match name {

@@ -3,15 +3,10 @@
 
 use std::fmt::Display;
 
+use crate::text::is_deceptive;
+
 /// Characters of a quoted value that are shown at most.
 const QUOTED: usize = 64;
-
-/// The character steers a terminal, hides itself or turns the reading direction, so that text with it can read as something else.
-pub(crate) fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        || ('\u{e0000}'..='\u{e0fff}').contains(&c)
-}
 
 /// The character as it may be printed: tabs as one blank, deceptive ones replaced.
 pub(crate) fn plain(c: char) -> char {
