@@ -2,7 +2,9 @@
 //! knows neither files nor the contract, so that three plugins share it and its tests need no host.
 
 mod passages;
+mod phrases;
 mod words;
 
-pub use passages::{Format, Passage, passages};
+pub use passages::{Format, LARGEST_TEXT, Passage, passages};
+pub use phrases::{files, one_line};
 pub use words::{is_common, overlap, spellings, stem, terms, words};

@@ -32,6 +32,8 @@ pub struct Passage {
     pub is_heading: bool,
 }
 
+/// In bytes. A larger file is data more often than text, and reading it would fill a plugin's memory.
+pub const LARGEST_TEXT: u64 = 1024 * 1024;
 /// More lines than this are no longer one thought.
 const SOURCE_LINES: usize = 6;
 /// After these a full stop does not end a sentence.
@@ -84,10 +86,20 @@ impl Reader {
             return;
         }
         let body = without_marker(line);
-        if body.len() < line.len() || line.starts_with('|') {
+        if body.starts_with('|') {
+            return self.row(body, number);
+        }
+        if body.len() < line.len() {
             self.end_block();
         }
         self.sentences(body, number);
+    }
+
+    /// A row of a table stays whole: half of one has lost what it is about.
+    fn row(&mut self, line: &str, number: u32) {
+        self.end_block();
+        line.split_whitespace().for_each(|word| self.add_unmarked(word, number));
+        self.end_block();
     }
 
     fn source(&mut self, line: &str, number: u32) {
@@ -211,6 +223,12 @@ mod tests {
         let texts: Vec<_> = blocks.iter().map(|passage| passage.text.as_str()).collect();
         assert_eq!(texts, ["The **light**", "text without a stop", "one", "two goes on", "said", "first", "| a | b |", "| c | d |"]);
         assert!(blocks[0].is_heading && !blocks[1].is_heading);
+    }
+
+    #[test]
+    fn a_row_of_a_table_stays_whole() {
+        let text = "Before\n| `wall` | It stops. Then it ends. | 30 s |\nAfter";
+        assert_eq!(prose(text), expected(&[(1, "Before"), (2, "| `wall` | It stops. Then it ends. | 30 s |"), (3, "After")]));
     }
 
     #[test]

@@ -1,5 +1,5 @@
 //! Words and their stems. Light on purpose: a stem need not be a word, it only has to be the same for forms of one word, and
-//! different for different words more often than not.
+//! different for different words more often than not. Scripts without spaces between words are cut into pairs of letters.
 
 use std::collections::BTreeSet;
 
@@ -15,9 +15,11 @@ const COMMON: [&str; 132] = [
     "who", "whom", "whose", "why", "will", "with", "within", "without", "would", "you",
 ];
 
-/// The words of a text as they are written, in order: runs of letters and digits, with an apostrophe inside.
+/// The words of a text as they are written, in order: runs of letters and digits, with an apostrophe inside. Chinese, Japanese
+/// and Korean give overlapping pairs of letters instead, and a letter that stands alone in its script gives itself.
 pub fn spellings(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric() && c != '\'' && c != '’')
+        .flat_map(pieces)
         .map(|word| word.trim_matches(['\'', '’']))
         .filter(|word| !word.is_empty())
 }
@@ -33,9 +35,63 @@ pub fn terms(text: &str) -> Vec<String> {
     if telling.is_empty() { words(text).map(|word| stem(&word)).collect() } else { telling }
 }
 
-/// The word says nothing about what a text is about.
+/// The word says nothing about what a text is about. What is all Hiragana joins and inflects more often than it names.
 pub fn is_common(word: &str) -> bool {
-    COMMON.binary_search(&word).is_ok()
+    COMMON.binary_search(&word).is_ok() || (!word.is_empty() && word.chars().all(|letter| Script::of(letter) == Script::Hiragana))
+}
+
+/// Where words must be cut without spaces: a change of script is mostly the end of a word.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Script {
+    Han,
+    Hiragana,
+    Katakana,
+    Hangul,
+    /// Has spaces between its words, as far as is known here.
+    Spaced,
+}
+
+impl Script {
+    fn of(letter: char) -> Self {
+        match letter {
+            '々' | '〇' | '\u{3400}'..='\u{4dbf}' | '\u{4e00}'..='\u{9fff}' | '\u{f900}'..='\u{faff}' | '\u{20000}'..='\u{3ffff}' => {
+                Self::Han
+            }
+            '\u{3041}'..='\u{309f}' => Self::Hiragana,
+            '\u{30a0}'..='\u{30ff}' | '\u{31f0}'..='\u{31ff}' | '\u{ff66}'..='\u{ff9f}' => Self::Katakana,
+            '\u{1100}'..='\u{11ff}' | '\u{3130}'..='\u{318f}' | '\u{ac00}'..='\u{d7af}' => Self::Hangul,
+            _ => Self::Spaced,
+        }
+    }
+}
+
+/// A run without spaces as it is or, in scripts that have none, pair by pair.
+fn pieces(run: &str) -> impl Iterator<Item = &str> {
+    let mut rest = run;
+    std::iter::from_fn(move || {
+        if rest.is_ascii() {
+            let whole = std::mem::take(&mut rest);
+            return (!whole.is_empty()).then_some(whole);
+        }
+        let (piece, after) = first_piece(rest);
+        rest = after;
+        Some(piece)
+    })
+}
+
+/// The first word or pair, and where the next begins. The last letter of a run is in the pair before, so it gives none of its own.
+fn first_piece(run: &str) -> (&str, &str) {
+    let script = run.chars().next().map_or(Script::Spaced, Script::of);
+    if script == Script::Spaced {
+        return run.split_at(run.find(|letter| Script::of(letter) != Script::Spaced).unwrap_or(run.len()));
+    }
+    let mut ends = run.char_indices().take_while(|(_, letter)| Script::of(*letter) == script).map(|(at, letter)| at + letter.len_utf8());
+    let one = ends.next().unwrap_or(run.len());
+    match (ends.next(), ends.next()) {
+        (None, _) => run.split_at(one),
+        (Some(two), None) => run.split_at(two),
+        (Some(two), Some(_)) => (&run[..two], &run[one..]),
+    }
 }
 
 /// How much two lists of terms share: 0 for nothing, 1 when one is contained in the other.
@@ -126,6 +182,16 @@ mod tests {
     #[test]
     fn words_are_found_in_any_script() {
         assert_eq!(words("It's Ærø's light—built 1844.").collect::<Vec<_>>(), ["it's", "ærø's", "light", "built", "1844"]);
+    }
+
+    #[test]
+    fn scripts_without_spaces_are_cut_into_pairs() {
+        assert_eq!(words("東京湾の灯台").collect::<Vec<_>>(), ["東京", "京湾", "の", "灯台"]);
+        assert_eq!(words("1869年 LED灯 スカイ 등대는").collect::<Vec<_>>(), ["1869", "年", "led", "灯", "スカ", "カイ", "등대", "대는"]);
+        assert_eq!(terms("東京湾の灯台"), ["東京", "京湾", "灯台"]);
+        assert_eq!(terms("どこ"), ["どこ"]);
+        let text = terms("横浜の人は東京湾の灯台を1869年に建てた。");
+        assert!(terms("東京湾の灯台はどこですか？").iter().all(|term| text.contains(term)), "{text:?}");
     }
 
     #[test]

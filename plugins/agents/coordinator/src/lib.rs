@@ -6,6 +6,8 @@ use serde::Deserialize;
 
 /// What the background task is asked to do.
 const BACKGROUND_WORK: &str = "Digest the folder.";
+/// Nobody has asked anything, so no task is started.
+const NO_QUESTION: &str = "Ask me something.";
 
 /// The `config` table of this plugin.
 #[derive(Deserialize)]
@@ -30,10 +32,11 @@ impl Agent for Coordinator {
         if let Some(answer) = pending.as_ref().filter(|message| message.sender_name == settings.answer) {
             return Ok(finish(answer.content.as_str()));
         }
+        let Some(question) = question(view.history()) else { return Ok(finish(NO_QUESTION)) };
         let has_background = view.agents().iter().any(|peer| peer.name == settings.background);
         Ok(match phase(view.iteration(), has_background) {
             Phase::Background => delegate_in_background(settings.background, BACKGROUND_WORK).because("it can go on beside the answer"),
-            Phase::Ask => say(question(view, pending)).to(settings.answer),
+            Phase::Ask => say(question).to(settings.answer),
             Phase::GiveUp => finish(known(&settings.answer, pending)),
         })
     }
@@ -56,11 +59,10 @@ fn phase(iteration: u32, has_background: bool) -> Phase {
     }
 }
 
-/// By the second step the pending message is what became of the background task, so the question is looked up where the history
-/// begins.
-fn question(view: &View, pending: Option<Message>) -> String {
-    let asked = view.history().find(|message| message.sender == Entity::User);
-    asked.or(pending).map(|message| message.content).unwrap_or_default()
+/// Looked up where the history begins: by the second step the pending message is what became of the background task, which is the
+/// host's text and no question.
+fn question(mut history: impl Iterator<Item = Message>) -> Option<String> {
+    history.find(|message| message.sender == Entity::User && !message.content.trim().is_empty()).map(|message| message.content)
 }
 
 fn known(answer: &str, pending: Option<Message>) -> String {
@@ -74,7 +76,31 @@ conclave_sdk::export!(agent: Coordinator);
 
 #[cfg(test)]
 mod tests {
-    use super::{Phase, known, phase};
+    use super::{Entity, Message, Phase, known, phase, question};
+
+    fn message(sender: Entity, content: &str) -> Message {
+        Message {
+            seq: 0,
+            sender,
+            sender_name: String::new(),
+            recipient: None,
+            content: content.into(),
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            attachments: Vec::new(),
+            labels: Vec::new(),
+            extra: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn only_the_user_asks() {
+        let receipt = || message(Entity::System, r#"{"started":"digest"}"#);
+        assert_eq!(question([receipt()].into_iter()), None);
+        assert_eq!(question([message(Entity::User, " \n"), receipt()].into_iter()), None);
+        let history = [message(Entity::User, "When was it lit?"), receipt()];
+        assert_eq!(question(history.into_iter()).as_deref(), Some("When was it lit?"));
+    }
 
     #[test]
     fn background_work_comes_first_where_it_is_granted() {

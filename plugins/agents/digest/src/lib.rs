@@ -3,6 +3,7 @@
 
 mod summary;
 
+use conclave_prose::{LARGEST_TEXT, files, one_line};
 use conclave_sdk::{Agent, Error, Result, ToolOutput, Turn, View, call, finish, scratch};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -17,6 +18,8 @@ const MOST_FILES: usize = 40;
 struct Reading {
     /// How many files the folder has.
     files: usize,
+    /// Those that no tool would read, because they are too large.
+    left_out: usize,
     /// Those that are being read, in the order of the calls.
     paths: Vec<String>,
 }
@@ -49,14 +52,28 @@ fn read(view: &View, listed: &ToolOutput) -> Result<Turn> {
     let Some(tool) = view.tool("read") else {
         return Ok(finish("I cannot read the files: I need a tool that is named `read`."));
     };
-    let mut paths = paths(listed)?;
-    let files = paths.len();
-    paths.truncate(MOST_FILES);
-    let mut reads = paths.iter().map(|path| json!({ "path": path }));
-    let Some(first) = reads.next() else { return Ok(finish("The folder is empty.")) };
+    let reading = Reading::of(listings(listed)?);
+    let mut reads = reading.paths.iter().map(|path| json!({ "path": path }));
+    let Some(first) = reads.next() else { return Ok(finish(nothing_to_read(reading.left_out))) };
     let turn = reads.fold(call(&tool.name, first), |turn, arguments| turn.and_call(&tool.name, arguments));
-    scratch::set(&Reading { files, paths })?;
+    scratch::set(&reading)?;
     Ok(turn)
+}
+
+impl Reading {
+    fn of(listings: Vec<Listing>) -> Self {
+        let files = listings.len();
+        let fitting: Vec<_> = listings.into_iter().filter(|file| file.bytes <= LARGEST_TEXT).map(|file| file.path).collect();
+        Self { files, left_out: files - fitting.len(), paths: fitting.into_iter().take(MOST_FILES).collect() }
+    }
+}
+
+fn nothing_to_read(left_out: usize) -> String {
+    match left_out {
+        0 => "The folder is empty.".into(),
+        1 => "The folder has 1 file, which is too large to read.".into(),
+        _ => format!("The folder has {}, all too large to read.", files(left_out)),
+    }
 }
 
 #[derive(Deserialize)]
@@ -64,29 +81,36 @@ struct Listed {
     files: Vec<Listing>,
 }
 
-#[derive(Deserialize)]
+#[derive(Debug, PartialEq, Deserialize)]
 struct Listing {
     path: String,
+    /// Nothing when the tool does not say; then only reading can tell.
+    #[serde(default)]
+    bytes: u64,
 }
 
 /// From the structured result, or from the lines `path bytes` where only text arrived.
-fn paths(listed: &ToolOutput) -> Result<Vec<String>> {
+fn listings(listed: &ToolOutput) -> Result<Vec<Listing>> {
     if let Some(value) = &listed.value {
         let listed: Listed = serde_json::from_str(value)?;
-        return Ok(listed.files.into_iter().map(|file| file.path).collect());
+        return Ok(listed.files);
     }
-    let path = |line: &str| line.rsplit_once(' ').map(|(path, _)| path.to_owned());
-    listed.content.lines().map(|line| path(line).ok_or_else(|| Error::other(format!("no path and size: {line}")))).collect()
+    listed.content.lines().map(|line| listing(line).ok_or_else(|| Error::other(format!("no path and size: {line}")))).collect()
+}
+
+fn listing(line: &str) -> Option<Listing> {
+    let (path, bytes) = line.rsplit_once(' ')?;
+    Some(Listing { path: path.to_owned(), bytes: bytes.parse().ok()? })
 }
 
 fn summarised(reading: &Option<Reading>, outputs: &[ToolOutput]) -> String {
     let Some(reading) = reading else { return "I have read files, but no longer know which.".into() };
     let pairs = reading.paths.iter().zip(outputs);
     let documents: Vec<_> =
-        pairs.filter(|(_, output)| !output.is_error).map(|(path, output)| Document::new(path, &output.content)).collect();
+        pairs.filter(|(_, output)| !output.is_error).map(|(path, output)| Document::new(&one_line(path), &output.content)).collect();
     match outputs.first() {
-        Some(output) if documents.is_empty() => format!("I could not read any of {} files: {}", reading.files, output.content),
-        _ => summary::of(reading.files, &documents),
+        Some(output) if documents.is_empty() => format!("I could not read any of {}: {}", files(reading.files), output.content),
+        _ => summary::of(reading.files, reading.left_out, &documents),
     }
 }
 
@@ -94,22 +118,40 @@ conclave_sdk::export!(agent: Digest);
 
 #[cfg(test)]
 mod tests {
-    use super::{Reading, ToolOutput, paths, summarised};
+    use super::{LARGEST_TEXT, Listing, MOST_FILES, Reading, ToolOutput, listings, nothing_to_read, summarised};
 
     fn output(content: &str, value: Option<&str>, is_error: bool) -> ToolOutput {
         ToolOutput { call_id: "1".into(), name: "search.read".into(), content: content.into(), value: value.map(str::to_owned), is_error }
     }
 
     #[test]
-    fn paths_come_from_the_value_or_from_the_lines() {
+    fn files_come_from_the_value_or_from_the_lines() {
         let value = r#"{"files":[{"path":"/folder/a b.md","bytes":3}]}"#;
-        assert_eq!(paths(&output("", Some(value), false)).ok(), Some(vec!["/folder/a b.md".to_owned()]));
-        assert_eq!(paths(&output("/folder/a b.md 3", None, false)).ok(), Some(vec!["/folder/a b.md".to_owned()]));
+        let listing = || Listing { path: "/folder/a b.md".into(), bytes: 3 };
+        assert_eq!(listings(&output("", Some(value), false)).ok(), Some(vec![listing()]));
+        assert_eq!(listings(&output("/folder/a b.md 3", None, false)).ok(), Some(vec![listing()]));
+    }
+
+    #[test]
+    fn files_over_the_cap_are_not_read() {
+        let listing = |name: &str, bytes| Listing { path: format!("/folder/{name}"), bytes };
+        let reading = Reading::of(vec![listing("a.csv", LARGEST_TEXT + 1), listing("b.md", LARGEST_TEXT)]);
+        assert_eq!((reading.files, reading.left_out, reading.paths), (2, 1, vec!["/folder/b.md".to_owned()]));
+        let reading = Reading::of((0..=MOST_FILES).map(|_| listing("a.md", 1)).collect());
+        assert_eq!((reading.left_out, reading.paths.len()), (0, MOST_FILES));
+        assert_eq!(nothing_to_read(2), "The folder has 2 files, all too large to read.");
+    }
+
+    #[test]
+    fn a_name_cannot_forge_a_place() {
+        let reading = Reading { files: 1, left_out: 0, paths: vec!["/folder/a\nForged.  (b.md".into()] };
+        let text = output("The light stands on a rock in the sea.", None, false);
+        assert!(summarised(&Some(reading), &[text]).ends_with("(folder/a\\nForged.  (b.md:1)"));
     }
 
     #[test]
     fn files_that_could_not_be_read_are_left_out() {
-        let reading = || Some(Reading { files: 2, paths: vec!["/folder/a.md".into(), "/folder/b.md".into()] });
+        let reading = || Some(Reading { files: 2, left_out: 0, paths: vec!["/folder/a.md".into(), "/folder/b.md".into()] });
         let refused = || output("refused", None, true);
         assert_eq!(summarised(&reading(), &[refused(), refused()]), "I could not read any of 2 files: refused");
         let text = output("The light stands on a rock in the sea.", None, false);

@@ -3,7 +3,7 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_prose::{Format, is_common, overlap, passages, stem, words};
+use conclave_prose::{Format, files as files_in_words, is_common, overlap, passages, stem, words};
 
 const TOPICS: usize = 3;
 const MOST_SENTENCES: usize = 4;
@@ -49,17 +49,20 @@ impl Document {
     }
 }
 
-/// "41 files, mostly about a, b and c.", and the most central sentences with their places.
-pub(crate) fn of(files: usize, documents: &[Document]) -> String {
+/// "41 files, mostly about a, b and c.", and the most central sentences with their places. `left_out` of the files were too large.
+pub(crate) fn of(files: usize, left_out: usize, documents: &[Document]) -> String {
     let weights = weights(documents);
     let about = match topics(&weights).as_slice() {
         [] => String::new(),
         [only] => format!(", mostly about {only}"),
         [others @ .., last] => format!(", mostly about {} and {last}", others.join(", ")),
     };
-    let noun = if files == 1 { "file" } else { "files" };
-    let read = if documents.len() < files { format!(" ({} read)", documents.len()) } else { String::new() };
-    let mut lines = vec![format!("{files} {noun}{read}{about}.")];
+    let read = match (documents.len(), left_out) {
+        (read, 0) if read == files => String::new(),
+        (read, 0) => format!(" ({read} read)"),
+        (read, _) => format!(" ({read} read, {left_out} left out as too large)"),
+    };
+    let mut lines = vec![format!("{}{read}{about}.", files_in_words(files))];
     lines.extend(central(documents, &weights).into_iter().map(|(path, sentence)| format!("{}  ({path}:{})", sentence.text, sentence.line)));
     lines.join("\n")
 }
@@ -151,7 +154,7 @@ mod tests {
             ("/folder/b.md", "Lighthouses on a reef need a strong tower. My uncle once collected stamps from abroad."),
             ("/folder/c.txt", "Every lighthouse has a keeper and a tower."),
         ]);
-        let summary = of(3, &documents);
+        let summary = of(3, 0, &documents);
         let lines: Vec<_> = summary.lines().collect();
         assert_eq!(lines[0], "3 files, mostly about lighthouse, reef and tower.");
         assert!(lines[1].starts_with("Lighthouses on a reef need a strong tower.  (folder/b.md:1)"), "{summary}");
@@ -161,12 +164,18 @@ mod tests {
     fn a_repeated_sentence_is_quoted_once() {
         let same = "The tower was built of granite in six summers.";
         let documents = documents(&[("/folder/a.md", same), ("/folder/b.md", same)]);
-        assert_eq!(of(2, &documents).matches("granite in six").count(), 1);
+        assert_eq!(of(2, 0, &documents).matches("granite in six").count(), 1);
     }
 
     #[test]
     fn folders_without_sentences_are_only_counted() {
-        assert_eq!(of(1, &documents(&[("/folder/a.csv", "1;2;3")])), "1 file.");
-        assert_eq!(of(90, &documents(&[("/folder/a.txt", "reef")])), "90 files (1 read), mostly about reef.");
+        assert_eq!(of(1, 0, &documents(&[("/folder/a.csv", "1;2;3")])), "1 file.");
+        assert_eq!(of(90, 0, &documents(&[("/folder/a.txt", "reef")])), "90 files (1 read), mostly about reef.");
+    }
+
+    #[test]
+    fn what_was_too_large_is_counted() {
+        let reef = documents(&[("/folder/a.txt", "reef")]);
+        assert_eq!(of(3, 2, &reef), "3 files (1 read, 2 left out as too large), mostly about reef.");
     }
 }

@@ -3,15 +3,24 @@
 
 use std::cmp::Ordering;
 
-use conclave_prose::{Format, overlap, terms};
+use conclave_prose::{Format, overlap, terms, words};
 
 use crate::found::Hit;
 use crate::question::Question;
+use crate::quote::is_table_row;
 
 /// Three sentences are still an answer; more is a list.
 const MOST: usize = 3;
 /// What the right kind of content is worth, measured in the share of the question that is covered.
 const KIND_BONUS: f64 = 0.25;
+/// What it costs to be no sentence of one's own. Less than the right kind of content is worth, and nothing when no other answers.
+const NOT_ALONE: f64 = 0.2;
+/// They stand for something in the sentence before.
+const DANGLING: [&str; 9] = ["both", "he", "it", "its", "otherwise", "she", "their", "they", "theirs"];
+/// They do so before one of `GOES_ON`: "Each is enforced", but "Each plugin is alone".
+const MAYBE_DANGLING: [&str; 8] = ["all", "each", "none", "some", "that", "these", "this", "those"];
+const GOES_ON: [&str; 17] =
+    ["are", "can", "does", "had", "has", "have", "is", "may", "means", "must", "of", "one", "page", "section", "was", "were", "will"];
 /// Below this a sentence shares words with the question, but is about something else.
 const LEAST: f64 = 0.6;
 /// A further sentence must be nearly as good as the first.
@@ -28,7 +37,10 @@ pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     let Some(enough) = ranked.first().map(|(score, _)| score * NEARLY) else { return Vec::new() };
     let mut chosen: Vec<&Hit> = Vec::new();
     for (_, hit) in ranked.iter().filter(|(score, _)| *score >= enough) {
-        if chosen.len() < MOST && !chosen.iter().any(|other| says_the_same(other, hit)) {
+        let adds_nothing = chosen.iter().any(|other| says_the_same(other, hit));
+        // After a sentence from elsewhere it would point to the wrong thing.
+        let misleads = !chosen.is_empty() && dangles(&hit.text);
+        if chosen.len() < MOST && !adds_nothing && !misleads {
             chosen.push(hit);
         }
     }
@@ -48,8 +60,12 @@ fn relevance(question: &Question, hit: &Hit) -> f64 {
     coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
 }
 
-/// A statement answers; a question, a title, a scrap or a piece of code does not.
+/// A statement answers; a question, a title, a scrap or a piece of code does not. One that needs its surroundings answers worse.
 fn manner(hit: &Hit) -> f64 {
+    form(hit) - if is_table_row(hit) || dangles(&hit.text) { NOT_ALONE } else { 0.0 }
+}
+
+fn form(hit: &Hit) -> f64 {
     let words = hit.text.split_whitespace().count();
     if hit.text.ends_with('?') || Format::of(&hit.path) == Format::Source {
         -0.4
@@ -60,13 +76,21 @@ fn manner(hit: &Hit) -> f64 {
     }
 }
 
+/// It begins with a word that points out of the sentence.
+fn dangles(text: &str) -> bool {
+    let mut words = words(text);
+    let (first, second) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let first = first.split(['\'', '’']).next().unwrap_or_default();
+    DANGLING.contains(&first) || (MAYBE_DANGLING.contains(&first) && GOES_ON.contains(&second.as_str()))
+}
+
 fn says_the_same(one: &Hit, other: &Hit) -> bool {
     overlap(&terms(&one.text), &terms(&other.text)) >= SAME
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Hit, best};
+    use super::{Hit, best, dangles};
     use crate::question::Question;
 
     fn hits(texts: &[&str]) -> Vec<Hit> {
@@ -107,6 +131,50 @@ mod tests {
     #[test]
     fn somebody_else_is_no_answer() {
         assert_eq!(chosen("Who built Skerryvore?", &["The Bell Rock was built by Robert Stevenson."]), [""; 0]);
+    }
+
+    #[test]
+    fn a_sentence_of_its_own_beats_one_that_points_back() {
+        let mut hits = hits(&["Each is enforced, the wall limit too.", "This page has the limits.", "The default wall limit is 30 s."]);
+        hits[0].context = "Limits and their default".into();
+        let chosen = best(&Question::new("What is the default wall limit?"), &hits);
+        assert_eq!(chosen.iter().map(|hit| hit.text.as_str()).collect::<Vec<_>>(), ["The default wall limit is 30 s."]);
+    }
+
+    #[test]
+    fn a_sentence_that_points_back_answers_when_no_other_does() {
+        let mut hits = hits(&["It was lit in 1844."]);
+        hits[0].context = "Skerryvore".into();
+        assert_eq!(best(&Question::new("When was Skerryvore lit?"), &hits).len(), 1);
+    }
+
+    #[test]
+    fn what_points_back_stands_behind_no_other() {
+        let texts = ["The default wall limit is 30 s.", "It holds for calls, and the default wall limit ends them."];
+        assert_eq!(chosen("What is the default wall limit?", &texts), texts[..1]);
+    }
+
+    #[test]
+    fn a_statement_beats_a_row_of_a_table() {
+        let texts = ["| wall | 30 s | the default limit |", "The default wall limit is 30 s."];
+        assert_eq!(chosen("What is the default wall limit?", &texts)[0], texts[1]);
+        assert_eq!(chosen("What is the default wall limit?", &texts[..1]), texts[..1]);
+    }
+
+    #[test]
+    fn only_a_beginning_without_its_noun_dangles() {
+        for text in ["Each is enforced.", "It ends.", "It's over.", "They end.", "This page is new.", "Both end.", "Otherwise it ends."] {
+            assert!(dangles(text), "{text}");
+        }
+        for text in ["Each plugin is alone.", "This limit holds.", "A tool is a function; it ends.", "All plugins end.", ""] {
+            assert!(!dangles(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn text_without_spaces_answers() {
+        let text = "東京湾の灯台は1869年に点灯した。";
+        assert_eq!(chosen("東京湾の灯台はどこですか？", &[text, "海は青い。"]), [text]);
     }
 
     #[test]

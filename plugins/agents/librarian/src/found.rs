@@ -22,6 +22,9 @@ pub(crate) struct Hit {
 pub(crate) struct Found {
     /// How many files were searched; none when the tool does not say.
     pub(crate) files: Option<usize>,
+    /// How many files were too large to be searched.
+    #[serde(default)]
+    pub(crate) left_out: usize,
     #[serde(default)]
     pub(crate) hits: Vec<Hit>,
 }
@@ -29,7 +32,7 @@ pub(crate) struct Found {
 impl Found {
     pub(crate) fn read(output: &ToolOutput) -> Self {
         let structured = output.value.as_deref().and_then(|value| serde_json::from_str(value).ok());
-        structured.unwrap_or_else(|| Self { files: None, hits: output.content.lines().filter_map(hit).collect() })
+        structured.unwrap_or_else(|| Self { files: None, left_out: 0, hits: output.content.lines().filter_map(hit).collect() })
     }
 }
 
@@ -46,9 +49,9 @@ mod tests {
 
     #[test]
     fn lines_are_read_when_there_is_no_value() {
-        let content = "/folder/a.md:3: It was: lit.\n(1 files were too large)".to_owned();
+        let content = "/folder/a.md:3: It was: lit.\n(1 file was too large to be searched)".to_owned();
         let output = ToolOutput { call_id: "1".into(), name: "search.find".into(), content, value: None, is_error: false };
         let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was: lit.".into(), score: 0.0, context: String::new() };
-        assert_eq!(Found::read(&output), Found { files: None, hits: vec![hit] });
+        assert_eq!(Found::read(&output), Found { files: None, left_out: 0, hits: vec![hit] });
     }
 }

@@ -4,7 +4,9 @@
 mod choose;
 mod found;
 mod question;
+mod quote;
 
+use conclave_prose::files;
 use conclave_sdk::{Agent, Entity, Result, ToolOutput, Turn, View, call, finish};
 use serde_json::json;
 
@@ -18,6 +20,9 @@ impl Agent for Librarian {
         let question = question(view);
         if let Some(output) = view.tool_outputs().iter().find(|output| is_find(&output.name)) {
             return Ok(finish(answer(&question, output)));
+        }
+        if question.terms.is_empty() {
+            return Ok(finish("There is no word in your question that I could search for."));
         }
         let asked = view.pending().is_some_and(|message| message.sender == Entity::User);
         if view.iteration() > 0 && !asked {
@@ -49,11 +54,19 @@ fn answer(question: &Question, output: &ToolOutput) -> String {
     let found = Found::read(output);
     let chosen = choose::best(question, &found.hits);
     if chosen.is_empty() {
-        let place = found.files.map_or_else(|| "the folder".to_owned(), |files| format!("{files} files"));
-        return format!("I found nothing about {} in {place}.", question.keywords());
+        let place = found.files.map_or_else(|| "the folder".to_owned(), files);
+        return format!("I found nothing about {} in {place}{}.", question.keywords(), too_large(found.left_out));
     }
-    let quoted = chosen.iter().map(|hit| format!("{}  ({}:{})", hit.text, hit.path.trim_start_matches('/'), hit.line));
-    quoted.collect::<Vec<_>>().join("\n")
+    chosen.into_iter().map(quote::of).collect::<Vec<_>>().join("\n")
+}
+
+/// Whoever gets no answer should know that there was more to search.
+fn too_large(left_out: usize) -> String {
+    match left_out {
+        0 => String::new(),
+        1 => " (1 was too large to search)".into(),
+        _ => format!(" ({left_out} were too large to search)"),
+    }
 }
 
 conclave_sdk::export!(agent: Librarian);
@@ -86,6 +99,17 @@ mod tests {
             let answer = answer(&question, &output(json!({ "files": 41, "hits": hits })));
             assert_eq!(answer, "I found nothing about capital France in 41 files.");
         }
+    }
+
+    #[test]
+    fn files_that_were_not_searched_are_mentioned() {
+        let answered = |files, left_out| {
+            let value = json!({ "files": files, "left_out": left_out, "hits": [] });
+            answer(&Question::new("Who built Skerryvore?"), &output(value))
+        };
+        assert_eq!(answered(6, 1), "I found nothing about built Skerryvore in 6 files (1 was too large to search).");
+        assert_eq!(answered(1, 2), "I found nothing about built Skerryvore in 1 file (2 were too large to search).");
+        assert_eq!(answered(1, 0), "I found nothing about built Skerryvore in 1 file.");
     }
 
     #[test]

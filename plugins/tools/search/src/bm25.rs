@@ -171,6 +171,12 @@ mod tests {
     }
 
     #[test]
+    fn text_without_spaces_finds_itself() {
+        let texts = files(&[("/f/a.txt", "横浜の人は東京湾の灯台を見た。\n\n海は青い。")]);
+        assert_eq!(places(&texts, "東京湾の灯台"), [("/f/a.txt".to_owned(), 1)]);
+    }
+
+    #[test]
     fn a_heading_lifts_the_sentences_below_it() {
         let texts = files(&[("/f/a.md", "# Bell Rock\nIt was lit in 1811.\n# Skerryvore\nIt was lit in 1844.\n")]);
         assert_eq!(places(&texts, "when was Skerryvore lit"), [("/f/a.md".to_owned(), 4), ("/f/a.md".to_owned(), 2)]);

@@ -1,11 +1,12 @@
 //! The files that are searched: text, not hidden, not too large. It knows the granted folders; it does not look for words.
 
+use conclave_prose::{LARGEST_TEXT, one_line};
 use conclave_sdk::files::{self, FileError, Found, Kind};
-use conclave_sdk::{Result, progress};
+use conclave_sdk::{Error, Result, progress};
 use serde::Serialize;
 
-/// A larger file is data more often than text.
-const MOST_BYTES_OF_A_FILE: u64 = 1024 * 1024;
+/// Bytes per call to the host.
+const PAGE: u32 = 128 * 1024;
 /// All files together: what a call can read and cut in a few tenths of a second.
 const MOST_BYTES: u64 = 4 * 1024 * 1024;
 const MOST_FILES: usize = 2_000;
@@ -58,12 +59,13 @@ pub(crate) fn texts() -> Result<Texts> {
     let mut texts = Texts { files: Vec::new(), left_out: 0 };
     let mut bytes = 0;
     for (listing, done) in listings.into_iter().zip(0..) {
-        if listing.bytes > MOST_BYTES_OF_A_FILE || bytes + listing.bytes > MOST_BYTES || texts.files.len() == MOST_FILES {
+        if listing.bytes > LARGEST_TEXT || bytes + listing.bytes > MOST_BYTES || texts.files.len() == MOST_FILES {
             texts.left_out += 1;
             continue;
         }
-        match files::read(&listing.path) {
-            Ok(content) => {
+        match within_the_cap(|offset| files::read_at(&listing.path, offset, PAGE)) {
+            Ok(None) => texts.left_out += 1,
+            Ok(Some(content)) => {
                 bytes += content.len() as u64;
                 texts.files.extend(text(content).map(|text| Text { path: listing.path, text }));
             }
@@ -79,6 +81,32 @@ pub(crate) fn texts() -> Result<Texts> {
     Ok(texts)
 }
 
+/// One file's text. What is too large to be searched is too large to be read.
+pub(crate) fn read(path: &str) -> Result<String> {
+    match within_the_cap(|offset| files::read_at(path, offset, PAGE))? {
+        Some(content) => String::from_utf8(content).map_err(|_| Error::other(format!("{} is not text in UTF-8", one_line(path)))),
+        None => Err(too_large(path)),
+    }
+}
+
+fn too_large(path: &str) -> Error {
+    let mib = LARGEST_TEXT / (1024 * 1024);
+    Error::invalid_arguments(format!("path: {} is larger than {mib} MiB, and such files are not read", one_line(path)))
+}
+
+/// The whole content, read page by page because nobody told its length; none as soon as it goes over the cap.
+fn within_the_cap<E>(read_at: impl Fn(u64) -> Result<Vec<u8>, E>) -> Result<Option<Vec<u8>>, E> {
+    let mut content = Vec::new();
+    while content.len() as u64 <= LARGEST_TEXT {
+        let page = read_at(content.len() as u64)?;
+        if page.is_empty() {
+            return Ok(Some(content));
+        }
+        content.extend(page);
+    }
+    Ok(None)
+}
+
 /// None for what is no text: a zero byte never is.
 fn text(content: Vec<u8>) -> Option<String> {
     if content.contains(&0) {
@@ -89,7 +117,36 @@ fn text(content: Vec<u8>) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::text;
+    use std::cell::Cell;
+    use std::convert::Infallible;
+
+    use super::{Error, LARGEST_TEXT, PAGE, text, too_large, within_the_cap};
+
+    /// What reading a file of that length gives, and how many bytes were read for it.
+    fn reading(length: u64) -> (Option<usize>, u64) {
+        let read = Cell::new(0);
+        let content = within_the_cap(|offset| {
+            let page = vec![b'x'; (length - offset).min(PAGE.into()) as usize];
+            read.set(read.get() + page.len() as u64);
+            Ok::<_, Infallible>(page)
+        });
+        (content.unwrap().map(|content| content.len()), read.get())
+    }
+
+    #[test]
+    fn a_file_is_read_up_to_the_cap() {
+        assert_eq!(reading(0).0, Some(0));
+        assert_eq!(reading(LARGEST_TEXT).0, Some(LARGEST_TEXT as usize));
+        assert_eq!(reading(LARGEST_TEXT + 1).0, None);
+        let (content, read) = reading(30 * LARGEST_TEXT);
+        assert!(content.is_none() && read <= LARGEST_TEXT + u64::from(PAGE), "{read}");
+    }
+
+    #[test]
+    fn a_large_file_is_the_wrong_argument() {
+        let expected = "path: /folder/a\\nb.csv is larger than 1 MiB, and such files are not read";
+        assert_eq!(too_large("/folder/a\nb.csv"), Error::InvalidArguments(expected.into()));
+    }
 
     #[test]
     fn binary_files_are_no_text() {

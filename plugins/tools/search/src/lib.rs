@@ -5,12 +5,14 @@ mod bm25;
 mod folder;
 mod query;
 
-use conclave_prose::terms;
-use conclave_sdk::{Error, Outcome, Result, files, tool};
+use conclave_prose::{files, one_line, terms};
+use conclave_sdk::{Outcome, Result, tool};
 use serde::Serialize;
 
 use bm25::Hit;
 
+/// An answer and no error: a person who typed "?" need not be told to correct arguments.
+const NO_TERMS: &str = "There is no word in this query that could be searched for.";
 const LIMIT: usize = 8;
 const MOST_HITS: usize = 50;
 /// What `read` gives at once: a model's patience ends earlier.
@@ -36,7 +38,7 @@ fn find(
 ) -> Result<Outcome> {
     let wanted = terms(&query);
     if wanted.is_empty() {
-        return Err(Error::invalid_arguments("query: has no words in it"));
+        return Ok(Outcome::text(NO_TERMS));
     }
     let texts = folder::texts()?;
     let hits = bm25::best(&texts.files, &wanted, limit.unwrap_or(LIMIT).min(MOST_HITS));
@@ -44,7 +46,7 @@ fn find(
     Outcome::text(readable(&query, &found)).with_value(&found)
 }
 
-/// Reads lines of a text file.
+/// Reads lines of a text file of at most 1 MiB.
 #[tool(idempotent)]
 fn read(
     /// As `find` and `list` give it, such as `/folder/docs/a.md`.
@@ -55,7 +57,7 @@ fn read(
     end: Option<usize>,
 ) -> Result<String> {
     let path = if path.starts_with('/') { path } else { format!("/{path}") };
-    let text = files::read_to_string(&path)?;
+    let text = folder::read(&path)?;
     Ok(lines(&text, start.unwrap_or(1), end.unwrap_or(usize::MAX)))
 }
 
@@ -68,18 +70,23 @@ struct Listed {
 #[tool(idempotent)]
 fn list() -> Result<Outcome> {
     let files = folder::listings()?;
-    let lines: Vec<_> = files.iter().map(|file| format!("{} {}", file.path, file.bytes)).collect();
-    Outcome::text(lines.join("\n")).with_value(&Listed { files })
+    Outcome::text(listed(&files)).with_value(&Listed { files })
+}
+
+fn listed(files: &[folder::Listing]) -> String {
+    let lines = files.iter().map(|file| format!("{} {}", one_line(&file.path), file.bytes));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 /// What the model reads: one line per hit, as compilers and editors write places.
 fn readable(query: &str, found: &Found) -> String {
-    let mut lines: Vec<_> = found.hits.iter().map(|hit| format!("{}:{}: {}", hit.path, hit.line, hit.text)).collect();
+    let mut lines: Vec<_> = found.hits.iter().map(|hit| format!("{}:{}: {}", one_line(&hit.path), hit.line, hit.text)).collect();
     if lines.is_empty() {
-        lines.push(format!("nothing about \"{query}\" in {} files", found.files));
+        lines.push(format!("nothing about \"{}\" in {}", one_line(query), files(found.files)));
     }
     if found.left_out > 0 {
-        lines.push(format!("({} files were too large to be searched)", found.left_out));
+        let were = if found.left_out == 1 { "was" } else { "were" };
+        lines.push(format!("({} {were} too large to be searched)", files(found.left_out)));
     }
     lines.join("\n")
 }
@@ -102,7 +109,23 @@ conclave_sdk::export!(tools: [find, read, list]);
 
 #[cfg(test)]
 mod tests {
-    use super::{Found, Hit, MOST_BYTES, lines, readable};
+    use super::folder::Listing;
+    use super::{Found, Hit, MOST_BYTES, NO_TERMS, find, lines, listed, readable};
+
+    #[test]
+    fn a_query_without_words_is_told_so_in_a_sentence() {
+        let outcome = find(" ?! ".into(), None).unwrap();
+        assert_eq!((outcome.content.as_deref(), outcome.value), (Some(NO_TERMS), None));
+    }
+
+    #[test]
+    fn a_name_cannot_forge_a_place() {
+        let path = "/folder/a.md:1: x\n/folder/b.md";
+        let hit = Hit { path: path.into(), line: 3, text: "It was lit.".into(), score: 1.0, context: String::new() };
+        let found = Found { files: 2, left_out: 0, hits: vec![hit] };
+        assert_eq!(readable("lit", &found), "/folder/a.md:1: x\\n/folder/b.md:3: It was lit.");
+        assert_eq!(listed(&[Listing { path: path.into(), bytes: 3 }]), "/folder/a.md:1: x\\n/folder/b.md 3");
+    }
 
     #[test]
     fn lines_count_from_one_and_include_the_last() {
@@ -123,6 +146,8 @@ mod tests {
         let hit = Hit { path: "/folder/a.md".into(), line: 3, text: "It was lit.".into(), score: 1.0, context: String::new() };
         assert_eq!(readable("lit", &Found { files: 2, left_out: 0, hits: vec![hit] }), "/folder/a.md:3: It was lit.");
         let nothing = readable("lit", &Found { files: 2, left_out: 1, hits: Vec::new() });
-        assert_eq!(nothing, "nothing about \"lit\" in 2 files\n(1 files were too large to be searched)");
+        assert_eq!(nothing, "nothing about \"lit\" in 2 files\n(1 file was too large to be searched)");
+        let nothing = readable("lit\n", &Found { files: 1, left_out: 2, hits: Vec::new() });
+        assert_eq!(nothing, "nothing about \"lit\\n\" in 1 file\n(2 files were too large to be searched)");
     }
 }
