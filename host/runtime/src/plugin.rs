@@ -1,6 +1,7 @@
 //! Plugins, from bytes to something that can be called. What they may do is not decided here: a loaded plugin has no grants yet.
 
 mod anatomy;
+mod arguments;
 mod cache;
 mod contract;
 mod embed;
@@ -8,6 +9,7 @@ mod exports;
 mod load;
 mod probe;
 mod schema;
+mod source;
 mod weight;
 
 use std::collections::BTreeSet;
@@ -23,12 +25,13 @@ use wasmtime::component::InstancePre;
 
 use crate::engine::Engine;
 use crate::sandbox::CallState;
+use arguments::Arguments;
 use exports::Exports;
-use schema::Schema;
 
 pub use cache::{Cache, CacheError};
 pub use embed::embed;
 pub use load::{Loader, inspect};
+pub use source::read_component;
 
 /// Why a component is not taken in.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,14 @@ pub enum LoadError {
     Listing(String),
     #[error("its tool `{name}` is not right: {problem}")]
     Tool { name: String, problem: String },
+    #[error("the input schemas of its tools are refused: {0}")]
+    Schemas(String),
+}
+
+impl LoadError {
+    fn too_slow() -> Self {
+        Self::Schemas(format!("compiling them took more than {} s", load::COMPILING.as_secs()))
+    }
 }
 
 /// What can be known of a component without running it.
@@ -91,8 +102,7 @@ pub struct LoadedPlugin {
     engine: Engine,
     code: InstancePre<CallState>,
     exports: Exports,
-    /// In the order of the tools.
-    schemas: Vec<Schema>,
+    arguments: Arguments,
     facts: PluginFacts,
     inspection: Inspection,
     origin: Origin,
@@ -147,9 +157,12 @@ impl LoadedPlugin {
         self.facts.tools.iter().position(|tool| tool.name == name)
     }
 
-    /// Checks arguments against the schema of a tool.
-    pub(crate) fn check_arguments(&self, tool: usize, arguments: &Value) -> Result<(), String> {
-        self.schemas[tool].check(arguments)
+    /// Checks arguments against the schema of a tool, and gives them back with their JSON text.
+    ///
+    /// # Errors
+    /// What is wrong with them, for the model.
+    pub(crate) async fn check_arguments(&self, tool: usize, arguments: Value) -> Result<(Value, String), String> {
+        self.arguments.check(tool, arguments).await
     }
 }
 

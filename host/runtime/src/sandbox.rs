@@ -9,6 +9,8 @@ pub(crate) mod network;
 mod run;
 mod state;
 mod stdio;
+#[cfg(test)]
+pub(crate) mod testing;
 mod wasi;
 
 use std::collections::HashMap;
@@ -99,15 +101,18 @@ impl Sandbox {
     ///
     /// # Errors
     /// `InvalidArguments` with the place and the reason, what the tool itself says, or `Fault`.
-    pub async fn call_tool(&self, start: CallStart, tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {
+    pub async fn call_tool(&self, start: CallStart, mut tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {
         let (Some(tools), Some(index)) = (self.plugin.exports().tools(), self.plugin.tool_index(&tool.tool)) else {
             let message = format!("{} has no tool {:?}", self.grantee.name, tool.tool);
             return (Err(ToolError::Other { message }), CallReport::default());
         };
-        if let Err(message) = self.plugin.check_arguments(index, &tool.arguments) {
-            return (Err(ToolError::InvalidArguments { message }), CallReport::default());
-        }
-        let arguments = tool.arguments.to_string();
+        let arguments = match self.plugin.check_arguments(index, std::mem::take(&mut tool.arguments)).await {
+            Ok((checked, text)) => {
+                tool.arguments = checked;
+                text
+            }
+            Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
+        };
         let errand = errands::CallTool { tools, name: tool.tool.clone(), arguments };
         let (answer, report) = self.run(start, Lent::Tool(tool), errand).await;
         (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)

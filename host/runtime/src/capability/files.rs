@@ -13,6 +13,8 @@ use crate::sandbox::{CallState, Grantee};
 
 /// Entries that one call gives at most.
 const ENTRIES: usize = 1_000;
+/// Bytes of the `read` limit that looking at one entry costs, about what the operating system hands over for it.
+const ENTRY: u64 = 256;
 /// Bytes that one call gives at most; a guest asks again from where it stopped.
 const PIECE: u64 = 8 << 20;
 /// Bytes that are read at once; a longer read is handed to another thread, which by itself costs about as much as this read.
@@ -52,6 +54,7 @@ impl CallState {
     fn file_error(&mut self, path: &str, trouble: Trouble) -> FileError {
         let reason = match trouble {
             Trouble::NotFound => return FileError::NotFound,
+            Trouble::TooMany => return FileError::QuotaExceeded(self.grantee.limits().read),
             Trouble::NotAFile => return FileError::NotAFile,
             Trouble::NotADirectory => return FileError::NotADirectory,
             // The text of the operating system's error can name places on the host.
@@ -99,16 +102,28 @@ impl CallState {
         Ok(bytes)
     }
 
+    /// Lists what comes next. Every entry of the directory is looked at each time, and each counts as bytes read.
     async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<Entry>, FileError> {
         let place = self.place(path)?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let limit = self.grantee.limits().read;
+        let most = limit.saturating_sub(self.read) / ENTRY;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let grantee = Arc::clone(&self.grantee);
         let began = Instant::now();
         // How long a directory is shows only when it has been read.
-        let listed = tokio::task::spawn_blocking(move || grantee.folders[place.folder].entries(&place.rest, after.as_deref(), count)).await;
+        let list = move || grantee.folders[place.folder].entries(&place.rest, after.as_deref(), count, most);
+        let listed = tokio::task::spawn_blocking(list).await;
         self.note_wait_since(began);
         let listed = listed.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
-        listed.map_err(|trouble| self.file_error(path, trouble))
+        self.read += match &listed {
+            Ok((_, seen)) => seen * ENTRY,
+            Err(Trouble::TooMany) => limit.saturating_sub(self.read),
+            Err(_) => 0,
+        };
+        listed.map(|(entries, _)| entries).map_err(|trouble| self.file_error(path, trouble))
     }
 }
 
@@ -160,4 +175,35 @@ fn suggestion(grantee: &Grantee, path: &str) -> Option<String> {
     let mut grants: Vec<String> = grantee.setup.grants.files.iter().map(|grant| line(&grant.shown, &grant.at)).collect();
     grants.push(line(name, &format!("/{name}")));
     Some(format!("[plugins.{}] grants.files = [{}]", grantee.name, grants.join(", ")))
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::grant::{FileGrant, FileMode};
+    use conclave_core::manifest::Ask;
+
+    use super::*;
+    use crate::sandbox::testing::{setup, state};
+
+    #[tokio::test]
+    async fn listing_is_paid_from_what_may_be_read() {
+        let temp = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(temp.path().join(name), "x").unwrap();
+        }
+        let mut setup = setup();
+        setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
+        let dir = temp.path().to_str().unwrap().to_owned();
+        setup.grants.files.push(FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read });
+        // Enough for two listings of three entries, not for a third.
+        setup.limits.read = 7 * ENTRY;
+        let mut state = state(setup);
+        for _ in 0..2 {
+            assert_eq!(state.list_piece("/f", None, 1).await.unwrap().len(), 1);
+        }
+        assert!(state.list_piece("/f", None, 0).await.unwrap().is_empty());
+        assert_eq!(state.read, 6 * ENTRY, "nothing is looked at for no entries");
+        assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY));
+        assert!(matches!(state.read_piece("/f/a", 0, 1).await, Err(FileError::QuotaExceeded(_))), "what was looked at is used up");
+    }
 }

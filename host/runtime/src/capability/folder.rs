@@ -38,6 +38,8 @@ pub(crate) enum Trouble {
     LeadsOutside,
     /// The host's own user may not read it.
     Forbidden,
+    /// More entries than may be looked at.
+    TooMany,
     Other(io::Error),
 }
 
@@ -73,15 +75,20 @@ impl Folder {
         Ok(file)
     }
 
-    /// The first `count` entries after `after`, in byte order of their names.
-    pub(crate) fn entries(&self, rest: &str, after: Option<&str>, count: usize) -> Result<Vec<Entry>, Trouble> {
+    /// The first `count` entries after `after`, in byte order of their names, and how many were looked at: all that are there, `most` at most.
+    pub(crate) fn entries(&self, rest: &str, after: Option<&str>, count: usize, most: u64) -> Result<(Vec<Entry>, u64), Trouble> {
         let dir = match rest {
             "" => self.dir.try_clone()?,
             rest if !self.dir.metadata(rest)?.is_dir() => return Err(Trouble::NotADirectory),
             rest => self.dir.open_dir(rest)?,
         };
         let mut first: BTreeMap<String, Entry> = BTreeMap::new();
+        let mut seen = 0;
         for item in dir.entries()? {
+            seen += 1;
+            if seen > most {
+                return Err(Trouble::TooMany);
+            }
             // A name that is no text cannot be told to a plugin.
             let Ok(name) = item?.file_name().into_string() else { continue };
             let wanted = after.is_none_or(|after| name.as_str() > after);
@@ -96,7 +103,7 @@ impl Folder {
                 }
             }
         }
-        Ok(first.into_values().collect())
+        Ok((first.into_values().collect(), seen))
     }
 }
 
@@ -226,15 +233,25 @@ mod tests {
     fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
         let (temp, folder) = folder();
         std::process::Command::new("mkfifo").arg(temp.path().join("inside/pipe")).status().unwrap();
-        let names =
-            |after, count| -> Vec<String> { folder.entries("", after, count).unwrap().into_iter().map(|entry| entry.name).collect() };
+        let names = |after, count| -> Vec<String> {
+            folder.entries("", after, count, 100).unwrap().0.into_iter().map(|entry| entry.name).collect()
+        };
         assert_eq!(names(None, 100), ["a.txt", "b.txt", "sub", "to-b"]);
         assert_eq!(names(None, 2), ["a.txt", "b.txt"]);
         assert_eq!(names(Some("b.txt"), 1), ["sub"]);
         assert_eq!(names(Some("to-b"), 5), [""; 0]);
         assert_eq!(names(None, 0), [""; 0]);
-        assert!(matches!(folder.entries("a.txt", None, 1), Err(Trouble::NotADirectory)));
-        assert!(matches!(folder.entries("updir", None, 1), Err(Trouble::LeadsOutside)));
+        assert!(matches!(folder.entries("a.txt", None, 1, 100), Err(Trouble::NotADirectory)));
+        assert!(matches!(folder.entries("updir", None, 1, 100), Err(Trouble::LeadsOutside)));
+    }
+
+    #[test]
+    fn every_entry_that_is_looked_at_counts() {
+        let (_temp, folder) = folder();
+        let (entries, seen) = folder.entries("", None, 1, 100).unwrap();
+        assert_eq!((entries.len(), seen), (1, 9), "those that are not given, too");
+        assert!(folder.entries("", None, 1, 9).is_ok());
+        assert!(matches!(folder.entries("", None, 1, 8), Err(Trouble::TooMany)));
     }
 
     #[test]

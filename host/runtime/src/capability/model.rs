@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use conclave_core::limits::TICK_MS;
 use conclave_core::manifest::Capability;
 use conclave_core::model::{Completion, ModelError};
-use tokio::task::JoinHandle;
 use wasmtime::component::Resource;
 
 use crate::bindings::conclave::plugin::model;
@@ -24,34 +23,21 @@ pub struct Pending {
 }
 
 enum State {
-    Asked(Asked),
+    /// Handed over already; it is only waited for here, so dropping it gives up at once and not when another thread finds time.
+    Asked(BoxFuture<'static, Answer>),
     Answered(Arc<Answer>),
-}
-
-struct Asked(JoinHandle<Answer>);
-
-impl Drop for Asked {
-    fn drop(&mut self) {
-        self.0.abort();
-    }
 }
 
 impl Pending {
     async fn answer(&mut self) -> Arc<Answer> {
         if let State::Asked(asked) = &mut self.state {
-            let answer = (&mut asked.0).await.unwrap_or_else(|_| Err(broke_off()));
-            self.state = State::Answered(Arc::new(answer));
+            self.state = State::Answered(Arc::new(asked.await));
         }
         match &self.state {
             State::Answered(answer) => Arc::clone(answer),
             State::Asked(_) => unreachable!("it was answered above"),
         }
     }
-}
-
-/// The one who answers went away: the host is shutting down.
-fn broke_off() -> ModelError {
-    ModelError::Other { message: "the request was broken off".to_owned() }
 }
 
 impl CallState {
@@ -70,7 +56,7 @@ impl CallState {
             Err(fault) => return Ok(Err(model::ModelError::Other(fault.message))),
         };
         let ordinal = self.requests;
-        self.requests += 1;
+        self.requests = self.requests.saturating_add(1);
         Ok(Ok(self.start.models.ask(self.start.call, ordinal, request)))
     }
 
@@ -85,7 +71,7 @@ impl CallState {
 impl model::Host for CallState {
     fn start(&mut self, request: model::Request) -> wasmtime::Result<Result<Resource<Pending>, model::ModelError>> {
         let asked = match self.ask(request)? {
-            Ok(asked) => Asked(tokio::spawn(asked)),
+            Ok(asked) => asked,
             Err(error) => return Ok(Err(error)),
         };
         Ok(Ok(self.table.push(Pending { state: State::Asked(asked), text_given: false })?))

@@ -1,5 +1,6 @@
 //! `state.view`: the task as a step may see it, read lazily from a snapshot. A step pays for what it reads, not for what has happened.
 
+use conclave_core::history::History;
 use conclave_core::view::AgentView;
 use wasmtime::component::Resource;
 
@@ -12,8 +13,10 @@ pub struct View;
 
 /// Messages that one call of `history` gives at most.
 const MESSAGES: usize = 512;
-/// Bytes of text after which `history` gives no further message: the guest's memory is bounded, and so is what it costs to fill it.
+/// Bytes of messages after which `history` gives no further message: the guest's memory is bounded, and so is what it costs to fill it.
 const BYTES: usize = 1 << 20;
+/// Bytes that a part of a message costs the guest besides its text.
+const PART: usize = 64;
 
 impl CallState {
     fn agent_view(&mut self) -> wasmtime::Result<&AgentView> {
@@ -47,19 +50,7 @@ impl state::HostView for CallState {
     }
 
     fn history(&mut self, _: Resource<View>, start: u64, count: u32) -> wasmtime::Result<Vec<types::Message>> {
-        let history = &self.agent_view()?.history;
-        let start = usize::try_from(start).unwrap_or(usize::MAX);
-        let count = usize::try_from(count).unwrap_or(usize::MAX).min(MESSAGES).min(history.len().saturating_sub(start));
-        let mut messages = Vec::with_capacity(count);
-        let mut bytes = 0;
-        for message in (start..).take(count).map_while(|index| history.get(index)) {
-            messages.push(message_out(message));
-            bytes += message.text().len();
-            if bytes > BYTES {
-                break;
-            }
-        }
-        Ok(messages)
+        Ok(page(&self.agent_view()?.history, start, count))
     }
 
     fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Past>> {
@@ -94,5 +85,81 @@ impl state::HostView for CallState {
     /// It was lent, not given: no guest can drop it.
     fn drop(&mut self, _: Resource<View>) -> wasmtime::Result<()> {
         Ok(())
+    }
+}
+
+/// Messages from `start`, as many as one call gives.
+fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(MESSAGES).min(history.len().saturating_sub(start));
+    let mut messages = Vec::with_capacity(count);
+    let mut bytes = 0;
+    for message in (start..).take(count).map_while(|index| history.get(index)) {
+        let message = message_out(message);
+        bytes += length(&message);
+        messages.push(message);
+        if bytes > BYTES {
+            break;
+        }
+    }
+    messages
+}
+
+/// Bytes of a whole message: a tool call can carry as much as its text.
+fn length(message: &types::Message) -> usize {
+    let calls = message.tool_calls.iter().map(|call| PART + call.id.len() + call.name.len() + call.arguments.len());
+    let results = message.tool_results.iter().map(|result| PART + result.call_id.len() + result.name.len() + result.content.len());
+    let name = |blob: &types::Blob| blob.name.as_ref().map_or(0, String::len);
+    let attachments = message.attachments.iter().map(|blob| PART + blob.sha256.len() + blob.media_type.len() + name(blob));
+    let named = message.sender_name.len() + message.recipient.as_ref().map_or(0, String::len);
+    let labels = message.labels.iter().map(String::len);
+    PART + named + message.content.len() + calls.chain(results).chain(attachments).chain(labels).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use conclave_core::message::{Blob, Entity, Message, ToolCall, ToolResult};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn message(content: &str) -> Message {
+        Message {
+            seq: 0,
+            sender: Entity::User,
+            sender_name: "user".to_owned(),
+            recipient: None,
+            content: Some(content.to_owned()),
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            attachments: Vec::new(),
+            labels: Vec::new(),
+            action: None,
+            signal: None,
+            parent: None,
+        }
+    }
+
+    fn given(message: Message) -> usize {
+        let mut history = History::default();
+        (0..100).for_each(|seq| history.push(&Arc::new(Message { seq, ..message.clone() })));
+        page(&history, 0, 100).len()
+    }
+
+    #[test]
+    fn whole_messages_count_towards_the_bytes_of_a_page() {
+        let long = "x".repeat(200 << 10);
+        let id = || "1".to_owned();
+        let call = |arguments: Value| ToolCall { id: id(), name: "notes.add".to_owned(), arguments };
+        let result = ToolResult { call_id: id(), name: "notes.add".to_owned(), content: long.clone(), value: None, is_error: false };
+        let blob = Blob { sha256: String::new(), media_type: String::new(), length: 0, name: Some(long.clone()) };
+        assert_eq!(given(message("short")), 100);
+        assert_eq!(given(message(&long)), 6);
+        assert_eq!(given(Message { tool_calls: vec![call(json!({ "text": long }))], ..message("") }), 6);
+        assert_eq!(given(Message { tool_results: vec![result], ..message("") }), 6);
+        assert_eq!(given(Message { attachments: vec![blob], ..message("") }), 6);
+        assert!(given(Message { tool_calls: vec![call(json!(1)); 2_000], ..message("") }) < 10, "many small parts count too");
     }
 }

@@ -2,7 +2,7 @@
 //! journals the request before it goes out and the answer before the plugin sees it.
 
 use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::event::Event;
 use conclave_core::ids::CallId;
@@ -15,28 +15,74 @@ use crate::clock::BoxFuture;
 
 type Answer = Result<Completion, ModelError>;
 
+/// Model requests of one call: each is an event that the room keeps, answered or not.
+const REQUESTS: u32 = 256;
+/// Requests of one call that wait at once.
+const AT_ONCE: usize = 64;
+
 /// Plugins that wait for a model.
 #[derive(Default)]
-pub(super) struct WaitingModels(Mutex<HashMap<(CallId, u32), oneshot::Sender<Answer>>>);
+pub(super) struct WaitingModels(Mutex<Waiting>);
+
+/// Who waits, by call and ordinal. No call is in it for whom nobody waits.
+type Waiting = HashMap<CallId, HashMap<u32, oneshot::Sender<Answer>>>;
 
 impl WaitingModels {
-    fn lock(&self) -> std::sync::MutexGuard<'_, HashMap<(CallId, u32), oneshot::Sender<Answer>>> {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for an answer, unless the call asked too often.
+    fn enter(self: &Arc<Self>, call: CallId, ordinal: u32) -> Result<(Place, oneshot::Receiver<Answer>), ModelError> {
+        let refused = |message: String| Err(ModelError::Other { message });
+        if ordinal >= REQUESTS {
+            return refused(format!("more than {REQUESTS} model requests in one call"));
+        }
+        let mut waiting = self.lock();
+        if waiting.get(&call).is_some_and(|waiting| waiting.len() >= AT_ONCE) {
+            return refused(format!("more than {AT_ONCE} model requests at once in one call"));
+        }
+        let (sender, receiver) = oneshot::channel();
+        waiting.entry(call).or_default().insert(ordinal, sender);
+        Ok((Place { waiting: Arc::clone(self), call, ordinal }, receiver))
+    }
+
+    fn take(&self, call: CallId, ordinal: u32) -> Option<oneshot::Sender<Answer>> {
+        let mut waiting = self.lock();
+        let of_call = waiting.get_mut(&call)?;
+        let taken = of_call.remove(&ordinal);
+        if of_call.is_empty() {
+            waiting.remove(&call);
+        }
+        taken
     }
 
     /// Gives an answer to whoever waits for it; nobody may wait any more.
     pub(super) fn answer(&self, call: CallId, ordinal: u32, answer: Answer) {
-        if let Some(waiting) = self.lock().remove(&(call, ordinal)) {
+        if let Some(waiting) = self.take(call, ordinal) {
             let _ = waiting.send(answer);
         }
     }
 
     pub(super) fn forget(&self, call: CallId) {
-        self.lock().retain(|(waiting, _), _| *waiting != call);
+        self.lock().remove(&call);
     }
 
     pub(super) fn clear(&self) {
         self.lock().clear();
+    }
+}
+
+/// A place among those who wait, given up when nobody waits there any more.
+struct Place {
+    waiting: Arc<WaitingModels>,
+    call: CallId,
+    ordinal: u32,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.waiting.take(self.call, self.ordinal);
     }
 }
 
@@ -48,13 +94,72 @@ pub(super) struct RoomPort {
 
 impl ModelPort for RoomPort {
     fn ask(&self, call: CallId, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Answer> {
-        let (sender, receiver) = oneshot::channel();
-        self.waiting.lock().insert((call, ordinal), sender);
+        let (place, receiver) = match self.waiting.enter(call, ordinal) {
+            Ok(entered) => entered,
+            Err(refused) => return Box::pin(std::future::ready(Err(refused))),
+        };
         let sent = self.events.send(Event::ModelAsked { call, ordinal, request });
         Box::pin(async move {
+            let _place = place;
             let over = || ModelError::Other { message: "the run is over".to_owned() };
             sent.map_err(|_| over())?;
             receiver.await.map_err(|_| over())?
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::model::ToolChoice;
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+    use super::*;
+
+    const CALL: CallId = CallId(1);
+
+    fn port() -> (RoomPort, UnboundedReceiver<Event>) {
+        let (events, received) = unbounded_channel();
+        (RoomPort { events, waiting: Arc::default() }, received)
+    }
+
+    fn ask(port: &RoomPort, call: CallId, ordinal: u32) -> BoxFuture<'static, Answer> {
+        let request = ModelRequest {
+            model: None,
+            prompt: Vec::new(),
+            tools: None,
+            tool_format: None,
+            tool_choice: ToolChoice::Auto,
+            output_schema: None,
+            stream: false,
+            options: Vec::new(),
+        };
+        port.ask(call, ordinal, request)
+    }
+
+    #[tokio::test]
+    async fn requests_that_are_given_up_end_too() {
+        let (port, received) = port();
+        (0..1_000).for_each(|ordinal| drop(ask(&port, CALL, ordinal)));
+        assert_eq!(received.len(), 256);
+        assert!(port.waiting.lock().is_empty(), "nobody waits any more");
+        let refused = ask(&port, CALL, 1_000).await.unwrap_err();
+        assert_eq!(refused, ModelError::Other { message: "more than 256 model requests in one call".to_owned() });
+        drop(ask(&port, CallId(2), 0));
+        assert_eq!(received.len(), 257, "another call has its own");
+    }
+
+    #[tokio::test]
+    async fn no_more_wait_at_once_than_may() {
+        let (port, received) = port();
+        let mut waiting: Vec<_> = (0..64).map(|ordinal| ask(&port, CALL, ordinal)).collect();
+        let refused = ask(&port, CALL, 64).await.unwrap_err();
+        assert_eq!(refused, ModelError::Other { message: "more than 64 model requests at once in one call".to_owned() });
+        assert_eq!(received.len(), 64);
+        drop(waiting.pop());
+        waiting.push(ask(&port, CALL, 65));
+        assert_eq!(received.len(), 65);
+        let gone = ModelError::Other { message: "gone".to_owned() };
+        port.waiting.answer(CALL, 65, Err(gone.clone()));
+        assert_eq!(waiting.pop().unwrap().await, Err(gone));
     }
 }

@@ -4,6 +4,7 @@ use conclave_core::manifest::SECTION;
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::LoadError;
+use crate::sandbox::log::excerpt;
 
 /// The parts of a component that decide whether it is taken in.
 #[derive(Debug, PartialEq, Eq)]
@@ -81,8 +82,9 @@ pub(crate) fn has_outermost_manifest(bytes: &[u8]) -> Result<bool, LoadError> {
     Ok(false)
 }
 
-fn malformed(error: &wasmparser::BinaryReaderError) -> LoadError {
-    LoadError::Malformed(error.to_string())
+fn malformed(error: &impl std::fmt::Display) -> LoadError {
+    // It can quote what stands in the component.
+    LoadError::Malformed(excerpt(&error.to_string(), 300))
 }
 
 /// The manifests in a component, by where they stand.
@@ -181,6 +183,12 @@ mod tests {
         let mut cut = component(&[b"a"], &[]);
         cut.pop();
         assert!(matches!(read(&cut), Err(LoadError::Malformed(_))));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_component_is_one_harmless_line() {
+        let shown = malformed(&format!("unknown name \u{1b}[2J\n\u{202e}{}", "x".repeat(1_000))).to_string();
+        assert!(shown.len() < 600 && !shown.contains(['\u{1b}', '\n', '\u{202e}']), "{shown:?}");
     }
 
     #[test]

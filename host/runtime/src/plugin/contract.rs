@@ -8,6 +8,7 @@ use conclave_core::setup::PluginKind;
 
 use super::LoadError;
 use super::anatomy::Anatomy;
+use crate::sandbox::log::excerpt;
 
 /// The package of the contract, and the version that this host offers.
 const PACKAGE: &str = "conclave:plugin/";
@@ -17,6 +18,8 @@ const IMPORTS: [&str; 13] =
     ["types", "log", "progress", "config", "scratch", "blobs", "model", "files", "kv", "actions", "state", "call", "delivery-context"];
 /// Packages of WASI that are linked, inert, and those whose every call is refused.
 const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
+/// Characters of a component's names that are shown.
+const NAME: usize = 200;
 const KINDS: [PluginKind; 5] =
     [PluginKind::Agent, PluginKind::Responder, PluginKind::Memory, PluginKind::Tools, PluginKind::DeliveryStrategy];
 
@@ -33,7 +36,7 @@ pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadE
     }
     // An export of another version is the likeliest reason.
     match anatomy.exports.iter().find(|export| export.starts_with(PACKAGE)) {
-        Some(export) => Err(LoadError::OtherContract { name: (*export).to_owned() }),
+        Some(export) => Err(LoadError::OtherContract { name: excerpt(export, NAME) }),
         None => Err(LoadError::NothingExported),
     }
 }
@@ -49,7 +52,7 @@ fn check_import(import: &str) -> Result<(), LoadError> {
         return match (version == VERSION, IMPORTS.contains(&name)) {
             (true, true) => Ok(()),
             (true, false) => Err(foreign(import, "no version of this host has it")),
-            (false, _) => Err(LoadError::OtherContract { name: import.to_owned() }),
+            (false, _) => Err(LoadError::OtherContract { name: excerpt(import, NAME) }),
         };
     }
     let is_wasi = WASI.iter().any(|package| interface.starts_with(package));
@@ -64,7 +67,7 @@ fn check_import(import: &str) -> Result<(), LoadError> {
 }
 
 fn foreign(import: &str, needed: &'static str) -> LoadError {
-    LoadError::ForeignImport { import: import.to_owned(), needed }
+    LoadError::ForeignImport { import: excerpt(import, NAME), needed }
 }
 
 /// The manifest asks for nothing that it cannot do without and that this host never gives.
@@ -73,13 +76,13 @@ fn foreign(import: &str, needed: &'static str) -> LoadError {
 /// `Unoffered`, naming the first such capability.
 pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
     for (name, ask) in manifest.asks.iter().filter(|(_, ask)| !ask.optional) {
-        let why = || if ask.why.is_empty() { String::new() } else { format!(" ({})", crate::sandbox::log::excerpt(&ask.why, 200)) };
+        let why = || if ask.why.is_empty() { String::new() } else { format!(" ({})", excerpt(&ask.why, 200)) };
         let reason = match Capability::named(name) {
             Some(capability) if capability.is_offered() => continue,
             Some(_) => "this version of the host does not offer it",
             None => "this host knows no such capability",
         };
-        return Err(LoadError::Unoffered { capability: crate::sandbox::log::excerpt(name, 64), why: why(), reason });
+        return Err(LoadError::Unoffered { capability: excerpt(name, 64), why: why(), reason });
     }
     Ok(())
 }
@@ -131,6 +134,16 @@ mod tests {
         assert!(matches!(check(&anatomy(&[newer], &[TOOLS])), Err(LoadError::OtherContract { .. })));
         assert!(matches!(check(&anatomy(&[], &["conclave:plugin/tools@0.2.0"])), Err(LoadError::OtherContract { .. })));
         assert!(matches!(check(&anatomy(&[], &["run"])), Err(LoadError::NothingExported)));
+    }
+
+    #[test]
+    fn names_reach_a_terminal_as_one_harmless_line() {
+        let hostile = "\u{1b}[2J\n\u{202e}";
+        let (other, foreign) = (format!("conclave:plugin/{hostile}@9"), format!("acme:{hostile}{}", "x".repeat(1_000)));
+        for (imports, exports) in [(vec![foreign.as_str()], vec![]), (vec![other.as_str()], vec![]), (vec![], vec![other.as_str()])] {
+            let shown = check(&anatomy(&imports, &exports)).unwrap_err().to_string();
+            assert!(shown.len() < 600 && !shown.contains(['\u{1b}', '\n', '\u{202e}']), "{shown:?}");
+        }
     }
 
     #[test]

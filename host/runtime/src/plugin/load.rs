@@ -1,22 +1,27 @@
 //! From bytes to a plugin that can be called: one step after the other, and the first that fails says why the plugin is not taken in.
 
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conclave_core::limits::{COMPONENT_BYTES, PluginLimits};
 use conclave_core::manifest::Manifest;
 use conclave_core::setup::PluginFacts;
+use conclave_core::tool::ToolSpec;
 use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, InstancePre};
 
+use super::arguments::Arguments;
 use super::cache::{Cache, Lookup};
 use super::exports::Exports;
 use super::probe::probe;
-use super::schema::Schema;
+use super::schema::{Schema, compile_all};
 use super::{Inspection, LoadError, LoadedPlugin, Origin, anatomy, contract};
 use crate::engine::Engine;
 use crate::sandbox::log::excerpt;
 use crate::sandbox::{CallState, network, size};
+
+/// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes a fraction of it.
+pub(super) const COMPILING: Duration = Duration::from_secs(5);
 
 /// Loads plugins into one engine. Cloning is cheap.
 #[derive(Clone, Debug)]
@@ -47,8 +52,9 @@ impl Loader {
         let loader = self.clone();
         // Hashing and compiling a large component take seconds of computing.
         let prepared = tokio::task::spawn_blocking(move || loader.prepare(&bytes, compiling)).await;
-        let Prepared { inspection, code, origin, notes } = prepared.map_err(|panic| LoadError::Compile(panic.to_string()))??;
-        let exports = Exports::find(&code, &inspection.kinds).map_err(|error| LoadError::Types(format!("{error:#}")))?;
+        let Prepared { inspection, code, origin, notes } =
+            prepared.map_err(|panic| LoadError::Compile(excerpt(&panic.to_string(), 600)))??;
+        let exports = Exports::find(&code, &inspection.kinds).map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)))?;
         let mut facts = PluginFacts {
             manifest: inspection.manifest.clone(),
             kinds: inspection.kinds.clone(),
@@ -56,12 +62,8 @@ impl Loader {
             sha256: inspection.sha256.clone(),
         };
         facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits).await?;
-        let schemas = facts.tools.iter().map(|tool| {
-            Schema::compile(&tool.input_schema)
-                .map_err(|problem| LoadError::Tool { name: tool.name.clone(), problem: format!("its input schema is refused: {problem}") })
-        });
-        let schemas = schemas.collect::<Result<_, _>>()?;
-        Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, schemas, facts, inspection, origin, notes, took: began.elapsed() })
+        let arguments = Arguments::new(schemas(facts.tools.clone()).await?);
+        Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, arguments, facts, inspection, origin, notes, took: began.elapsed() })
     }
 
     fn prepare(&self, bytes: &[u8], compiling: impl FnOnce()) -> Result<Prepared, LoadError> {
@@ -130,6 +132,17 @@ impl Loader {
         let mut linker = self.engine.linker().clone();
         network::link(&mut linker, component).map_err(failed)?;
         linker.instantiate_pre(component).map_err(failed)
+    }
+}
+
+/// Compiles the schemas of a plugin's tools where it holds up nobody.
+async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadError> {
+    let deadline = Instant::now() + COMPILING;
+    let compiling = tokio::task::spawn_blocking(move || compile_all(&tools, deadline));
+    match tokio::time::timeout(COMPILING, compiling).await {
+        Ok(Ok(compiled)) => compiled,
+        Ok(Err(panic)) => Err(LoadError::Schemas(excerpt(&panic.to_string(), 600))),
+        Err(_) => Err(LoadError::too_slow()),
     }
 }
 

@@ -27,7 +27,7 @@ use crate::sandbox::{CallState, Errand, Grantee, Lent, run};
 use crate::subscribe::Level;
 
 /// Tools of one plugin.
-const TOOLS: usize = 256;
+const TOOLS: usize = 128;
 /// Bytes of a tool's description: every model call carries it.
 const DESCRIPTION: usize = 16 << 10;
 
@@ -59,7 +59,7 @@ pub(super) async fn probe(
     let (listed, _) = run(engine, code, state, Probe(exports)).await;
     match listed {
         Err(fault) => Err(LoadError::NotStarted(fault)),
-        Ok(Err(cause)) => Err(LoadError::Types(cause)),
+        Ok(Err(cause)) => Err(LoadError::Types(excerpt(&cause, 600))),
         Ok(Ok(None)) => Ok(Vec::new()),
         Ok(Ok(Some(Err(error)))) => Err(LoadError::Listing(sentence(error))),
         Ok(Ok(Some(Ok(specs)))) => read(specs),
@@ -167,6 +167,7 @@ mod tests {
     #[test]
     fn a_tool_that_is_not_right_is_named() {
         let problem = |specs: Vec<tools::ToolSpec>| read(specs).unwrap_err().to_string();
+        assert!(problem(vec![spec("a", "{}"); 129]).contains("129 tools; 128 are taken"));
         assert!(problem(vec![spec("a", "{}"), spec("a", "{}")]).contains("listed twice"));
         assert!(problem(vec![spec("a", "no")]).contains("its input schema is not JSON"));
         assert!(problem(vec![spec("a", "[]")]).contains("must be a JSON object"));

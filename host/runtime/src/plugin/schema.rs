@@ -1,16 +1,31 @@
 //! A tool's input schema, compiled once, and arguments checked against it. Its patterns run in linear time, and it can refer to nothing
-//! outside itself.
+//! outside itself. When it is checked, and on which thread, is not decided here.
 
+use std::time::Instant;
+
+use conclave_core::tool::ToolSpec;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 
-use super::weight::{Weight, weigh};
+use super::LoadError;
+use super::weight::{COMPARISONS, Weight, weigh};
 use crate::sandbox::log::excerpt;
 
 /// Bytes of a schema.
 const BYTES: usize = 64 << 10;
+/// Bytes of all schemas of one plugin.
+const ALL_BYTES: usize = 256 << 10;
+/// Schemas in all schemas of one plugin, references written out: each is compiled, and kept while the plugin is loaded.
+const ALL_SCHEMAS: u64 = 20_000;
+/// Patterns of one plugin, and the bytes in which they are written: five bytes can ask for a class of a hundred thousand characters.
+const ALL_PATTERNS: u64 = 128;
+const ALL_PATTERN_BYTES: usize = 4 << 10;
 /// Bytes of a compiled pattern: a few characters of pattern can ask for gigabytes.
-const PATTERN_BYTES: usize = 256 << 10;
+/// A pattern with the letters and digits of all languages takes less.
+const PATTERN_BYTES: usize = 128 << 10;
+/// Bytes that matching may keep of one pattern. With less than a few times its compiled size, matching falls back to an engine that takes a
+/// hundred times as long.
+const MATCHER_BYTES: usize = 256 << 10;
 /// Problems that are told at once.
 const PROBLEMS: usize = 3;
 /// Characters of one problem, which may quote the arguments.
@@ -23,12 +38,40 @@ pub(crate) struct Schema {
     weight: Weight,
 }
 
-impl Schema {
-    /// Compiles a schema of an object.
-    ///
-    /// # Errors
-    /// Why it is refused, for the plugin's author.
-    pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
+/// Compiles the schemas of a plugin's tools, in their order. It computes; `deadline` ends it between two tools.
+///
+/// # Errors
+/// `Tool` for the first whose schema is refused or takes the plugin past what all may have, `Schemas` past the deadline.
+pub(crate) fn compile_all(tools: &[ToolSpec], deadline: Instant) -> Result<Vec<Schema>, LoadError> {
+    let refused = |tool: &ToolSpec, problem: String| LoadError::Tool {
+        name: tool.name.clone(),
+        problem: format!("its input schema is refused: {}", excerpt(&problem, 2 * PROBLEM)),
+    };
+    // All are weighed before any is compiled: what asks for too much costs next to nothing.
+    let mut total = Total::default();
+    let weighed: Vec<Weight> =
+        tools.iter().map(|tool| total.add(&tool.input_schema).map_err(|problem| refused(tool, problem))).collect::<Result<_, _>>()?;
+    let compiled = tools.iter().zip(weighed).map(|(tool, weight)| {
+        if Instant::now() >= deadline {
+            return Err(LoadError::too_slow());
+        }
+        Schema::compile(&tool.input_schema, weight).map_err(|problem| refused(tool, problem))
+    });
+    compiled.collect()
+}
+
+/// What the schemas of a plugin come to so far.
+#[derive(Default)]
+struct Total {
+    bytes: usize,
+    schemas: u64,
+    comparisons: u64,
+    patterns: u64,
+    pattern_bytes: usize,
+}
+
+impl Total {
+    fn add(&mut self, schema: &Value) -> Result<Weight, String> {
         let bytes = schema.to_string().len();
         if bytes > BYTES {
             return Err(format!("it has {bytes} bytes, more than the {BYTES} that are taken"));
@@ -36,26 +79,58 @@ impl Schema {
         if schema.get("type").is_some_and(|kind| kind != "object") {
             return Err("it must describe an object: `\"type\": \"object\"`".to_owned());
         }
+        self.bytes += bytes;
+        if self.bytes > ALL_BYTES {
+            return Err(format!("with it, the input schemas of the plugin's tools have more than {ALL_BYTES} bytes"));
+        }
         let weight = weigh(schema)?;
-        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES);
-        let options = jsonschema::options().with_draft(Draft::Draft202012).offline().with_pattern_options(patterns);
+        self.schemas += weight.schemas;
+        if self.schemas > ALL_SCHEMAS {
+            return Err(format!("with it, those of the plugin's tools consist of more than {ALL_SCHEMAS} schemas, references written out"));
+        }
+        self.comparisons += weight.comparisons;
+        if self.comparisons > COMPARISONS {
+            return Err(format!("with it, those of the plugin's tools compare with more than {COMPARISONS} values and names"));
+        }
+        self.patterns += weight.patterns;
+        self.pattern_bytes += weight.pattern_bytes;
+        if self.patterns > ALL_PATTERNS || self.pattern_bytes > ALL_PATTERN_BYTES {
+            return Err(format!(
+                "with it, the plugin's tools have more than {ALL_PATTERNS} patterns, or patterns of more than {ALL_PATTERN_BYTES} bytes, references written out"
+            ));
+        }
+        Ok(weight)
+    }
+}
+
+impl Schema {
+    fn compile(schema: &Value, weight: Weight) -> Result<Self, String> {
+        let patterns = PatternOptions::regex().size_limit(PATTERN_BYTES).dfa_size_limit(MATCHER_BYTES);
+        // What a format means is the tool's to say; some cost more to check than a pattern.
+        let options =
+            jsonschema::options().with_draft(Draft::Draft202012).offline().should_validate_formats(false).with_pattern_options(patterns);
         let validator = options
             .build(schema)
             .map_err(|error| format!("at {}: {}", place(error.instance_path().as_str()), excerpt(&error.to_string(), PROBLEM)))?;
         Ok(Self { validator, weight })
     }
 
-    /// Checks arguments.
+    /// Steps that checking arguments takes at most.
+    ///
+    /// # Errors
+    /// When they need not or cannot be checked, for the model.
+    pub(crate) fn steps(&self, arguments: &Value) -> Result<u64, String> {
+        if !arguments.is_object() {
+            return Err("they must be a JSON object".to_owned());
+        }
+        self.weight.steps(arguments).ok_or_else(|| "they are too large or nested too deep to be checked".to_owned())
+    }
+
+    /// Checks arguments, whatever that takes: ask for the steps first.
     ///
     /// # Errors
     /// What is wrong and where, for the model.
     pub(crate) fn check(&self, arguments: &Value) -> Result<(), String> {
-        if !arguments.is_object() {
-            return Err("they must be a JSON object".to_owned());
-        }
-        if !self.weight.bears(arguments) {
-            return Err("they are too large or nested too deep to be checked".to_owned());
-        }
         if self.validator.is_valid(arguments) {
             return Ok(());
         }
@@ -79,16 +154,80 @@ mod tests {
 
     use super::*;
 
+    fn tool(input_schema: Value) -> ToolSpec {
+        ToolSpec { name: "a".to_owned(), description: String::new(), input_schema, output_schema: None, idempotent: false }
+    }
+
+    fn soon() -> Instant {
+        Instant::now() + std::time::Duration::from_secs(600)
+    }
+
+    fn compile(schema: &Value) -> Result<Schema, LoadError> {
+        compile_all(&[tool(schema.clone())], soon()).map(|mut schemas| schemas.remove(0))
+    }
+
+    fn refused(tools: &[ToolSpec]) -> String {
+        compile_all(tools, soon()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_a_plugin_may_have_is_counted_over_all_its_tools() {
+        let each = |count: usize, schema: Value| vec![tool(schema); count];
+        let long = json!({ "description": "x".repeat(60_000) });
+        assert!(compile_all(&each(4, long.clone()), soon()).is_ok());
+        assert!(refused(&each(5, long)).contains("more than 262144 bytes"));
+        let patterns = json!({ "properties": { "a": { "pattern": "x".repeat(1_000) } } });
+        assert!(compile_all(&each(4, patterns.clone()), soon()).is_ok());
+        assert!(refused(&each(5, patterns)).contains("more than 4096 bytes"));
+        let short = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "x" }); 32] } } });
+        assert!(compile_all(&each(4, short.clone()), soon()).is_ok());
+        assert!(refused(&each(5, short)).contains("more than 128 patterns"));
+        let compared = json!({ "enum": (0..10_000).collect::<Vec<u32>>() });
+        assert!(compile_all(&each(4, compared.clone()), soon()).is_ok());
+        assert!(
+            refused(&each(5, json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); 3], "$defs": { "a": compared } })))
+                .contains("compare with more than 100000")
+        );
+        let wide = json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); 90], "$defs": { "a": { "allOf": vec![json!({}); 90] } } });
+        assert!(refused(&each(3, wide)).contains("more than 20000 schemas"));
+    }
+
+    #[test]
+    fn a_schema_of_many_patterns_is_refused_before_it_is_compiled() {
+        let schema = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "\\p{L}" }); 1_500] } } });
+        let problem = refused(&vec![tool(schema); 14]);
+        assert!(problem.contains("`a`") && problem.contains("more than 32 patterns"), "{problem}");
+    }
+
+    #[test]
+    fn compiling_ends_at_the_deadline() {
+        assert!(matches!(compile_all(&[tool(json!({}))], Instant::now()), Err(LoadError::Schemas(_))));
+    }
+
+    #[test]
+    fn patterns_as_people_write_them_are_taken() {
+        for pattern in ["^[\\w.+-]+@[\\w-]+(\\.[\\w-]+)+$", "^\\p{L}[\\p{L}\\p{N} ]*$", "^\\d{4}-\\d{2}-\\d{2}$", "^[0-9a-f]{64}$"] {
+            let compiled = compile(&json!({ "properties": { "a": { "pattern": pattern } } }));
+            assert!(compiled.is_ok(), "{pattern}: {compiled:?}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_one_harmless_line() {
+        let problem = refused(&[tool(json!({ "$ref": format!("\u{1b}[2J\n\u{202e}{}", "x".repeat(10_000)) }))]);
+        assert!(problem.len() < 1_000 && !problem.contains(['\u{1b}', '\n', '\u{202e}']), "{problem:?}");
+    }
+
     #[test]
     fn arguments_that_do_not_fit_are_told_with_place_and_reason() {
         let schema = json!({ "type": "object", "required": ["path"], "properties": { "limit": { "type": "integer" }, "path": { "type": "string" } } });
-        let schema = Schema::compile(&schema).unwrap();
+        let schema = compile(&schema).unwrap();
         assert!(schema.check(&json!({ "path": "a", "limit": 3 })).is_ok());
         let problem = schema.check(&json!({ "path": "a", "limit": "many" })).unwrap_err();
         assert_eq!(problem, r#"at /limit: "many" is not of type "integer""#);
         let problem = schema.check(&json!({})).unwrap_err();
         assert_eq!(problem, r#"at the top: "path" is a required property"#);
-        assert!(schema.check(&json!(["path"])).is_err());
+        assert!(schema.steps(&json!(["path"])).is_err());
     }
 
     #[test]
@@ -100,19 +239,19 @@ mod tests {
             json!({ "properties": { "a": { "$ref": "https://example.org/remote.json" } } }),
             json!({ "description": "x".repeat(BYTES) }),
         ] {
-            assert!(Schema::compile(&schema).is_err(), "{}", excerpt(&schema.to_string(), 80));
+            assert!(compile(&schema).is_err(), "{}", excerpt(&schema.to_string(), 80));
         }
     }
 
     /// A backtracking engine would need longer than anybody waits.
     #[test]
     fn a_pattern_cannot_take_for_ever() {
-        let schema = Schema::compile(&json!({ "properties": { "a": { "pattern": "^(a+)+$" } } })).unwrap();
+        let schema = compile(&json!({ "properties": { "a": { "pattern": "^(a+)+$" } } })).unwrap();
         assert!(schema.check(&json!({ "a": format!("{}!", "a".repeat(20_000)) })).is_err());
     }
 
     #[test]
     fn a_pattern_cannot_take_all_memory() {
-        assert!(Schema::compile(&json!({ "properties": { "a": { "pattern": "((((a{99}){99}){99}){99})" } } })).is_err());
+        assert!(compile(&json!({ "properties": { "a": { "pattern": "((((a{99}){99}){99}){99})" } } })).is_err());
     }
 }

@@ -4,14 +4,21 @@
 use serde_json::Value;
 
 /// What a schema can cost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Weight {
     /// Schemas in it, references written out.
-    schemas: u64,
+    pub(super) schemas: u64,
     /// References back to a schema that contains them: what makes it recursive.
     loops: u64,
     /// Schemas inside one another at most, references written out: how deep checking recurses for one level of arguments.
     levels: u32,
+    /// Patterns, and the bytes that they are written in, references written out.
+    pub(super) patterns: u64,
+    pub(super) pattern_bytes: usize,
+    /// Other keywords that look at every byte of what they apply to.
+    readers: u64,
+    /// Values and names that what it applies to is compared with.
+    pub(super) comparisons: u64,
 }
 
 /// Schemas that one may consist of, references written out. Ten levels of ten references each are ten thousand million.
@@ -20,6 +27,14 @@ const SCHEMAS: u64 = 10_000;
 const LEVELS: u32 = 128;
 /// Levels of schema times levels of arguments, which a recursive schema can reach.
 const DEPTH: u32 = 1_024;
+/// Patterns in one schema: each reads every string that it applies to.
+const PATTERNS: u64 = 32;
+/// Values of `enum` and the like, and names of `required`, in all schemas of one plugin, references written out.
+pub(super) const COMPARISONS: u64 = 100_000;
+/// Steps of a pattern at one byte, against one of comparing it.
+const PATTERN_STEPS: u64 = 4;
+/// Bytes that one step of another reader covers: it counts or hashes.
+const READER_BYTES: u64 = 8;
 /// Steps that checking arguments may take, roughly a second.
 const STEPS: u64 = 20_000_000;
 
@@ -28,21 +43,24 @@ const STEPS: u64 = 20_000_000;
 /// # Errors
 /// Why it is refused.
 pub(crate) fn weigh(schema: &Value) -> Result<Weight, String> {
-    let mut scale = Scale { root: schema, weight: Weight { schemas: 0, loops: 0, levels: 0 }, level: 0, within: Vec::new() };
+    let mut scale = Scale { root: schema, weight: Weight::default(), level: 0, within: Vec::new() };
     scale.add(schema, 0)?;
     Ok(scale.weight)
 }
 
 impl Weight {
-    /// The arguments can be checked in bounded time.
-    pub(crate) fn bears(self, arguments: &Value) -> bool {
-        let (nodes, depth) = measure(arguments);
+    /// Steps that checking these arguments takes at most; none when they are more than anybody waits for.
+    pub(crate) fn steps(self, arguments: &Value) -> Option<u64> {
+        let Size { nodes, depth, bytes } = measure(arguments);
         if self.loops > 0 && self.levels.saturating_mul(depth) > DEPTH {
-            return false;
+            return None;
         }
+        let comparing = self.schemas.saturating_add(self.comparisons).saturating_mul(nodes);
+        let reading = bytes.saturating_mul(self.patterns * PATTERN_STEPS + self.readers / READER_BYTES + 1);
         // With one loop a schema walks down; with two or more every level can multiply the work.
         let branches = if self.loops > 1 { (0..depth).fold(1_u64, |product, _| product.saturating_mul(self.loops)) } else { 1 };
-        self.schemas.saturating_mul(nodes).saturating_mul(branches) <= STEPS
+        let steps = comparing.saturating_add(reading).saturating_mul(branches);
+        (steps <= STEPS).then_some(steps)
     }
 }
 
@@ -79,8 +97,19 @@ impl<'a> Scale<'a> {
                 "$dynamicRef" | "$recursiveRef" => return Err(format!("`{keyword}` is not taken; use `$ref`")),
                 // It would change what `#/…` means below it.
                 "$id" if !std::ptr::eq(schema, self.root) => return Err("`$id` is taken at the top only".to_owned()),
-                "properties" | "patternProperties" => self.add_values(value, depth + 1)?,
-                "dependentSchemas" | "dependencies" => self.add_values(value, depth)?,
+                "pattern" => value.as_str().map_or(Ok(()), |pattern| self.add_pattern(pattern))?,
+                "patternProperties" => {
+                    value.as_object().into_iter().flatten().try_for_each(|(pattern, _)| self.add_pattern(pattern))?;
+                    self.add_values(value, depth + 1)?;
+                }
+                "properties" => self.add_values(value, depth + 1)?,
+                "dependentSchemas" => self.add_values(value, depth)?,
+                "dependencies" => {
+                    self.add_comparisons(value)?;
+                    self.add_values(value, depth)?;
+                }
+                "enum" | "const" | "required" | "dependentRequired" => self.add_comparisons(value)?,
+                "minLength" | "maxLength" | "format" | "uniqueItems" => self.weight.readers += 1,
                 "items"
                 | "prefixItems"
                 | "additionalItems"
@@ -92,6 +121,23 @@ impl<'a> Scale<'a> {
                 "allOf" | "anyOf" | "oneOf" | "not" | "if" | "then" | "else" => self.add_each(value, depth)?,
                 _ => {}
             }
+        }
+        Ok(())
+    }
+
+    fn add_pattern(&mut self, pattern: &str) -> Result<(), String> {
+        self.weight.patterns += 1;
+        self.weight.pattern_bytes += pattern.len();
+        if self.weight.patterns > PATTERNS {
+            return Err(format!("it has more than {PATTERNS} patterns when its references are written out"));
+        }
+        Ok(())
+    }
+
+    fn add_comparisons(&mut self, values: &Value) -> Result<(), String> {
+        self.weight.comparisons += measure(values).nodes;
+        if self.weight.comparisons > COMPARISONS {
+            return Err(format!("it compares with more than {COMPARISONS} values and names when its references are written out"));
         }
         Ok(())
     }
@@ -132,13 +178,36 @@ impl<'a> Scale<'a> {
     }
 }
 
-/// Values in the arguments, and how deep they are nested.
-fn measure(value: &Value) -> (u64, u32) {
-    let join = |(nodes, depth): (u64, u32), (more, deep): (u64, u32)| (nodes + more, depth.max(deep + 1));
+/// How much there is in a JSON value.
+#[derive(Clone, Copy)]
+struct Size {
+    /// Values in it, itself included.
+    nodes: u64,
+    /// How deep they are nested.
+    depth: u32,
+    /// Bytes of its strings and names.
+    bytes: u64,
+}
+
+impl Size {
+    fn leaf(bytes: usize) -> Self {
+        Self { nodes: 1, depth: 0, bytes: bytes as u64 }
+    }
+
+    fn with(self, inner: Self) -> Self {
+        Self { nodes: self.nodes + inner.nodes, depth: self.depth.max(inner.depth + 1), bytes: self.bytes + inner.bytes }
+    }
+}
+
+fn measure(value: &Value) -> Size {
     match value {
-        Value::Array(items) => items.iter().map(measure).fold((1, 0), join),
-        Value::Object(fields) => fields.values().map(measure).fold((1, 0), join),
-        _ => (1, 0),
+        Value::Array(items) => items.iter().map(measure).fold(Size::leaf(0), Size::with),
+        Value::Object(fields) => {
+            let names = fields.keys().map(String::len).sum();
+            fields.values().map(measure).fold(Size::leaf(names), Size::with)
+        }
+        Value::String(text) => Size::leaf(text.len()),
+        _ => Size::leaf(0),
     }
 }
 
@@ -152,8 +221,48 @@ mod tests {
     fn ordinary_schemas_are_light() {
         let schema =
             json!({ "type": "object", "properties": { "a": { "type": "string" }, "b": { "$ref": "#/$defs/b" } }, "$defs": { "b": {} } });
-        assert_eq!(weigh(&schema).unwrap(), Weight { schemas: 4, loops: 0, levels: 3 });
-        assert!(weigh(&schema).unwrap().bears(&json!({ "a": "x".repeat(1_000_000) })));
+        assert_eq!(weigh(&schema).unwrap(), Weight { schemas: 4, levels: 3, ..Weight::default() });
+        assert!(weigh(&schema).unwrap().steps(&json!({ "a": "x".repeat(1_000_000) })).is_some());
+    }
+
+    #[test]
+    fn what_reads_every_byte_is_counted_with_the_bytes() {
+        let steps = |schema: Value, length: usize| weigh(&schema).unwrap().steps(&json!({ "a": "x".repeat(length) }));
+        let patterns = |count: usize| json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "x" }); count] } } });
+        assert!(steps(patterns(2), 1_000_000).is_some());
+        assert!(steps(patterns(32), 1_000_000).is_none());
+        let named = json!({ "patternProperties": { "a": {} } });
+        assert!(steps(named.clone(), 1_000).unwrap() > 4 * 1_000, "its names are patterns");
+        let lengths = json!({ "properties": { "a": { "allOf": vec![json!({ "maxLength": 9 }); 1_000] } } });
+        assert!(steps(lengths, 1_000_000).is_none());
+    }
+
+    #[test]
+    fn what_is_compared_is_counted() {
+        let many: Vec<String> = (0..10_000).map(|number| number.to_string()).collect();
+        let items = json!({ "a": vec!["x"; 10_000] });
+        assert!(weigh(&json!({ "properties": { "a": { "items": {} } } })).unwrap().steps(&items).is_some());
+        assert!(weigh(&json!({ "properties": { "a": { "items": { "enum": many } } } })).unwrap().steps(&items).is_none());
+        assert!(weigh(&json!({ "properties": { "a": { "items": { "required": many } } } })).unwrap().steps(&items).is_none());
+    }
+
+    #[test]
+    fn more_comparisons_than_schemas_may_make_are_refused() {
+        let again =
+            |count: usize| json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); count], "$defs": { "a": { "enum": vec![0; 999] } } });
+        assert!(weigh(&again(100)).is_ok());
+        assert!(weigh(&again(101)).unwrap_err().contains("more than 100000 values"));
+    }
+
+    #[test]
+    fn more_patterns_than_a_schema_may_have_are_refused() {
+        let patterns = |count: usize| json!({ "allOf": vec![json!({ "pattern": "x" }); count] });
+        assert!(weigh(&patterns(32)).is_ok());
+        assert!(weigh(&patterns(33)).unwrap_err().contains("more than 32 patterns"));
+        let names: serde_json::Map<String, Value> = (0..33).map(|number| (number.to_string(), json!({}))).collect();
+        assert!(weigh(&json!({ "patternProperties": names })).is_err());
+        let again = json!({ "allOf": vec![json!({ "$ref": "#/$defs/a" }); 33], "$defs": { "a": { "pattern": "x" } } });
+        assert!(weigh(&again).is_err(), "a reference is one more pattern to run");
     }
 
     #[test]
@@ -161,9 +270,9 @@ mod tests {
         let schema = json!({ "properties": { "children": { "items": { "$ref": "#" } }, "next": { "$ref": "#" } } });
         let weight = weigh(&schema).unwrap();
         assert_eq!(weight.loops, 2);
-        assert!(weight.bears(&json!({ "children": [{ "children": [{ "next": {} }] }] })));
+        assert!(weight.steps(&json!({ "children": [{ "children": [{ "next": {} }] }] })).is_some());
         let deep = (0..60).fold(json!({}), |inner, _| json!({ "next": inner }));
-        assert!(!weight.bears(&deep));
+        assert!(weight.steps(&deep).is_none());
     }
 
     #[test]
@@ -189,8 +298,8 @@ mod tests {
         };
         assert!(weigh(&chain(2_000)).unwrap_err().contains("inside one another"));
         let deep = (0..100).fold(json!({}), |inner, _| json!({ "a": inner }));
-        assert!(weigh(&chain(5)).unwrap().bears(&deep));
-        assert!(!weigh(&chain(100)).unwrap().bears(&deep));
+        assert!(weigh(&chain(5)).unwrap().steps(&deep).is_some());
+        assert!(weigh(&chain(100)).unwrap().steps(&deep).is_none());
     }
 
     #[test]

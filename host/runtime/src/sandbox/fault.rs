@@ -30,7 +30,8 @@ pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
         Some(Trap::MemoryOutOfBounds) if is_deep_recursion(error) => recursion(),
         Some(Trap::UnreachableCodeReached) => Fault::new(FaultKind::Panic, panic_sentence(stderr)),
         Some(trap) => Fault::new(FaultKind::Trap, format!("it trapped: {trap}{}", last_words(stderr))),
-        None => Fault::new(FaultKind::Trap, format!("it was stopped: {}", excerpt(&error.root_cause().to_string(), WORDS))),
+        // Whoever shows a fault begins with "was stopped" or "could not be started".
+        None => Fault::new(FaultKind::Trap, excerpt(&error.root_cause().to_string(), WORDS)),
     }
 }
 
@@ -82,4 +83,21 @@ fn last_words(stderr: &str) -> String {
         .rev()
         .find(|line| !line.trim().is_empty())
         .map_or_else(String::new, |line| format!("; its last words were: {}", excerpt(line.trim(), WORDS)))
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::tool::ToolError;
+
+    use super::*;
+    use crate::sandbox::testing::{setup, state};
+
+    #[test]
+    fn what_the_engine_refuses_is_one_sentence() {
+        let error = Error::msg("unknown handle index 7\n").context("error while executing");
+        let fault = fault(&error, &state(setup()), "");
+        assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::Trap, "unknown handle index 7\\n"));
+        let shown = ToolError::Fault { fault }.to_text("notes.add");
+        assert_eq!(shown.matches("stopped").count(), 1, "{shown}");
+    }
 }

@@ -49,7 +49,7 @@ impl Grantee {
             }
             FaultKind::HostCalls => format!("it called the host more than {} times ({})", limits.host_calls, key("host_calls")),
             FaultKind::Handles => format!("it held more than {} resources of the host ({})", limits.handles, key("handles")),
-            other => format!("it was stopped: {}", other.as_str()),
+            other => format!("it broke a limit of the host ({})", other.as_str()),
         }
     }
 }

@@ -19,6 +19,10 @@ use crate::convert;
 
 /// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told of once.
 const DENIALS_KEPT: usize = 64;
+/// Characters of a refusal's target: what the guest named, which can be as long as its output.
+const TARGET: usize = 256;
+/// Bytes of a line of config that is offered; nobody pastes a longer one.
+const SUGGESTION: usize = 4 << 10;
 
 /// What the host lends to a call, read lazily by the resources of `capability`.
 pub(crate) enum Lent {
@@ -85,8 +89,9 @@ impl CallState {
 
     /// Records a refusal, and gives what the guest may know of it.
     pub(crate) fn refuse(&mut self, mut record: DenialRecord) -> types::Denial {
-        // The guest chose these words, and they end on the operator's terminal.
-        record.denial.target = harmless(&record.denial.target).into_owned();
+        // The guest chose these words, and they end on the operator's terminal. What is escaped is longer, so it is cut afterwards.
+        record.denial.target = harmless(&record.denial.target).chars().take(TARGET).collect();
+        record.suggestion = record.suggestion.filter(|line| line.len() <= SUGGESTION);
         let denial = convert::denial_out(&record.denial);
         let known = self.denials.iter().any(|kept| kept.denial == record.denial && kept.layer == record.layer);
         if !known && self.denials.len() < DENIALS_KEPT {
@@ -124,5 +129,26 @@ impl WasiView for CallState {
         let (start, book) = (&self.start, &self.book);
         let wasi = self.wasi.get_or_insert_with(|| Wasi::new(&start.room, start.call, start.now, book));
         WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::manifest::Capability;
+
+    use super::super::testing::{setup, state};
+    use super::*;
+
+    #[test]
+    fn what_a_guest_names_in_a_refusal_is_cut() {
+        let mut state = state(setup());
+        for named in ["x".repeat(1 << 20), "\u{1b}".repeat(1_000)] {
+            let record = state.rights().require(Capability::Model, &named, || Some(named.clone())).unwrap_err();
+            state.refuse(DenialRecord { suggestion: Some(named), ..*record });
+        }
+        let denials = state.into_report().denials;
+        assert_eq!(denials.len(), 2);
+        assert!(denials.iter().all(|record| record.denial.target.chars().count() == 256), "{denials:?}");
+        assert_eq!(denials[0].suggestion, None);
     }
 }

@@ -1,0 +1,114 @@
+//! Arguments against the schemas of one plugin's tools, without holding up anybody else: the plugin wrote the schema, and what runs it is
+//! the host. What a schema says is not known here.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::schema::Schema;
+use crate::sandbox::size;
+
+/// Bytes of the arguments' JSON text.
+const BYTES: usize = 1 << 20;
+/// Steps that are taken on the spot, well below a millisecond for any schema but a hostile one; handing over costs about as much.
+const INLINE: u64 = 20_000;
+/// How long a check may take, waiting for its turn included.
+const PATIENCE: Duration = Duration::from_secs(1);
+/// Long checks under way at once. One that is given up cannot be stopped, so this is what a hostile plugin can keep busy.
+const AT_ONCE: usize = 2;
+
+/// Checks arguments.
+pub(super) struct Arguments {
+    /// In the order of the tools.
+    schemas: Vec<Arc<Schema>>,
+    places: Arc<Semaphore>,
+}
+
+impl Arguments {
+    pub(super) fn new(schemas: Vec<Schema>) -> Self {
+        Self { schemas: schemas.into_iter().map(Arc::new).collect(), places: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Gives the arguments back with their JSON text, when they fit.
+    pub(super) async fn check(&self, tool: usize, arguments: Value) -> Result<(Value, String), String> {
+        self.check_within(PATIENCE, tool, arguments).await
+    }
+
+    async fn check_within(&self, patience: Duration, tool: usize, arguments: Value) -> Result<(Value, String), String> {
+        let text = arguments.to_string();
+        if text.len() > BYTES {
+            return Err(format!("they have {} bytes; up to {} are taken", text.len(), size(BYTES as u64)));
+        }
+        let schema = &self.schemas[tool];
+        if schema.steps(&arguments)? <= INLINE {
+            return schema.check(&arguments).map(|()| (arguments, text));
+        }
+        let (schema, places) = (Arc::clone(schema), Arc::clone(&self.places));
+        let checked = tokio::time::timeout(patience, async move {
+            let place = places.acquire_owned().await.expect("the semaphore is never closed");
+            let check = move || {
+                // Held to the end of the work, not of the waiting.
+                let _place = place;
+                schema.check(&arguments).map(|()| arguments)
+            };
+            tokio::task::spawn_blocking(check).await
+        });
+        match checked.await {
+            Ok(Ok(checked)) => checked.map(|arguments| (arguments, text)),
+            Ok(Err(_)) => Err("they could not be checked".to_owned()),
+            Err(_) => Err("checking them took too long; send less at once".to_owned()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use conclave_core::tool::ToolSpec;
+    use serde_json::json;
+
+    use super::super::schema::compile_all;
+    use super::*;
+
+    /// As many patterns as a schema may have.
+    fn arguments() -> Arguments {
+        let input_schema = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
+        let tool = ToolSpec { name: "a".to_owned(), description: String::new(), input_schema, output_schema: None, idempotent: false };
+        Arguments::new(compile_all(&[tool], Instant::now() + Duration::from_secs(600)).unwrap())
+    }
+
+    fn long() -> Value {
+        json!({ "a": "x".repeat(100_000) })
+    }
+
+    #[tokio::test]
+    async fn arguments_come_back_as_they_were() {
+        for value in [json!({ "a": "x" }), long()] {
+            let (same, text) = arguments().check_within(Duration::from_secs(600), 0, value.clone()).await.unwrap();
+            assert_eq!((&same, text), (&value, value.to_string()));
+        }
+        for value in [json!({ "a": "y" }), json!({ "a": "y".repeat(100_000) })] {
+            assert!(arguments().check_within(Duration::from_secs(600), 0, value).await.unwrap_err().starts_with("at /a: "));
+        }
+    }
+
+    #[tokio::test]
+    async fn more_than_can_be_checked_is_refused() {
+        let refused = arguments().check(0, json!({ "b": "x".repeat(BYTES) })).await.unwrap_err();
+        assert!(refused.contains("up to 1 MiB"), "{refused}");
+        assert!(arguments().check(0, json!({ "a": "x".repeat(500_000) })).await.unwrap_err().contains("too large"));
+    }
+
+    /// Was it checked on the spot, it would fit.
+    #[tokio::test]
+    async fn a_check_that_takes_too_long_is_given_up_and_a_short_one_goes_on() {
+        let arguments = arguments();
+        let _others = Arc::clone(&arguments.places).acquire_many_owned(2).await.unwrap();
+        let refused = arguments.check_within(Duration::ZERO, 0, long()).await.unwrap_err();
+        assert!(refused.contains("took too long"), "{refused}");
+        assert!(arguments.check_within(Duration::ZERO, 0, json!({ "a": "x" })).await.is_ok());
+    }
+}

@@ -1,0 +1,53 @@
+//! The state of a call for unit tests: nobody follows it, and no model answers it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use conclave_core::grant::{DenialRecord, Grants};
+use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
+use conclave_core::limits::PluginLimits;
+use conclave_core::manifest::Manifest;
+use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::setup::{PluginFacts, PluginSetup};
+use serde_json::json;
+
+use super::{CallState, Grantee, Lent};
+use crate::calls::{CallStart, ModelPort, Observer};
+use crate::clock::BoxFuture;
+use crate::subscribe::Level;
+
+/// A plugin that asks for nothing and is granted nothing.
+pub(crate) fn setup() -> PluginSetup {
+    let facts = PluginFacts { manifest: Manifest::default(), kinds: BTreeSet::new(), tools: Vec::new(), sha256: String::new() };
+    PluginSetup { facts, grants: Grants::default(), limits: PluginLimits::default(), config: json!({}) }
+}
+
+/// A call of that plugin.
+pub(crate) fn state(setup: PluginSetup) -> CallState {
+    let name = PluginName::from("subject");
+    let grantee = Grantee::new(name.clone(), Arc::new(setup)).unwrap();
+    let start = CallStart {
+        room: RoomId::from("test"),
+        call: CallId(1),
+        plugin: name,
+        now: Millis(0),
+        scratch: Arc::default(),
+        models: Arc::new(Nobody),
+        observer: Arc::new(Nobody),
+    };
+    CallState::new(Arc::new(grantee), start, Lent::Nothing)
+}
+
+struct Nobody;
+
+impl ModelPort for Nobody {
+    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
+        Box::pin(std::future::ready(Err(ModelError::Other { message: "no model".to_owned() })))
+    }
+}
+
+impl Observer for Nobody {
+    fn log(&self, _: CallId, _: Level, _: &str) {}
+    fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
+    fn denied(&self, _: CallId, _: &DenialRecord) {}
+}
