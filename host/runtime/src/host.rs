@@ -13,7 +13,7 @@ use conclave_core::setup::PluginFacts;
 
 use crate::engine::{Engine, EngineError, EngineSettings};
 use crate::models::{ModelClient, Scripted};
-use crate::plugin::{Cache, CacheError, LoadedPlugin, Loader, Origin};
+use crate::plugin::{Cache, CacheError, LoadedPlugin, Loader, Origin, read_component};
 use crate::prepared::{PluginInfo, Prepared};
 use crate::sandbox::{Sandbox, Sandboxes};
 
@@ -169,7 +169,7 @@ impl Host {
                     Err(Missing::new(format!("there is no stock plugin `{name}`"), format!("these are there: {}", known.join(", "))))
                 }
             },
-            PluginSource::File(path) => std::fs::read(&path.path).map_err(|error| {
+            PluginSource::File(path) => read_component(Path::new(&path.path)).map_err(|error| {
                 let what = format!("{} could not be read: {error}", path.path);
                 Missing::new(what, "build the component, or correct the path; it starts at the folder of the config")
             }),

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use conclave_core::manifest::Manifest;
-use conclave_runtime::plugin::embed as put_in;
+use conclave_runtime::plugin::{embed as put_in, read_component};
 
 use crate::args::Output;
 use crate::error::CliError;
@@ -11,7 +11,7 @@ use crate::exit;
 
 pub(crate) fn embed(file: &Path, manifest: &Path, output: Output) -> Result<u8, CliError> {
     let unread = |path: &Path, error: &std::io::Error| CliError::usage(format!("{} could not be read: {error}", path.display()));
-    let component = std::fs::read(file).map_err(|error| unread(file, &error))?;
+    let component = read_component(file).map_err(|error| unread(file, &error))?;
     let text = std::fs::read_to_string(manifest).map_err(|error| unread(manifest, &error))?;
     let read = Manifest::from_toml(&text).map_err(|error| CliError::usage(format!("{}: {error}", manifest.display())))?;
     let whole = put_in(&component, &read).map_err(|error| CliError::plugin(format!("{}: {error}", file.display())))?;

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use conclave_runtime::plugin::{Inspection, inspect as look};
+use conclave_runtime::plugin::{Inspection, inspect as look, read_component};
 
 use crate::args::Output;
 use crate::error::CliError;
@@ -12,7 +12,7 @@ use crate::show::{FAINT, NAME, ODD, bytes, one_line, paint};
 use crate::stdout;
 
 pub(crate) fn inspect(file: &Path, output: Output) -> Result<u8, CliError> {
-    let component = std::fs::read(file).map_err(|error| CliError::usage(format!("{} could not be read: {error}", file.display())))?;
+    let component = read_component(file).map_err(|error| CliError::usage(format!("{} could not be read: {error}", file.display())))?;
     let found = look(&component).map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", file.display())))?;
     if output.json {
         stdout::line(serde_json::to_string(&found).map_err(|error| CliError::internal(error.to_string()))?)?;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::ids::CallId;
+use conclave_core::text::is_deceptive;
 
 use crate::calls::Observer;
 use crate::subscribe::Level;
@@ -57,12 +58,12 @@ impl LogBook {
 /// Text that neither moves a terminal's cursor nor reads as something else: control characters and those that hide or turn text are
 /// shown escaped.
 pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
-    if !text.chars().any(is_deceptive) {
+    if !text.chars().any(is_steering) {
         return text.into();
     }
     let mut shown = String::with_capacity(text.len() + 16);
     for c in text.chars() {
-        if is_deceptive(c) {
+        if is_steering(c) {
             // Writing to a string does not fail.
             let _ = write!(shown, "{}", c.escape_default());
         } else {
@@ -79,10 +80,9 @@ pub(crate) fn excerpt(text: &str, most: usize) -> String {
     format!("{}{more}", harmless(&text[..cut]))
 }
 
-fn is_deceptive(c: char) -> bool {
-    (c.is_control() && c != '\t')
-        || matches!(c, '\u{ad}' | '\u{61c}' | '\u{180e}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
-        || ('\u{e0000}'..='\u{e0fff}').contains(&c)
+/// A tab is harmless in a log.
+fn is_steering(c: char) -> bool {
+    is_deceptive(c) && c != '\t'
 }
 
 #[cfg(test)]
