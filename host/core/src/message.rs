@@ -161,6 +161,25 @@ pub struct Message {
 pub const DO_NOT_KNOW: &str = "DO-NOT-KNOW";
 
 impl Message {
+    /// A message that says nothing yet.
+    #[must_use]
+    pub fn new(seq: u64, sender: Entity, sender_name: &str) -> Self {
+        Self {
+            seq,
+            sender,
+            sender_name: sender_name.to_owned(),
+            recipient: None,
+            content: None,
+            tool_calls: Vec::new(),
+            tool_results: Vec::new(),
+            attachments: Vec::new(),
+            labels: Vec::new(),
+            action: None,
+            signal: None,
+            parent: None,
+        }
+    }
+
     /// The text, empty when nothing was said.
     #[must_use]
     pub fn text(&self) -> &str {

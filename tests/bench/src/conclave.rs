@@ -163,20 +163,7 @@ pub(crate) fn view(messages: u64) -> AgentView {
 }
 
 fn message(seq: u64) -> Message {
-    Message {
-        seq,
-        sender: Entity::User,
-        sender_name: "terminal".to_owned(),
-        recipient: None,
-        content: Some(crate::rows::QUESTION.to_owned()),
-        tool_calls: Vec::new(),
-        tool_results: Vec::new(),
-        attachments: Vec::new(),
-        labels: Vec::new(),
-        action: None,
-        signal: None,
-        parent: None,
-    }
+    Message { content: Some(crate::rows::QUESTION.to_owned()), ..Message::new(seq, Entity::User, "terminal") }
 }
 
 /// Loads the component of the guest `echo` as a run does: hash, manifest, code, list of tools.

@@ -27,6 +27,12 @@ fn a_required_capability_without_a_grant_is_refused_with_the_line_to_write() {
 }
 
 #[test]
+fn a_schema_that_would_keep_the_host_busy_is_refused_at_load() {
+    let problems = refused(&Rig::new(), &calling("schema_bomb", "run", &json!({}), ""));
+    assert!(problems.contains("patterns") && problems.contains("`run`"), "{problems}");
+}
+
+#[test]
 fn a_file_that_is_no_component_is_refused() {
     for (content, what) in
         [(&b"not wasm"[..], "text"), (b"\0asm\x01\0\0\0", "a core module"), (b"\0asm\x0d\0\x01\0", "an empty component"), (b"", "nothing")]

@@ -20,20 +20,7 @@ impl Room {
     pub(super) fn stamp(&mut self, sender: Entity, sender_name: &str) -> Message {
         let seq = self.counters.message;
         self.counters.message += 1;
-        Message {
-            seq,
-            sender,
-            sender_name: sender_name.to_owned(),
-            recipient: None,
-            content: None,
-            tool_calls: Vec::new(),
-            tool_results: Vec::new(),
-            attachments: Vec::new(),
-            labels: Vec::new(),
-            action: None,
-            signal: None,
-            parent: None,
-        }
+        Message::new(seq, sender, sender_name)
     }
 
     /// What a person said, which is external text (L-029, L-170).

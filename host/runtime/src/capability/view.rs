@@ -126,20 +126,7 @@ mod tests {
     use super::*;
 
     fn message(content: &str) -> Message {
-        Message {
-            seq: 0,
-            sender: Entity::User,
-            sender_name: "user".to_owned(),
-            recipient: None,
-            content: Some(content.to_owned()),
-            tool_calls: Vec::new(),
-            tool_results: Vec::new(),
-            attachments: Vec::new(),
-            labels: Vec::new(),
-            action: None,
-            signal: None,
-            parent: None,
-        }
+        Message { content: Some(content.to_owned()), ..Message::new(0, Entity::User, "user") }
     }
 
     fn given(message: Message) -> usize {
