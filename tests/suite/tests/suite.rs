@@ -2,6 +2,7 @@
 //! here is also rebuilt by folding its journal (see `conclave-test-support`).
 
 mod agents;
+mod by_hand;
 mod capabilities;
 mod cli;
 mod contract;

@@ -66,6 +66,10 @@ impl Room {
         if wanted.task.trim().is_empty() {
             return Err("delegate_task needs a `task`: what to do, in words".to_owned());
         }
+        if !wanted.share_channels.is_empty() {
+            // Told, not ignored: a worker that was promised a channel would wait for it.
+            return Err("sharing channels with a background task is not available in this version of the host".to_owned());
+        }
         let Some(agent) = self.agent_of(frame).cloned() else { return Err("the task is over".to_owned()) };
         self.check_delegation_limits(&agent, &task)?;
         let notify = self.frames.get(&frame).map_or_else(|| self.opening.entry.clone(), |frame| frame.task.clone());

@@ -1,0 +1,100 @@
+//! Components that no compiler makes: many memories, large tables, many instances. The bounds are constants of the host, so there is no
+//! key for them. The template is `tests/data/guests/tool.wat`.
+
+use conclave_core::fault::FaultKind;
+use conclave_core::manifest::Manifest;
+use conclave_core::outcome::Status;
+use conclave_test_support::{Ran, Rig, guest, refused};
+
+/// What a component has besides its one tool.
+#[derive(Clone, Copy, Default)]
+struct More<'a> {
+    component: &'a str,
+    import: &'a str,
+    with: &'a str,
+    module: &'a str,
+    call: &'a str,
+}
+
+fn tool(more: More<'_>) -> Vec<u8> {
+    let mut text = include_str!("../../data/guests/tool.wat").to_owned();
+    let parts = [("IMPORT", more.import), ("WITH", more.with), ("MODULE", more.module), ("COMPONENT", more.component), ("CALL", more.call)];
+    for (place, part) in parts {
+        text = text.replace(&format!(";; {place}\n"), &format!("{part}\n"));
+    }
+    let component = wat::parse_str(&text).unwrap_or_else(|error| panic!("{error}"));
+    let (name, version, contract) = ("by-hand".into(), "1".into(), "0.1".into());
+    let manifest = Manifest { format: 1, name, version, contract, ..Manifest::default() };
+    conclave_runtime::plugin::embed(&component, &manifest).expect("it is a component")
+}
+
+fn config(limits: &str) -> String {
+    format!(
+        "entry = \"main\"\n[plugins.caller]\nsource = \"{}\"\ngrants.tools = [\"subject.*\"]\nconfig = {{ tool = \"subject.run\" }}\n\
+         [plugins.subject]\nsource = \"subject.wasm\"\nlimits = {{ {limits} }}\n[tasks.main]\nagent = \"caller\"\n",
+        guest("agent_caller").display()
+    )
+}
+
+fn run(component: Vec<u8>, limits: &str) -> Ran {
+    Rig::new().with_file("subject.wasm", component).run(&config(limits), "go")
+}
+
+fn problems(component: Vec<u8>) -> String {
+    refused(&Rig::new().with_file("subject.wasm", component), &config(""))
+}
+
+#[test]
+fn a_component_by_hand_serves_a_tool() {
+    let ran = run(tool(More::default()), "");
+    assert_eq!((ran.status(), ran.answer().is_error), (Status::Done, false), "{:?}", ran.answer());
+}
+
+#[test]
+fn memory_is_counted_over_all_memories_together() {
+    // Three memories of about 3 MiB each: none is over the limit, all together are.
+    let more = More {
+        component: r#"(core module $other (memory 1) (func (export "grow") (drop (memory.grow (i32.const 48)))))
+            (core instance $a (instantiate $other)) (core instance $b (instantiate $other)) (core instance $c (instantiate $other))"#,
+        import: r#"(import "a" "grow" (func $a)) (import "b" "grow" (func $b)) (import "c" "grow" (func $c))"#,
+        with: r#"(with "a" (instance $a)) (with "b" (instance $b)) (with "c" (instance $c))"#,
+        call: "(call $a) (call $b) (call $c)",
+        ..More::default()
+    };
+    let ran = run(tool(more), "memory = \"8 MiB\"");
+    assert_eq!(ran.fault().kind, FaultKind::Memory, "{:?}", ran.answer());
+    let ran = run(tool(more), "memory = \"16 MiB\"");
+    assert!(!ran.answer().is_error, "{:?}", ran.answer());
+}
+
+#[test]
+fn more_memories_than_the_host_gives_are_refused_at_load() {
+    let instances: String = (0..6).map(|index| format!("(core instance $more{index} (instantiate $other))")).collect();
+    let component = format!("(core module $other (memory 1)) {instances}");
+    let told = problems(tool(More { component: &component, ..More::default() }));
+    assert!(told.contains("`subject` is refused") && told.contains("memories"), "{told}");
+}
+
+#[test]
+fn a_table_that_is_too_large_is_refused_at_load() {
+    let told = problems(tool(More { module: "(table 30000 funcref)", ..More::default() }));
+    assert!(told.contains("`subject` is refused") && told.contains("table"), "{told}");
+}
+
+#[test]
+fn a_table_grows_up_to_the_bound_and_no_further() {
+    let grow = |by: u32| {
+        let call = format!("(if (i32.eq (table.grow $t (ref.null func) (i32.const {by})) (i32.const -1)) (then (unreachable)))");
+        run(tool(More { module: "(table $t 0 funcref)", call: &call, ..More::default() }), "").answer()
+    };
+    assert!(!grow(10_000).is_error);
+    assert!(grow(30_000).is_error);
+}
+
+#[test]
+fn more_instances_than_the_host_gives_are_refused_at_load() {
+    let instances: String = (0..80).map(|index| format!("(core instance $more{index} (instantiate $empty))")).collect();
+    let component = format!("(core module $empty) {instances}");
+    let told = problems(tool(More { component: &component, ..More::default() }));
+    assert!(told.contains("`subject` is refused") && told.contains("instances"), "{told}");
+}
