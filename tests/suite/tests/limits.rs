@@ -24,10 +24,11 @@ fn a_spinning_tool_is_stopped_at_its_cpu_limit() {
 
 #[test]
 fn a_tool_that_waits_is_stopped_at_its_wall_limit_and_used_no_cpu() {
-    let (fault, ran) = exceeds("sleepy", r#"wall = "300 ms", cpu = "100 ms""#);
+    // Were waiting counted as computing, the CPU limit would come first.
+    let (fault, ran) = exceeds("sleepy", r#"wall = "1500 ms", cpu = "1 s""#);
     assert_eq!(fault.kind, FaultKind::Wall);
     assert!(fault.message.contains("limits.wall"), "{}", fault.message);
-    assert!(ran.answer().report.cpu_ticks <= 2, "waiting is not computing: {:?}", ran.answer().report);
+    assert!(ran.answer().report.wall_us >= 1_500_000, "{:?}", ran.answer().report);
 }
 
 #[test]
