@@ -37,12 +37,6 @@ impl CliError {
         self
     }
 
-    /// The same, because a plugin could not be loaded.
-    pub(crate) fn because_of_a_plugin(mut self) -> Self {
-        self.code = exit::PLUGIN;
-        self
-    }
-
     /// What to do about it.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.hint = Some(hint.into());

@@ -24,7 +24,7 @@ pub(crate) async fn prepare(file: &Path, output: Output) -> Result<Prepared, Cli
     let quiet = output.quiet || output.json;
     let prepared = host.prepare(&config, &follow(quiet)).await.map_err(|error| match error {
         PrepareError::Config(problems) => config_error(&problems),
-        PrepareError::Plugins(problems) => config_error(&problems).because_of_a_plugin(),
+        PrepareError::Plugins(problems) => CliError::plugin(with_heading("a plugin cannot be used", &problems)).with_problems(&problems),
     })?;
     if !output.quiet {
         for warning in config.warnings.0.iter().chain(&prepared.warnings().0) {
@@ -47,7 +47,11 @@ pub(crate) fn read_config(file: &Path) -> Result<Config, CliError> {
 fn config_error(problems: &Problems) -> CliError {
     let count = problems.0.len();
     let what = if count == 1 { "the config has a problem".to_owned() } else { format!("the config has {count} problems") };
-    CliError::usage(format!("{what}\n\n{}", problems.to_string().trim_end())).with_problems(problems)
+    CliError::usage(with_heading(&what, problems)).with_problems(problems)
+}
+
+fn with_heading(what: &str, problems: &Problems) -> String {
+    format!("{what}\n\n{}", problems.to_string().trim_end())
 }
 
 /// The host with the plugins that are inside this program, and the cache of compiled code.
