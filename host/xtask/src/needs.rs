@@ -10,7 +10,7 @@ use crate::phase;
 use crate::place::{PLUGIN_TARGET, Place};
 use crate::toml;
 
-const RUSTUP: &str = "rustup (https://rustup.rs)";
+const RUSTUP: &str = "rustup";
 
 /// What every command needs: a compiler that is new enough, and the plugins' target.
 pub(crate) fn check(place: &Place) -> Result<(), Failure> {
@@ -96,8 +96,8 @@ fn add_target(place: &Place, compiler: &Compiler) -> Result<(), Failure> {
     let mut command = Command::new("rustup");
     command.args(["target", "add", PLUGIN_TARGET]);
     let by_hand = format!(
-        "Plugins are built for {PLUGIN_TARGET}, and its standard library could not be added. It is downloaded once, from\n\
-         static.rust-lang.org (behind a proxy: set https_proxy). Type:\n\n    rustup target add {PLUGIN_TARGET}\n"
+        "Plugins are built for {PLUGIN_TARGET}, and its standard library could not be added. It is downloaded once, by\n\
+         rustup (behind a proxy: set https_proxy). Type:\n\n    rustup target add {PLUGIN_TARGET}\n"
     );
     phase::beforehand(place, &format!("installing the target {PLUGIN_TARGET}"), "rustup-target", command)
         .map_err(|failure| Failure::new(format!("{}\n\n{by_hand}", failure.text)))?;
