@@ -1,4 +1,4 @@
-//! Text that a stranger wrote, made safe to show. One list of what can deceive a reader, for config problems, logs and the terminal.
+//! Text for people. One list of what can deceive a reader, for config problems, logs and the terminal; amounts with their units.
 
 /// The character steers a terminal, hides itself or turns the reading direction, so that text with it can read as something else.
 #[must_use]
@@ -11,4 +11,21 @@ pub fn is_deceptive(c: char) -> bool {
             // Line ends that are none to a reader of lines, and marks that turn the direction
             | '\u{2028}'..='\u{202e}')
         || ('\u{e0000}'..='\u{e0fff}').contains(&c)
+}
+
+/// A size as people write it, with the largest unit that divides it: `64 MiB`. A config reads it back.
+#[must_use]
+pub fn show_size(bytes: u64) -> String {
+    show(bytes, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
+}
+
+/// A duration as people write it, with the largest unit that divides it: `300 ms`. A config reads it back.
+#[must_use]
+pub fn show_duration(ms: u64) -> String {
+    show(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)])
+}
+
+fn show(amount: u64, units: &[(&str, u64)]) -> String {
+    let unit = units.iter().find(|(_, factor)| amount >= *factor && amount.is_multiple_of(*factor));
+    unit.map_or_else(|| amount.to_string(), |(name, factor)| format!("{} {name}", amount / factor))
 }

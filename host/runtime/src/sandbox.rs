@@ -30,7 +30,7 @@ use crate::capability::folder::FolderError;
 use crate::clock::BoxFuture;
 use crate::plugin::LoadedPlugin;
 
-pub(crate) use grantee::{Grantee, size};
+pub(crate) use grantee::Grantee;
 pub(crate) use run::{Errand, run};
 pub(crate) use state::{CallState, Lent};
 

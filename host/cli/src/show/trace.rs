@@ -6,6 +6,7 @@ use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
+use conclave_core::action::Action;
 use conclave_core::event::Event;
 use conclave_core::fault::CallReport;
 use conclave_core::grant::DenialRecord;
@@ -166,6 +167,7 @@ impl Trace {
             (Some(Signal::Done { .. }), _) if message.sender == Entity::Llm => self.line(who, &paint(GOOD, "is done")),
             (Some(Signal::Rejected), _) => self.line(who, &format!("{} {text}", paint(ODD, "gives up:"))),
             (_, Some(recipient)) => self.line(who, &format!("passes to {recipient}: {}", paint(FAINT, text))),
+            _ if matches!(message.action, Some(Action::Talk { .. })) => self.line(who, &format!("says: {text}")),
             _ if message.action.is_some() || !message.tool_calls.is_empty() || message.sender == Entity::Agent => {}
             _ => self.line(who, &format!("says: {}", paint(FAINT, text))),
         }

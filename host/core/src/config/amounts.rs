@@ -4,8 +4,9 @@
 use toml::de::DeValue;
 
 use super::reader::{Item, Reader};
-use super::units::{self, UnitError, show_duration, show_size};
+use super::units::{self, UnitError};
 use super::wording::{code, thousands};
+use crate::text::{show_duration, show_size};
 
 impl Item<'_> {
     /// A whole number from 1 to `most`.

@@ -53,21 +53,6 @@ pub(crate) fn micro_usd(dollars: f64) -> Option<u64> {
     (0.0..=1e15).contains(&micro).then_some(micro as u64)
 }
 
-/// A size as people write it, with the largest unit that divides it.
-pub(crate) fn show_size(bytes: u64) -> String {
-    show(bytes, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10), ("B", 1)])
-}
-
-/// A duration as people write it, with the largest unit that divides it.
-pub(crate) fn show_duration(ms: u64) -> String {
-    show(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)])
-}
-
-fn show(amount: u64, units: &[(&str, u64)]) -> String {
-    let unit = units.iter().find(|(_, factor)| amount >= *factor && amount.is_multiple_of(*factor));
-    unit.map_or_else(|| amount.to_string(), |(name, factor)| format!("{} {name}", amount / factor))
-}
-
 fn measure(text: &str, units: &[(&str, u64)]) -> Result<u64, UnitError> {
     let text = text.trim();
     let digits = text.find(|c: char| !c.is_ascii_digit() && c != '_').unwrap_or(text.len());
@@ -94,6 +79,7 @@ fn shorten(unit: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::text::{show_duration, show_size};
 
     #[test]
     fn sizes_are_read() {

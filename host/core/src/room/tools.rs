@@ -10,6 +10,7 @@ use super::frame::{Frame, Responder, Slot, ToolRound, Wait};
 use super::posting::unknown_plugin;
 use super::{Purpose, Room};
 use crate::action::{Action, Background, Observation};
+use crate::config::ORCHESTRATION_TOOLS;
 use crate::effect::Effect;
 use crate::fault::CallReport;
 use crate::grant::{DenialRecord, Layer, list_with};
@@ -20,9 +21,6 @@ use crate::notice::Notice;
 use crate::setup::{AgentSeat, NoTool};
 use crate::tool::{ToolError, ToolOutcome};
 
-/// Orchestration tools: carried out by the room itself, never by a plugin.
-pub const ORCHESTRATION_TOOLS: [&str; 10] =
-    ["done", "agent_done", "pass", "done_pass", "forward", "send", "agent_send", "result", "final_result", "delegate_task"];
 /// Calls that may follow from one another in one answer; more is a loop.
 const MAX_CHAIN: u32 = 8;
 /// Calls in one round; more is a flood.
@@ -273,7 +271,7 @@ impl Room {
     fn carry_out(&mut self, id: FrameId, action: Action) -> Wait {
         let observed = match action {
             Action::Think { .. } => Ok("Your thought has been logged.".to_owned()),
-            Action::Talk { .. } => Ok("The user was told.".to_owned()),
+            Action::Talk { .. } => Ok("Those who follow the run were told.".to_owned()),
             Action::DelegateTask(background) => self.delegate_in_background(id, &background).map(|receipt| receipt.to_string()),
             Action::Delegate { agent, inputs } => match self.delegate_within(id, &agent, inputs) {
                 Ok(child) => return Wait::Delegate(child),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::schema::Schema;
-use crate::sandbox::size;
+use conclave_core::text::show_size as size;
 
 /// Bytes of the arguments' JSON text.
 const BYTES: usize = 1 << 20;

@@ -18,7 +18,8 @@ use super::schema::{Schema, compile_all};
 use super::{Inspection, LoadError, LoadedPlugin, Origin, anatomy, contract};
 use crate::engine::Engine;
 use crate::sandbox::log::excerpt;
-use crate::sandbox::{CallState, network, size};
+use crate::sandbox::{CallState, network};
+use conclave_core::text::show_size as size;
 
 /// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes a fraction of it.
 pub(super) const COMPILING: Duration = Duration::from_secs(5);

@@ -9,7 +9,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{File, OpenOptions};
 use conclave_core::limits::COMPONENT_BYTES;
 
-use crate::sandbox::size;
+use conclave_core::text::show_size as size;
 
 /// Reads a component's file; a link counts as what it leads to.
 ///

@@ -7,6 +7,7 @@ use conclave_core::grant::Rights;
 use conclave_core::ids::PluginName;
 use conclave_core::limits::PluginLimits;
 use conclave_core::setup::PluginSetup;
+use conclave_core::text::{show_duration as duration, show_size as size};
 
 use crate::capability::folder::{Folder, FolderError};
 
@@ -54,21 +55,6 @@ impl Grantee {
     }
 }
 
-/// A size with the largest unit that divides it.
-pub(crate) fn size(bytes: u64) -> String {
-    with_unit(bytes, &[("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)], "bytes")
-}
-
-/// A duration with the largest unit that divides it.
-fn duration(ms: u64) -> String {
-    with_unit(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000)], "ms")
-}
-
-fn with_unit(amount: u64, units: &[(&str, u64)], smallest: &str) -> String {
-    let unit = units.iter().find(|(_, factor)| amount >= *factor && amount.is_multiple_of(*factor));
-    unit.map_or_else(|| format!("{amount} {smallest}"), |(name, factor)| format!("{} {name}", amount / factor))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +62,7 @@ mod tests {
     #[test]
     fn amounts_are_shown_as_people_write_them() {
         assert_eq!(size(64 << 20), "64 MiB");
-        assert_eq!(size(1_000_001), "1000001 bytes");
+        assert_eq!(size(1_000_001), "1000001 B");
         assert_eq!(duration(1_000), "1 s");
         assert_eq!(duration(2_500), "2500 ms");
     }
