@@ -1,10 +1,16 @@
 //! The command line. What people type, nothing of what it does.
 
+mod model;
+mod operate;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
 use crate::exit;
+
+pub(crate) use model::ModelChoice;
+pub(crate) use operate::{Add, CONFIG, Call, Edit, Init};
 
 /// Runs agents and tools you do not trust: every one is a WebAssembly component that can touch only what you granted.
 #[derive(Debug, Parser)]
@@ -34,11 +40,35 @@ pub(crate) struct Output {
 pub(crate) enum Command {
     /// Run the entry task of a config on a message. The answer goes to stdout, everything else to stderr
     Run(Run),
+    /// Talk with the entry task of a config in the terminal
+    Chat(Chat),
     /// Check a config and its plugins without running anything, and show who may do what
     Check(Check),
-    /// Look at plugins
+    /// Write a commented config that runs
+    Init(Init),
+    /// Look into a component, and let it into a config with the grants that you confirm
+    Add(Add),
+    /// Let a plugin touch more
+    Grant(Edit),
+    /// Take back from what a plugin may touch
+    Revoke(Edit),
+    /// Look at plugins, and try their tools
     #[command(subcommand)]
     Plugin(Plugin),
+    /// Look at what this machine can do, and whether the model servers of a config answer
+    Doctor(Doctor),
+    /// Print the JSON Schema of conclave.toml
+    Schema,
+    /// Print a shell's completions
+    Completions {
+        /// The shell
+        shell: clap_complete::Shell,
+    },
+    /// Write a man page for each command
+    Man {
+        /// The folder to write them to
+        folder: PathBuf,
+    },
 }
 
 #[derive(Debug, Args)]
@@ -47,6 +77,11 @@ pub(crate) struct Run {
     pub(crate) file: PathBuf,
     /// What the entry task is asked; `-` reads it from stdin
     pub(crate) message: Option<String>,
+    #[command(flatten)]
+    pub(crate) model: ModelChoice,
+    /// Take components that are built anew while the run goes on, and begin again when something has changed after it
+    #[arg(long)]
+    pub(crate) watch: bool,
     /// Keep the journal of every room as JSON lines in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
@@ -56,12 +91,44 @@ pub(crate) struct Run {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Chat {
+    /// The config, such as conclave.toml
+    pub(crate) file: PathBuf,
+    /// The first message; asked for when there is none
+    pub(crate) message: Option<String>,
+    #[command(flatten)]
+    pub(crate) model: ModelChoice,
+    /// Keep the journal of every room as JSON lines in this folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) journal: Option<PathBuf>,
+    /// Take components that are built anew while the conversation goes on
+    #[arg(long)]
+    pub(crate) watch: bool,
+    /// Do not remember what is typed, and do not offer what was typed before
+    #[arg(long)]
+    pub(crate) no_history: bool,
+    /// Show plugins' log lines of level debug and trace too
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Check {
     /// The config, such as conclave.toml
     pub(crate) file: PathBuf,
+    #[command(flatten)]
+    pub(crate) model: ModelChoice,
     /// Show every limit too
     #[arg(long)]
     pub(crate) all: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Doctor {
+    /// A config whose model servers are asked
+    pub(crate) file: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) model: ModelChoice,
 }
 
 #[derive(Debug, Subcommand)]
@@ -71,6 +138,8 @@ pub(crate) enum Plugin {
         /// The component, a .wasm file
         file: PathBuf,
     },
+    /// Call one tool of a component once, and show what it gives, says, uses up and is refused
+    Call(Call),
     /// Put a manifest into a component that was built without one
     Embed {
         /// The component, a .wasm file; it is changed

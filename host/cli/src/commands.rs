@@ -1,6 +1,14 @@
 //! One command, one file.
 
+pub(crate) mod add;
+pub(crate) mod call;
+pub(crate) mod chat;
 pub(crate) mod check;
+pub(crate) mod doctor;
 pub(crate) mod embed;
+pub(crate) mod grant;
+pub(crate) mod init;
 pub(crate) mod inspect;
+pub(crate) mod manual;
 pub(crate) mod run;
+pub(crate) mod schema;

@@ -1,5 +1,6 @@
 //! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in docs/cli.md, never renumbered.
 
+use conclave_core::model::TroubleKind;
 use conclave_core::outcome::Status;
 
 /// It went well.
@@ -8,8 +9,14 @@ pub(crate) const OK: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 /// The command line or the config is wrong.
 pub(crate) const USAGE: u8 = 2;
+/// A key is missing, or a model's server does not take it.
+pub(crate) const KEY: u8 = 3;
+/// A model's server could not be reached.
+pub(crate) const UNREACHABLE: u8 = 4;
 /// A plugin could not be loaded, or an agent failed again and again.
 pub(crate) const PLUGIN: u8 = 5;
+/// A tool call needed an approval, and nobody could be asked.
+pub(crate) const POLICY: u8 = 6;
 /// A hard limit of the run ended it: turns, tokens, cost.
 pub(crate) const BUDGET: u8 = 7;
 /// The run took longer than `limits.run.wall`.
@@ -23,19 +30,59 @@ Exit codes:
     0  it went well
     1  the task ended without an answer (stalled, rejected), or an internal failure
     2  the command line or the config is wrong
+    3  a model's key is missing, or its server does not take it
+    4  a model's server could not be reached
     5  a plugin could not be loaded, or an agent failed again and again
+    6  a tool call needed an approval and there was no terminal to ask on
     7  a hard limit of the run ended it (turns, tokens, cost)
   124  the run took longer than limits.run.wall
   130  Ctrl-C";
 
+/// What a run met on its way that its end alone does not say.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Met {
+    /// The newest trouble with a model; none when the last that was asked has answered.
+    pub(crate) trouble: Option<TroubleKind>,
+    /// A call was refused because nobody could be asked about it.
+    pub(crate) nobody_to_ask: bool,
+}
+
 /// The code for the end of a run.
-pub(crate) fn of(status: Status) -> u8 {
+pub(crate) fn of(status: Status, met: Met) -> u8 {
     match status {
-        status if status.is_success() => OK,
         status if status.is_budget() => BUDGET,
         Status::Timeout => TIMEOUT,
-        Status::Error => PLUGIN,
         Status::Kill => INTERRUPTED,
-        _ => FAILED,
+        // Also where the agent found another way: what the operator wanted asked was not done.
+        _ if met.nobody_to_ask => POLICY,
+        status if status.is_success() => OK,
+        _ => met.trouble.and_then(of_trouble).unwrap_or(if status == Status::Error { PLUGIN } else { FAILED }),
+    }
+}
+
+/// The code for trouble with a model that left a task without an answer; none when it has none of its own.
+pub(crate) fn of_trouble(kind: TroubleKind) -> Option<u8> {
+    match kind {
+        TroubleKind::Key => Some(KEY),
+        TroubleKind::Unreachable => Some(UNREACHABLE),
+        TroubleKind::Refused | TroubleKind::Limit | TroubleKind::Malformed => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::model::TroubleKind;
+    use conclave_core::outcome::Status;
+
+    use super::{Met, of};
+
+    #[test]
+    fn what_a_run_met_tells_failures_apart() {
+        let key = Met { trouble: Some(TroubleKind::Key), ..Met::default() };
+        let down = Met { trouble: Some(TroubleKind::Unreachable), ..Met::default() };
+        let nobody = Met { nobody_to_ask: true, ..Met::default() };
+        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Error, met)), [3, 4, 6, 5]);
+        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Done, met)), [0, 0, 6, 0]);
+        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Timeout, met)), [124; 4]);
     }
 }

@@ -1,15 +1,23 @@
 //! The program `conclave`. The only crate that prints, exits, reads the environment and installs handlers; it decides nothing about tasks.
 
+mod approve;
 mod args;
+mod ask;
+mod chat;
 mod commands;
+mod config_file;
+mod doctor;
 mod error;
 mod exit;
 mod interrupt;
+mod person;
+mod screen;
 mod setup;
 mod show;
+mod source;
 mod stdout;
-mod stock;
 mod terminal;
+mod watch;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -42,7 +50,17 @@ fn main() -> ExitCode {
 async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
     match command {
         Command::Run(args) => commands::run::run(args, output, interrupts).await,
+        Command::Chat(args) => commands::chat::chat(args, output, interrupts).await,
         Command::Check(args) => commands::check::check(args, output).await,
+        Command::Init(args) => commands::init::init(&args, output),
+        Command::Add(args) => commands::add::add(&args, output).await,
+        Command::Grant(args) => commands::grant::grant(&args, output),
+        Command::Revoke(args) => commands::grant::revoke(&args, output),
+        Command::Doctor(args) => commands::doctor::doctor(args, output).await,
+        Command::Schema => commands::schema::schema(),
+        Command::Completions { shell } => commands::manual::completions(shell),
+        Command::Man { folder } => commands::manual::man(&folder, output),
+        Command::Plugin(Plugin::Call(args)) => commands::call::call(&args, output).await,
         Command::Plugin(Plugin::Inspect { file }) => commands::inspect::inspect(&file, output),
         Command::Plugin(Plugin::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
     }

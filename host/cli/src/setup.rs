@@ -1,26 +1,33 @@
 //! From a config file to a prepared run: reads the environment, finds folders, tells all problems at once.
 
-use std::hash::{BuildHasher, Hasher, RandomState};
+use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conclave_core::config::{Config, Problems};
-use conclave_core::ids::RoomId;
+use conclave_core::config::{Config, ModelConfig, Problems};
+use conclave_core::ids::ModelName;
+use conclave_runtime::secrets::Sources;
 use conclave_runtime::{Follow, Host, HostOptions, LoadStep, PrepareError, Prepared};
 
 use crate::args::Output;
 use crate::error::CliError;
 use crate::show::{FAINT, NAME, ODD, paint, time};
-use crate::stock;
 
 /// A plugin that takes longer than this to compile is told of; one from the cache is not worth a line.
 const WORTH_A_LINE_MS: u128 = 300;
 
+/// Models that the command line puts in the place of the config's.
+pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
+
 /// Reads the config, loads its plugins, and checks that they fit.
-pub(crate) async fn prepare(file: &Path, output: Output) -> Result<Prepared, CliError> {
-    let config = read_config(file)?;
-    let host = open_host()?;
+pub(crate) async fn prepare(file: &Path, models: &Models, output: Output) -> Result<Prepared, CliError> {
+    prepare_with(&open_host_in(file)?, file, models, output).await
+}
+
+/// The same with a host whose attachments are needed later.
+pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, output: Output) -> Result<Prepared, CliError> {
+    let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
     let prepared = host.prepare(&config, &follow(quiet)).await.map_err(|error| match error {
         PrepareError::Config(problems) => config_error(&problems),
@@ -34,14 +41,14 @@ pub(crate) async fn prepare(file: &Path, output: Output) -> Result<Prepared, Cli
     Ok(prepared)
 }
 
-/// Reads a config file.
-pub(crate) fn read_config(file: &Path) -> Result<Config, CliError> {
+/// Reads a config file, with the models of the command line in the place of its own.
+pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliError> {
     let text = std::fs::read_to_string(file).map_err(|error| {
         let what = format!("{} could not be read: {error}", file.display());
         CliError::usage(what).hint("name a config, such as docs/examples/demo.toml")
     })?;
-    let folder = file.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
-    Config::parse(&file.display().to_string(), &folder, &text).map_err(|problems| config_error(&problems))
+    let folder = folder_of(file).to_string_lossy().into_owned();
+    Config::parse_with(&file.display().to_string(), &folder, &text, models).map_err(|problems| config_error(&problems))
 }
 
 fn config_error(problems: &Problems) -> CliError {
@@ -56,29 +63,54 @@ fn with_heading(what: &str, problems: &Problems) -> String {
 
 /// The host with the plugins that are inside this program, and the cache of compiled code.
 pub(crate) fn open_host() -> Result<Host, CliError> {
-    let options = HostOptions {
-        cache: cache_folder(),
-        stock: stock::stock().map(|(name, bytes)| (name.to_owned(), bytes.into())).collect(),
-        ..HostOptions::default()
-    };
+    open_host_with(host_options())
+}
+
+/// The same for a config: what its keys name by a path starts at its folder.
+pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
+    let secrets = secrets().in_folder(folder_of(file));
+    open_host_with(HostOptions { secrets: Arc::new(secrets), ..host_options() })
+}
+
+/// Keys come from where the config says, the environment among it.
+fn secrets() -> Sources {
+    Sources::new(|name| std::env::var(name).ok())
+}
+
+/// What the paths of a config start at; empty for the current folder.
+fn folder_of(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(""))
+}
+
+/// A host with options of its own.
+pub(crate) fn open_host_with(options: HostOptions) -> Result<Host, CliError> {
     Host::new(options).map_err(|error| CliError::internal(error.to_string()))
 }
 
+/// What every host of this program has.
+pub(crate) fn host_options() -> HostOptions {
+    HostOptions { cache: cache_folder(), stock: conclave_stock::stock(), secrets: Arc::new(secrets()), ..HostOptions::default() }
+}
+
 /// `$CONCLAVE_CACHE`, else `conclave` in the user's cache folder; none where there is neither, and then nothing is cached.
-fn cache_folder() -> Option<PathBuf> {
+pub(crate) fn cache_folder() -> Option<PathBuf> {
     let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     named("CONCLAVE_CACHE")
         .or_else(|| named("XDG_CACHE_HOME").map(|folder| folder.join("conclave")))
         .or_else(|| named("HOME").map(|home| home.join(".cache").join("conclave")))
 }
 
-fn follow(quiet: bool) -> Follow {
+/// Tells of plugins that take a while to load, and of what is odd about them.
+pub(crate) fn follow(quiet: bool) -> Follow {
     Arc::new(move |step| tell(&step, quiet))
 }
 
 fn tell(step: &LoadStep, quiet: bool) {
     let mut err = anstream::stderr();
     match step {
+        LoadStep::Downloading { plugin, from } if !quiet => {
+            let _ = writeln!(err, "{}", paint(FAINT, format_args!("downloading {plugin} from {from}")));
+        }
         LoadStep::Compiling { plugin, bytes } if !quiet => {
             let size = crate::show::bytes(*bytes);
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiling {plugin} ({size})")));
@@ -86,16 +118,10 @@ fn tell(step: &LoadStep, quiet: bool) {
         LoadStep::Loaded { plugin, took, from_cache: false } if !quiet && took.as_millis() > WORTH_A_LINE_MS => {
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("compiled {plugin} in {}", time(*took))));
         }
-        LoadStep::Compiling { .. } | LoadStep::Loaded { .. } => {}
+        LoadStep::Downloading { .. } | LoadStep::Compiling { .. } | LoadStep::Loaded { .. } => {}
         LoadStep::Warning { plugin, message } => {
             let who = plugin.as_ref().map(|plugin| format!("{}: ", paint(NAME, plugin))).unwrap_or_default();
             let _ = writeln!(err, "{} {who}{message}", paint(ODD, "warning:"));
         }
     }
-}
-
-/// Four hexadecimal digits: enough for people to tell runs apart.
-pub(crate) fn run_id() -> RoomId {
-    let random = RandomState::new().build_hasher().finish();
-    RoomId::from(format!("{:04x}", random & 0xffff))
 }

@@ -1,8 +1,9 @@
 //! Writing to stdout. A reader that has gone away (`| head`) is no error; a full disk is.
 
-use std::io::{ErrorKind, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
 
 use crate::error::CliError;
+use crate::show::printable;
 
 /// Writes text as it is.
 ///
@@ -15,6 +16,11 @@ pub(crate) fn write(text: &str) -> Result<(), CliError> {
 /// The same, with a line end.
 pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), CliError> {
     write(&format!("{text}\n"))
+}
+
+/// What goes to a pipe stays as it is; what goes to a terminal must not steer it.
+pub(crate) fn safe(text: &str) -> String {
+    if std::io::stdout().is_terminal() { printable(text) } else { text.to_owned() }
 }
 
 /// What is left of a result of writing to stdout.

@@ -1,48 +1,47 @@
-//! The terminal as a channel: questions are asked on stderr and answered on stdin, speeches are printed on stderr.
+//! The terminal as the channel of `run`: questions are asked on stderr and answered on stdin, speeches are printed on stderr.
 
-use std::io::{IsTerminal, Write};
+use std::sync::Arc;
 
 use conclave_core::ids::{ChannelId, TaskName};
-use conclave_runtime::channel::Channels;
+use conclave_runtime::channel::{Answer, Channels};
 use conclave_runtime::clock::BoxFuture;
 
-use crate::show::{FAINT, NAME, paint, printable};
+use crate::interrupt::Interrupts;
+use crate::person::{Person, Question, Reply};
+use crate::screen::Screen;
+use crate::show::{FAINT, paint, printable};
 
 /// The person who typed the command.
-#[derive(Clone, Copy, Debug)]
 pub(crate) struct Terminal {
-    pub(crate) quiet: bool,
+    pub(crate) person: Arc<Person>,
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) interrupts: Interrupts,
 }
 
 impl Channels for Terminal {
-    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<String>> {
+    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        let (person, interrupts) = (Arc::clone(&self.person), self.interrupts.clone());
         Box::pin(async move {
-            if !std::io::stdin().is_terminal() {
+            if !person.is_there() {
                 return None;
             }
-            // Reading blocks, so it gets a thread of its own; an abandoned question leaves that thread behind until a line comes.
-            let line = tokio::task::spawn_blocking(move || {
-                let mut err = anstream::stderr();
-                let _ = write!(err, "{}\n{} asks you {} ", printable(&prompt), paint(NAME, task), paint(FAINT, ">"));
-                let _ = err.flush();
-                let mut line = String::new();
-                std::io::stdin().read_line(&mut line).ok().filter(|read| *read > 0).map(|_| line)
-            });
-            line.await.ok().flatten().map(|line| line.trim_end().to_owned())
+            let asked = format!("{task} asks you > ");
+            let question = Question { text: format!("{}\n", printable(&prompt)), ..Question::message(asked) };
+            match person.ask(question).await {
+                Reply::Line(line) => Some(line.trim_end().to_owned().into()),
+                Reply::Interrupted => {
+                    interrupts.raise();
+                    None
+                }
+                Reply::End => None,
+            }
         })
     }
 
     fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
-        let quiet = self.quiet;
-        Box::pin(async move {
-            if quiet {
-                return Ok(());
-            }
-            let mut block = String::new();
-            for line in printable(&text).lines() {
-                block.push_str(&format!("      {} {line}\n", paint(FAINT, "│")));
-            }
-            anstream::stderr().write_all(block.as_bytes()).map_err(|error| format!("stderr could not be written: {error}"))
-        })
+        let text = printable(&text);
+        let lines: Vec<String> = text.lines().map(|line| format!("      {} {line}", paint(FAINT, "│"))).collect();
+        self.screen.line(lines.join("\n"));
+        Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -60,6 +60,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         plugins: setups,
         models: config.models.iter().map(|(name, model)| (name.clone(), model.prices.clone())).collect(),
         channels: BTreeMap::from([(ChannelId::from(TERMINAL), ChannelKind::Text)]),
+        policy: config.policy.clone(),
         limits: config.limits.clone(),
     };
     Ok(Assembly { setup, warnings: problems.in_order() })

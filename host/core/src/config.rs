@@ -1,18 +1,21 @@
 //! The operator's conclave.toml as a value. Strict and complete: every mistake of a file is reported at once, with line, column, reason
 //! and what to write instead; nothing is ignored. Reads no file: text and folder come in, paths go out joined but not looked at.
 
+mod address;
 mod amounts;
-mod depth;
+pub(crate) mod depth;
 mod grants;
 mod json;
-mod keys;
+pub(crate) mod keys;
 mod limits;
 mod model;
-mod names;
+pub(crate) mod names;
 mod plugin;
+mod policy;
 mod problem;
 mod reader;
 mod references;
+pub mod schema;
 mod spans;
 mod task;
 mod units;
@@ -29,10 +32,11 @@ use crate::grant::{Grants, ToolPattern};
 use crate::ids::{ModelName, PluginName, TaskName};
 use crate::limits::{PluginLimits, RunLimits};
 use crate::message::Entity;
+use crate::policy::Rule;
 use crate::setup::{AgentSeat, ModelSetup, NoTool};
 
-pub use keys::{KEYS, Key};
-pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, is_reserved_task};
+pub use keys::{KEYS, Key, Shape};
+pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, default_place, is_reserved_task};
 pub use problem::{Problem, Problems, Severity};
 
 use problem::{SourceText, Span};
@@ -63,6 +67,14 @@ pub enum PluginSource {
     Stock(String),
     /// A .wasm file.
     File(ConfigPath),
+    /// The program that embeds the host made it of its own functions.
+    Native(String),
+    /// A .wasm file elsewhere, held to its digest.
+    Url {
+        url: String,
+        /// Lower-case hexadecimal.
+        sha256: String,
+    },
 }
 
 impl PluginSource {
@@ -72,6 +84,8 @@ impl PluginSource {
         match self {
             Self::Stock(_) => "stock",
             Self::File(path) => &path.shown,
+            Self::Native(_) => "native",
+            Self::Url { url, .. } => url,
         }
     }
 }
@@ -86,11 +100,69 @@ pub struct PluginConfig {
     pub config: Value,
 }
 
-/// How a model is reached.
+/// Where the key of a model server is found. Never the key itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
+pub enum KeyRef {
+    /// A variable of the environment.
+    Env(String),
+    /// The first line of a file.
+    File(ConfigPath),
+    /// The first line that a program prints; it is started in the config's folder.
+    Command(Vec<String>),
+}
+
+/// A server that speaks Chat Completions.
+#[derive(Clone, Debug, PartialEq)]
+pub struct OpenAiConfig {
+    /// With the path before `/chat/completions`.
+    pub url: String,
+    /// The model's name there.
+    pub model: String,
+    pub key: Option<KeyRef>,
+    pub headers: BTreeMap<String, String>,
+    /// Sent with every request.
+    pub options: serde_json::Map<String, Value>,
+    pub proxy: Option<String>,
+    /// Attempts after the first.
+    pub retries: u32,
+    /// All attempts together.
+    pub timeout_ms: u64,
+    pub attempt_timeout_ms: u64,
+    /// Silence within a stream.
+    pub idle_timeout_ms: u64,
+    /// In bytes.
+    pub reply_max: u64,
+}
+
+impl OpenAiConfig {
+    /// A server without a key, with the limits that hold when the config gives none.
+    #[must_use]
+    pub fn new(url: String, model: String) -> Self {
+        Self {
+            url,
+            model,
+            key: None,
+            headers: BTreeMap::new(),
+            options: serde_json::Map::new(),
+            proxy: None,
+            retries: 3,
+            timeout_ms: 600_000,
+            attempt_timeout_ms: 300_000,
+            idle_timeout_ms: 60_000,
+            reply_max: 8 << 20,
+        }
+    }
+}
+
+/// How a model is reached.
+#[derive(Clone, Debug, PartialEq)]
 pub enum ModelKind {
+    /// A Chat Completions server.
+    OpenAi(Box<OpenAiConfig>),
     /// Its replies come from a file.
     Scripted { replies: ConfigPath },
+    /// The program that embeds the host speaks to it.
+    Native,
 }
 
 /// `[models.NAME]`.
@@ -127,6 +199,8 @@ pub struct Config {
     pub models: BTreeMap<ModelName, ModelConfig>,
     pub plugins: BTreeMap<PluginName, PluginConfig>,
     pub tasks: BTreeMap<TaskName, TaskConfig>,
+    /// In the order in which they are tried.
+    pub policy: Vec<Rule>,
     pub limits: RunLimits,
     /// What is right and most likely not meant, such as a plugin that nobody uses.
     pub warnings: Problems,
@@ -149,6 +223,14 @@ impl Config {
     /// # Errors
     /// All problems of the file, in the order of its lines. After a syntax error, what only seems to be missing is not reported.
     pub fn parse(file_name: &str, folder: &str, text: &str) -> Result<Self, Problems> {
+        Self::parse_with(file_name, folder, text, &BTreeMap::new())
+    }
+
+    /// The same, with models that whoever starts the host adds to those of the file, or puts in their place.
+    ///
+    /// # Errors
+    /// As `parse`.
+    pub fn parse_with(file_name: &str, folder: &str, text: &str, models: &BTreeMap<ModelName, ModelConfig>) -> Result<Self, Problems> {
         let source = SourceText::new(file_name, text);
         if let Some(span) = depth::too_deep(text) {
             let what = format!("keys and brackets can be nested {} deep at most", depth::DEPTH_MAX);
@@ -162,7 +244,7 @@ impl Config {
         }
         let mut reader = Reader::new(source);
         let spans = Spans::of(root.get_ref());
-        let draft = read(&mut reader, folder, root.get_ref(), spans, syntax.is_empty());
+        let draft = read(&mut reader, folder, root.get_ref(), spans, syntax.is_empty(), models);
         finish(reader, draft, syntax)
     }
 
@@ -197,19 +279,28 @@ impl Config {
 }
 
 /// Reads everything that can be read, also after a problem: no part depends on another before the references are checked.
-fn read(reader: &mut Reader, folder: &str, root: &DeTable<'_>, spans: Spans, is_whole: bool) -> Config {
+fn read(
+    reader: &mut Reader,
+    folder: &str,
+    root: &DeTable<'_>,
+    spans: Spans,
+    is_whole: bool,
+    added: &BTreeMap<ModelName, ModelConfig>,
+) -> Config {
     let root = Table::root(reader, root);
     let mut references = References::default();
-    let models = model::read_all(reader, folder, &root);
+    let mut models = model::read_all(reader, folder, &root);
+    models.extend(added.iter().map(|(name, model)| (name.clone(), model.clone())));
     let plugins = plugin::read_all(reader, &mut references, folder, &root);
     let tasks = task::read_all(reader, &mut references, &root);
+    let policy = policy::read_all(reader, &mut references, &root);
     let limits = limits::read_run(reader, &root);
     let entry = read_entry(reader, &mut references, &root, &tasks);
     if is_whole {
-        references.check(reader, &root);
+        references.check(reader, &root, added);
         references::check_cycles(reader, &spans, &tasks);
     }
-    Config { entry, models, plugins, tasks, limits, warnings: Problems::default(), source: reader.source.clone(), spans }
+    Config { entry, models, plugins, tasks, policy, limits, warnings: Problems::default(), source: reader.source.clone(), spans }
 }
 
 fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>, tasks: &BTreeMap<TaskName, TaskConfig>) -> TaskName {

@@ -10,6 +10,7 @@ use crate::event::Opening;
 use crate::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
 use crate::model::{Completion, ModelError, Prompt};
 use crate::outcome::Outcome;
+use crate::policy::ApprovalRequest;
 
 /// What the host must do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,6 +22,8 @@ pub enum Effect {
     AskResponder { call: CallId, frame: FrameId, task: TaskName, agent: PluginName },
     /// Call a tool. Answer: `ToolAnswered`.
     CallTool { call: CallId, task: TaskName, caller: PluginName, plugin: PluginName, tool: String, arguments: Value },
+    /// Ask whether a tool call may run. Answer: `Decided`.
+    AskApproval { call: CallId, request: ApprovalRequest },
     /// Ask a person. Answer: `UserAnswered`.
     AskUser { call: CallId, task: TaskName, channel: ChannelId, prompt: String },
     /// Ask a model. Answer: `ModelAnswered`.
@@ -49,6 +52,7 @@ impl Effect {
             Self::StepAgent { call, .. }
             | Self::AskResponder { call, .. }
             | Self::CallTool { call, .. }
+            | Self::AskApproval { call, .. }
             | Self::AskUser { call, .. }
             | Self::StartBackground { call, .. }
             | Self::WakeStrategy { call, .. }

@@ -11,12 +11,14 @@ use crate::delivery::{Decision, EndedTask};
 use crate::fault::{CallReport, Fault};
 use crate::ids::{CallId, ChannelId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
-use crate::model::{Completion, ModelError, ModelRequest};
+use crate::message::Blob;
+use crate::model::{Completion, ModelError, ModelRequest, Trouble};
+use crate::policy::Approval;
 use crate::setup::Setup;
 use crate::tool::{ToolError, ToolOutcome};
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 1;
+pub const RULES: u32 = 2;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -85,6 +87,9 @@ pub struct Opening {
     pub entry: TaskName,
     /// None: the task starts from its system message alone (L-051c).
     pub content: Option<String>,
+    /// What goes with the message; kept by the host under these names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Blob>,
     /// A JSON object for the agent's `inputs`.
     pub inputs: Value,
     /// What the whole room may use: the run's limits, or what a parent set aside.
@@ -143,6 +148,8 @@ pub enum Event {
     UserAnswered {
         call: CallId,
         text: Option<String>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Blob>,
     },
     /// A plugin asked for a completion while it ran.
     ModelAsked {
@@ -154,6 +161,14 @@ pub enum Event {
         call: CallId,
         ordinal: u32,
         answer: Result<Completion, ModelError>,
+        /// For the operator; changes nothing in the room.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        trouble: Option<Trouble>,
+    },
+    /// An approver decided about a tool call.
+    Decided {
+        call: CallId,
+        approval: Approval,
     },
     /// A channel took a speech, or says why it did not.
     Spoken {
@@ -170,6 +185,16 @@ pub enum Event {
     },
     TimerFired {
         timer: TimerId,
+    },
+    /// An author rebuilt a component, and calls from here on go to the new one. For whoever reads the journal; changes nothing in the room.
+    PluginReplaced {
+        plugin: PluginName,
+        /// Lower-case hexadecimal, of the new component.
+        sha256: String,
+    },
+    /// Somebody stopped what the entry task is doing now; an interactive one turns to its user, any other ends.
+    TurnStopped {
+        reason: String,
     },
     /// Somebody stopped the run.
     Cancelled {

@@ -26,6 +26,8 @@ pub enum Layer {
     Task,
     /// Granted, but this use is outside the grant or its limits.
     Runtime,
+    /// Granted, but a rule of the operator says no.
+    Policy,
     /// This host never gives it.
     Host,
 }
@@ -39,6 +41,7 @@ impl Layer {
             Self::Config => "config",
             Self::Task => "task",
             Self::Runtime => "grant",
+            Self::Policy => "policy",
             Self::Host => "host",
         }
     }

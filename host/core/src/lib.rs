@@ -6,6 +6,7 @@
 pub mod action;
 pub mod assemble;
 pub mod config;
+pub mod config_edit;
 pub mod delivery;
 pub mod effect;
 pub mod event;
@@ -21,6 +22,8 @@ pub mod message;
 pub mod model;
 pub mod notice;
 pub mod outcome;
+pub mod policy;
+pub mod reload;
 pub mod rights;
 pub mod room;
 pub mod setup;

@@ -83,6 +83,22 @@ pub struct ModelRequest {
     pub options: Vec<(String, Value)>,
 }
 
+/// Goes on with the whole history, with every tool, from the default model.
+impl Default for ModelRequest {
+    fn default() -> Self {
+        Self {
+            model: None,
+            prompt: Vec::new(),
+            tools: None,
+            tool_format: None,
+            tool_choice: ToolChoice::Auto,
+            output_schema: None,
+            stream: false,
+            options: Vec::new(),
+        }
+    }
+}
+
 /// A piece of a prompt as a model client gets it: history by reference, nothing copied.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "piece", rename_all = "kebab-case")]
@@ -164,4 +180,28 @@ pub enum ModelError {
     ContextTooLong { tokens: u64 },
     Unavailable { retry_after_ms: Option<u64> },
     Other { message: String },
+}
+
+/// Why a model could not be asked, for the operator: a plugin reads only the [`ModelError`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Trouble {
+    pub kind: TroubleKind,
+    /// Names the server and what to do about it; never holds a key.
+    pub text: String,
+}
+
+/// What kind of trouble.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TroubleKind {
+    /// There is no key, or the server does not take it.
+    Key,
+    /// No server answered, or not in time.
+    Unreachable,
+    /// The server answered, and says no.
+    Refused,
+    /// The answer is larger than allowed.
+    Limit,
+    /// The answer is not what the protocol says.
+    Malformed,
 }

@@ -11,7 +11,9 @@ use crate::fault::{CallReport, Fault};
 use crate::grant::DenialRecord;
 use crate::ids::{BackgroundId, CallId, ChannelId, ModelName, PluginName, RoomId, TaskName};
 use crate::message::Message;
+use crate::model::{Trouble, Usage};
 use crate::outcome::{Outcome, Status};
+use crate::policy::{Approval, ApprovalRequest};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -62,15 +64,50 @@ pub enum Notice {
         plugin: PluginName,
         record: DenialRecord,
     },
+    /// An approver is asked about a tool call.
+    ApprovalAsked {
+        call: CallId,
+        request: ApprovalRequest,
+    },
+    ApprovalGiven {
+        call: CallId,
+        approval: Approval,
+    },
+    /// An agent's `step` or `respond` begins.
+    StepStarted {
+        call: CallId,
+        task: TaskName,
+        agent: PluginName,
+    },
     ModelCalled {
         call: CallId,
+        ordinal: u32,
+        /// The task whose agent asks; none for a tool or a strategy.
+        task: Option<TaskName>,
+        plugin: PluginName,
         model: ModelName,
+        /// Its text is shown while it is generated.
+        stream: bool,
     },
     ModelAnswered {
         call: CallId,
-        tokens: u64,
-        cost_micro_usd: Option<u64>,
+        ordinal: u32,
+        usage: Usage,
+        /// In the provider's words; none when it did not answer.
+        model: Option<String>,
         error: Option<String>,
+        trouble: Option<Trouble>,
+    },
+    /// Calls from here on go to a component that was built anew.
+    PluginReplaced {
+        plugin: PluginName,
+        /// Lower-case hexadecimal.
+        sha256: String,
+    },
+    /// Somebody stopped what the entry task was doing.
+    TurnStopped {
+        task: TaskName,
+        reason: String,
     },
     BackgroundStarted {
         id: BackgroundId,

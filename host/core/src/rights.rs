@@ -36,15 +36,23 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
     setup.plugins.keys().map(row).collect()
 }
 
-/// Where data can leave to. In this version `nowhere`: models are scripted, and nothing that reaches out can be granted.
+/// Where data can leave to: the servers of models that some plugin may ask, wherever native code sends it, or `nowhere`.
 #[must_use]
 pub fn data_can_leave(setup: &Setup) -> String {
     // Taken apart without `..`: a grant or a model that reaches out will not compile before it is counted here.
-    for ModelSetup { input_price: _, output_price: _ } in setup.models.values() {}
-    for plugin in setup.plugins.values() {
-        let Grants { model: _, tools: _, delegate: _, route: _, files: _, rooms: _ } = &plugin.grants;
+    let mut places = BTreeSet::new();
+    for (name, plugin) in &setup.plugins {
+        if plugin.facts.is_native() {
+            places.insert(format!("wherever the native plugin {name} sends it"));
+        }
+        let Grants { model, tools: _, delegate: _, route: _, files: _, rooms: _ } = asked_for(&plugin.facts.manifest, &plugin.grants);
+        for name in model.iter().flat_map(|grant| &grant.names) {
+            if let Some(ModelSetup { input_price: _, output_price: _, reached_at }) = setup.models.get(name) {
+                places.extend(reached_at.as_ref().map(|server| format!("{server} (model {name})")));
+            }
+        }
     }
-    NOWHERE.to_owned()
+    if places.is_empty() { NOWHERE.to_owned() } else { places.into_iter().collect::<Vec<_>>().join(", ") }
 }
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {

@@ -3,6 +3,7 @@
 //!
 //! A run is a tree of frames (a task and its sub-tasks) inside one room. Background tasks are rooms of their own.
 
+mod approvals;
 mod background;
 mod delivery;
 mod ending;
@@ -52,19 +53,46 @@ enum Phase {
 /// What a call is for, so that its answer finds its place.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 enum Purpose {
-    Step { frame: FrameId },
-    Respond { frame: FrameId },
-    Tool { frame: FrameId, slot: usize, plugin: PluginName },
-    User { frame: FrameId },
-    Background { id: BackgroundId },
-    Strategy { strategy: PluginName },
-    Speech { strategy: PluginName, tasks: Vec<BackgroundId>, speech: Box<delivery::Speech> },
+    Step {
+        frame: FrameId,
+    },
+    Respond {
+        frame: FrameId,
+    },
+    Tool {
+        frame: FrameId,
+        slot: usize,
+        plugin: PluginName,
+    },
+    /// A tool call that waits for an approver.
+    Approval {
+        frame: FrameId,
+        slot: usize,
+    },
+    User {
+        frame: FrameId,
+    },
+    Background {
+        id: BackgroundId,
+    },
+    Strategy {
+        strategy: PluginName,
+    },
+    Speech {
+        strategy: PluginName,
+        tasks: Vec<BackgroundId>,
+        speech: Box<delivery::Speech>,
+    },
 }
 
 impl Purpose {
     fn frame(&self) -> Option<FrameId> {
         match self {
-            Self::Step { frame } | Self::Respond { frame } | Self::Tool { frame, .. } | Self::User { frame } => Some(*frame),
+            Self::Step { frame }
+            | Self::Respond { frame }
+            | Self::Tool { frame, .. }
+            | Self::Approval { frame, .. }
+            | Self::User { frame } => Some(*frame),
             Self::Background { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
         }
     }
@@ -75,6 +103,8 @@ impl Purpose {
 enum TimerPurpose {
     /// The run's wall time is over.
     Wall,
+    /// An approver has not decided in time.
+    Approval { call: CallId },
     /// A strategy waits.
     Delivery { strategy: PluginName, at: Millis },
 }
@@ -132,12 +162,14 @@ impl Default for Room {
                 plugins: BTreeMap::new(),
                 models: BTreeMap::new(),
                 channels: BTreeMap::new(),
+                policy: Vec::new(),
                 limits: RunLimits::default(),
             }),
             opening: Opening {
                 room: RoomId::from(""),
                 entry: TaskName::from(""),
                 content: None,
+                attachments: Vec::new(),
                 inputs: serde_json::Value::Null,
                 limits: RunLimits::default(),
                 deadline: None,
@@ -192,13 +224,16 @@ impl Room {
                 }
             }
             Event::ToolAnswered { call, answer, report } => self.tool_answered(call, answer, report),
-            Event::UserAnswered { call, text } => self.user_answered(call, text),
+            Event::UserAnswered { call, text, attachments } => self.user_answered(call, text, attachments),
             Event::ModelAsked { call, ordinal, request } => self.model_asked(call, ordinal, request),
-            Event::ModelAnswered { call, ordinal, answer } => self.model_answered(call, ordinal, answer),
+            Event::ModelAnswered { call, ordinal, answer, trouble } => self.model_answered(call, ordinal, answer, trouble),
+            Event::Decided { call, approval } => self.decided(call, approval),
             Event::StrategyDecided { call, answer, report } => self.strategy_decided(call, answer, &report),
             Event::Spoken { call, failure } => self.spoken(call, failure),
             Event::BackgroundEnded { call, ended, spent, used } => self.background_ended(call, ended, spent, &used),
             Event::TimerFired { timer } => self.timer_fired(timer),
+            Event::PluginReplaced { plugin, sha256 } => self.tell(Notice::PluginReplaced { plugin, sha256 }),
+            Event::TurnStopped { reason } => self.stop_turn(&reason),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
         }
         self.run();
@@ -290,7 +325,8 @@ impl Room {
         self.phase = Phase::Running { root };
         if let Some(content) = self.opening.content.clone() {
             // L-051a: the message is the user's, and external text is tainted (L-170).
-            let message = self.user_message(content);
+            let mut message = self.user_message(content);
+            message.attachments.clone_from(&self.opening.attachments);
             self.put_pending(root, frame::Responder::User, message);
         }
         self.runnable.push_back(root);
@@ -339,6 +375,7 @@ impl Room {
     fn timer_fired(&mut self, timer: TimerId) {
         match self.timers.remove(&timer) {
             Some(TimerPurpose::Wall) => self.stop(Status::Timeout, "the run took longer than limits.run.wall allows"),
+            Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::delivery::Wake::Timer),
             None => {}
         }

@@ -14,6 +14,7 @@ use crate::limits::{PluginLimits, RunLimits};
 use crate::manifest::Manifest;
 use crate::message::Entity;
 use crate::model::ToolFormat;
+use crate::policy::Rule;
 use crate::tool::{ToolSpec, ToolSummary};
 
 /// What a component can serve as, found by looking at its exports.
@@ -47,8 +48,16 @@ pub struct PluginFacts {
     pub manifest: Manifest,
     pub kinds: BTreeSet<PluginKind>,
     pub tools: Vec<ToolSpec>,
-    /// Lower-case hexadecimal, of the component.
+    /// Lower-case hexadecimal, of the component; empty when there is none.
     pub sha256: String,
+}
+
+impl PluginFacts {
+    /// It is code of the program that embeds the host, and runs in no sandbox.
+    #[must_use]
+    pub fn is_native(&self) -> bool {
+        self.sha256.is_empty()
+    }
 }
 
 /// A plugin in a room.
@@ -126,6 +135,9 @@ pub struct ModelSetup {
     /// Micro-US-dollars for a million tokens of input; none when it is not known.
     pub input_price: Option<u64>,
     pub output_price: Option<u64>,
+    /// Host and port of its server; none when prompts stay in this process.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reached_at: Option<String>,
 }
 
 /// Everything that a room runs with.
@@ -137,6 +149,9 @@ pub struct Setup {
     pub plugins: BTreeMap<PluginName, Arc<PluginSetup>>,
     pub models: BTreeMap<ModelName, ModelSetup>,
     pub channels: BTreeMap<ChannelId, ChannelKind>,
+    /// In the order in which they are tried.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub policy: Vec<Rule>,
     pub limits: RunLimits,
 }
 

@@ -12,5 +12,7 @@ mod diagnostics;
 mod meaning;
 #[path = "config/rights.rs"]
 mod rights;
+#[path = "config/schema.rs"]
+mod schema;
 #[path = "config/support.rs"]
 mod support;

@@ -1,13 +1,39 @@
 //! Channels: how a room reaches people. The command line has a terminal, tests have a list.
 
 use conclave_core::ids::{ChannelId, TaskName};
+use conclave_core::message::Blob;
 
 use crate::clock::BoxFuture;
 
 /// The people's side of a room's channels.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::channel::{Answer, Channels};
+/// use conclave_runtime::clock::BoxFuture;
+/// use conclave_runtime::ids::{ChannelId, TaskName};
+///
+/// /// Somebody who says yes to everything, and to whom results are said.
+/// struct Yes;
+///
+/// impl Channels for Yes {
+///     fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+///         Box::pin(async { Some(Answer::from("yes".to_owned())) })
+///     }
+///
+///     fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+///         Box::pin(async move { if text.len() < 1_000 { Ok(()) } else { Err("that is too long to be read out".to_owned()) } })
+///     }
+/// }
+///
+/// let options = RunOptions { channels: Arc::new(Yes), ..RunOptions::default() };
+/// # drop(options);
+/// ```
 pub trait Channels: Send + Sync + 'static {
     /// Asks for an answer to `prompt`; none when nobody is there.
-    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<String>>;
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>>;
 
     /// Says something.
     ///
@@ -16,12 +42,26 @@ pub trait Channels: Send + Sync + 'static {
     fn speak(&self, channel: ChannelId, text: String, interrupt: bool) -> BoxFuture<'static, Result<(), String>>;
 }
 
+/// What a person answers.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Answer {
+    pub text: String,
+    /// Kept in the host's blobs before.
+    pub attachments: Vec<Blob>,
+}
+
+impl From<String> for Answer {
+    fn from(text: String) -> Self {
+        Self { text, attachments: Vec::new() }
+    }
+}
+
 /// Nobody is there, and whatever is said is taken.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Nobody;
 
 impl Channels for Nobody {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<String>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
         Box::pin(std::future::ready(None))
     }
 

@@ -9,7 +9,32 @@ use conclave_core::ids::Millis;
 /// A future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
 
-/// Where time comes from.
+/// Where time comes from: what is stamped on events, what plugins see, when `limits.run.wall` and other timers are over. Limits of one
+/// call (`limits.wall`, `limits.cpu`) are counted by the machine.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::clock::{BoxFuture, Clock};
+/// use conclave_runtime::ids::Millis;
+///
+/// /// Always the same moment: no run is ever over time.
+/// struct Noon;
+///
+/// impl Clock for Noon {
+///     fn now(&self) -> Millis {
+///         Millis(43_200_000)
+///     }
+///
+///     fn sleep_until(&self, _: Millis) -> BoxFuture<'static, ()> {
+///         Box::pin(std::future::pending())
+///     }
+/// }
+///
+/// let options = RunOptions { clock: Arc::new(Noon), ..RunOptions::default() };
+/// # drop(options);
+/// ```
 pub trait Clock: Send + Sync + 'static {
     /// Milliseconds since the Unix epoch.
     fn now(&self) -> Millis;

@@ -16,6 +16,7 @@ use conclave_core::setup::Setup;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
+use crate::approve::Approver;
 use crate::calls::Plugins;
 use crate::channel::Channels;
 use crate::clock::Clock;
@@ -32,6 +33,7 @@ pub(crate) struct Shared {
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: HashMap<conclave_core::ids::ModelName, Arc<dyn ModelClient>>,
     pub(crate) channels: Arc<dyn Channels>,
+    pub(crate) approver: Arc<dyn Approver>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) subscribers: Subscribers,
@@ -52,6 +54,8 @@ pub(crate) struct Driver {
     waiting: Arc<WaitingModels>,
     /// Model requests and timers; stopped when the room ends.
     beside: JoinSet<()>,
+    /// Those of them that are model requests.
+    asking: Vec<(CallId, AbortHandle)>,
     /// Child rooms; waited for when the room ends.
     children: JoinSet<()>,
 }
@@ -84,6 +88,7 @@ impl Driver {
             under_way: HashMap::new(),
             waiting: Arc::default(),
             beside: JoinSet::new(),
+            asking: Vec::new(),
             children: JoinSet::new(),
         })
     }

@@ -83,6 +83,12 @@ impl std::fmt::Debug for Engine {
     }
 }
 
+/// This machine can say which pages of a sandbox were written to; without that a fresh one costs more.
+#[must_use]
+pub fn has_page_map_scan() -> bool {
+    PoolingAllocationConfig::is_pagemap_scan_available()
+}
+
 fn config(slots: u32) -> Config {
     let mut config = Config::new();
     config

@@ -1,43 +1,138 @@
 //! The host: loads what a config names, checks that it fits, starts runs. What an embedder holds.
 
+#[cfg(feature = "openai")]
+pub use clients::Probe;
+
+mod clients;
+mod natives;
+mod sources;
+
 use std::borrow::Cow;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::assemble::assemble;
-use conclave_core::config::{Config, ModelKind, PluginSource, Problem, Problems};
-use conclave_core::ids::{ModelName, PluginName};
-use conclave_core::setup::PluginFacts;
+use conclave_core::assemble::{Assembly, assemble};
+use conclave_core::config::{Config, ModelKind, PluginSource, Problems};
+use conclave_core::ids::PluginName;
+use conclave_core::message::Blob;
 
+use crate::blobs::{BlobError, Blobs, MemoryBlobs};
+use crate::calls::Plugins;
 use crate::engine::{Engine, EngineError, EngineSettings};
-use crate::models::{ModelClient, Scripted};
-use crate::plugin::{Cache, CacheError, LoadedPlugin, Loader, Origin, read_component};
+use crate::models::ModelClient;
+use crate::native::{self, Routes};
+#[cfg(feature = "download")]
+use crate::plugin::Downloads;
+use crate::plugin::{Cache, CacheError, LoadedPlugin, Loader, Origin};
 use crate::prepared::{PluginInfo, Prepared};
+use crate::reload::{Rebuilt, Source};
 use crate::sandbox::{Sandbox, Sandboxes};
+use crate::secrets::{NoSecrets, SecretSource};
 
-/// How a host is set up.
-#[derive(Debug, Default)]
+/// What the prompts of a model that the program speaks to itself can reach: the host cannot know.
+pub(crate) const OWN_CLIENT: &str = "wherever this program's client sends it";
+
+/// What a host is made of. The default: no plugins but those of files, no models but scripted ones, no keys, nothing kept on the disk.
 pub struct HostOptions {
     pub engine: EngineSettings,
     /// Where compiled code is kept between runs; none: everything is compiled anew. Only this host may write there.
     pub cache: Option<PathBuf>,
     /// Components that configs can name as `stock:NAME`.
     pub stock: BTreeMap<String, Cow<'static, [u8]>>,
+    /// Plugins of the program's own, which configs can name as `native:NAME`; of two with one name the last.
+    pub native: Vec<native::Plugin>,
+    /// Clients for `[models.NAME]` with `kind = "native"`.
+    pub models: BTreeMap<String, Arc<dyn ModelClient>>,
+    /// Where the keys of model servers come from.
+    pub secrets: Arc<dyn SecretSource>,
+    /// Where attachments are kept.
+    pub blobs: Arc<dyn Blobs>,
 }
 
-/// Loads plugins and starts runs. It has an engine of its own; several hosts can live in one process.
-#[derive(Debug)]
+impl Default for HostOptions {
+    fn default() -> Self {
+        Self {
+            engine: EngineSettings::default(),
+            cache: None,
+            stock: BTreeMap::new(),
+            native: Vec::new(),
+            models: BTreeMap::new(),
+            secrets: Arc::new(NoSecrets),
+            blobs: Arc::new(MemoryBlobs::default()),
+        }
+    }
+}
+
+impl fmt::Debug for HostOptions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("HostOptions")
+            .field("engine", &self.engine)
+            .field("cache", &self.cache)
+            .field("stock", &self.stock.keys())
+            .field("native", &self.native)
+            .field("models", &self.models.keys())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Loads plugins and starts runs. It has an engine of its own, and nothing that other hosts of the process could see.
+///
+/// Two hosts in one process, each with a plugin of the same name:
+/// ```
+/// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, native};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let host = |answer: &'static str| {
+///     let desk = native::Plugin::agent("desk", move |_| async move { Ok(native::finish(answer)) });
+///     Host::new(HostOptions { native: vec![desk], ..HostOptions::default() })
+/// };
+/// let (north, south) = (host("It is cold.")?, host("It is warm.")?);
+/// let config = Config::parse("desk.toml", "", r#"
+///     entry = "desk"
+///     [plugins.desk]
+///     source = "native:desk"
+///     [tasks.desk]
+///     agent = "desk"
+/// "#)?;
+/// let (north, south) = (north.load(&config).await?, south.load(&config).await?);
+/// let ask = |desk: &conclave_runtime::Prepared| desk.start(Some("How is it?".to_owned()), RunOptions::default());
+/// let (north, south) = tokio::try_join!(ask(&north)?.outcome(), ask(&south)?.outcome())?;
+/// assert_eq!(north.content.as_deref(), Some("It is cold."));
+/// assert_eq!(south.content.as_deref(), Some("It is warm."));
+/// # Ok(())
+/// # }
+/// ```
 pub struct Host {
     loader: Loader,
     stock: BTreeMap<String, Cow<'static, [u8]>>,
+    natives: BTreeMap<String, native::Plugin>,
+    models: BTreeMap<String, Arc<dyn ModelClient>>,
+    secrets: Arc<dyn SecretSource>,
+    blobs: Arc<dyn Blobs>,
     cache_failure: Option<CacheError>,
+    #[cfg(feature = "download")]
+    downloads: Downloads,
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Host").field("loader", &self.loader).field("native", &self.natives.keys()).finish_non_exhaustive()
+    }
 }
 
 /// How far loading has come.
 #[derive(Clone, Debug)]
 pub enum LoadStep {
+    /// It is not kept here yet.
+    Downloading {
+        plugin: PluginName,
+        /// Its address.
+        from: String,
+    },
     /// Nothing is in the cache for it; this takes a while.
     Compiling {
         plugin: PluginName,
@@ -75,39 +170,82 @@ impl Host {
     /// # Errors
     /// When the engine cannot be set up on this machine.
     pub fn new(options: HostOptions) -> Result<Self, EngineError> {
-        let engine = Engine::new(&options.engine)?;
-        let (cache, cache_failure) = match options.cache.map(|folder| Cache::open(&folder)).transpose() {
+        let HostOptions { engine, cache, stock, native, models, secrets, blobs } = options;
+        let engine = Engine::new(&engine)?;
+        #[cfg(feature = "download")]
+        let downloads = Downloads::new(cache.as_ref().map(|folder| folder.join("components")));
+        let (cache, cache_failure) = match cache.map(|folder| Cache::open(&folder)).transpose() {
             Ok(cache) => (cache, None),
             Err(failure) => (None, Some(failure)),
         };
-        Ok(Self { loader: Loader::new(engine, cache), stock: options.stock, cache_failure })
+        let natives = native.into_iter().map(|plugin| (plugin.name().to_owned(), plugin)).collect();
+        Ok(Self {
+            loader: Loader::new(engine, cache),
+            stock,
+            natives,
+            models,
+            secrets,
+            blobs,
+            cache_failure,
+            #[cfg(feature = "download")]
+            downloads,
+        })
     }
 
-    /// Loads the plugins of a config and checks that everything fits.
+    /// Keeps bytes that are to go with a message: what it gives is put into [`RunOptions::attachments`](crate::RunOptions::attachments).
     ///
     /// # Errors
-    /// `Plugins` when a component is refused, `Config` when anything else is wrong.
+    /// As [`Blobs::keep`].
+    pub fn keep_blob(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+        self.blobs.keep(bytes, media_type, name)
+    }
+
+    /// Where attachments are kept.
+    #[must_use]
+    pub fn blobs(&self) -> &Arc<dyn Blobs> {
+        &self.blobs
+    }
+
+    /// [`prepare`](Self::prepare), when nobody wants to know how far it has come.
+    ///
+    /// # Errors
+    /// As `prepare`.
+    pub async fn load(&self, config: &Config) -> Result<Prepared, PrepareError> {
+        self.prepare(config, &(Arc::new(|_| {}) as Follow)).await
+    }
+
+    /// Loads the plugins of a config and checks that everything fits. No key is read, and no model asked.
+    ///
+    /// # Errors
+    /// `Plugins` when a plugin is refused, `Config` when anything else is wrong.
     pub async fn prepare(&self, config: &Config, follow: &Follow) -> Result<Prepared, PrepareError> {
         if let Some(failure) = &self.cache_failure {
             follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
         let mut problems = Problems::default();
-        let (loaded, refused) = self.load_all(config, follow, &mut problems).await;
-        let models = read_models(config, &mut problems);
+        let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
+        let natives = self.load_natives(config, &mut problems, &mut refused).await;
+        let models = self.clients(config, &mut problems);
         check_folders(config, &mut problems);
         if problems.has_errors() {
             let problems = problems.in_order();
             return Err(if refused { PrepareError::Plugins(problems) } else { PrepareError::Config(problems) });
         }
-        let facts: BTreeMap<PluginName, PluginFacts> = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone())).collect();
-        let assembly = assemble(config, &facts).map_err(PrepareError::Config)?;
+        let components = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone()));
+        let facts = components.chain(natives.iter().map(|(name, native)| (name.clone(), native.facts.clone()))).collect();
+        let Assembly { mut setup, warnings } = assemble(config, &facts).map_err(PrepareError::Config)?;
+        for (name, model) in config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native) {
+            let mut prices = model.prices.clone();
+            prices.reached_at = Some(OWN_CLIENT.to_owned());
+            setup.models.insert(name.clone(), prices);
+        }
+        let setup_of = |name: &PluginName| Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"));
         let mut sandboxes = Vec::with_capacity(loaded.len());
-        let mut plugins = Vec::with_capacity(loaded.len());
+        let mut plugins = Vec::with_capacity(config.plugins.len());
         for (name, plugin) in loaded {
-            let setup = Arc::clone(assembly.setup.plugins.get(&name).expect("assemble keeps every plugin of the config"));
-            let from_cache = plugin.origin() == Origin::Cache;
-            plugins.push(PluginInfo { name: name.clone(), from_cache, size: plugin.inspection().size });
-            match Sandbox::new(Arc::new(plugin), name.clone(), setup) {
+            let (from_cache, size) = (plugin.origin() == Origin::Cache, plugin.inspection().size);
+            plugins.push(PluginInfo { name: name.clone(), from_cache, size, is_native: false });
+            match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
                 Ok(sandbox) => sandboxes.push(sandbox),
                 Err(error) => problems.push(config.problem(&format!("plugins.{name}.grants.files"), error.to_string())),
             }
@@ -115,22 +253,30 @@ impl Host {
         if problems.has_errors() {
             return Err(PrepareError::Config(problems.in_order()));
         }
-        Ok(Prepared {
-            setup: Arc::new(assembly.setup),
-            calls: Arc::new(Sandboxes::new(sandboxes)),
-            plugins,
-            models,
-            sources: config.source_labels(),
-            warnings: assembly.warnings,
-        })
+        let sandboxes = Sandboxes::new(sandboxes);
+        let files = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
+            PluginSource::File(path) => Some((name.clone(), Source { path: PathBuf::from(&path.path), setup: setup_of(name) })),
+            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } => None,
+        });
+        let rebuilt = Rebuilt { loader: self.loader.clone(), sandboxes: sandboxes.clone(), sources: files.collect() };
+        let mut calls: Arc<dyn Plugins> = Arc::new(sandboxes);
+        if !natives.is_empty() {
+            plugins.extend(natives.keys().map(|name| PluginInfo { name: name.clone(), from_cache: false, size: 0, is_native: true }));
+            plugins.sort_by(|one, other| one.name.cmp(&other.name));
+            let ready = natives.into_iter().map(|(name, native)| native.given(name.clone(), setup_of(&name)));
+            calls = Arc::new(Routes::new(ready, calls));
+        }
+        Ok(Prepared { setup: Arc::new(setup), calls, plugins, models, sources: config.source_labels(), warnings, rebuilt })
     }
 
     /// The plugins that could be loaded, and whether one was refused.
     async fn load_all(&self, config: &Config, follow: &Follow, problems: &mut Problems) -> (BTreeMap<PluginName, LoadedPlugin>, bool) {
         let (mut loaded, mut refused) = (BTreeMap::new(), false);
-        for (name, plugin) in &config.plugins {
+        for (name, plugin) in config.plugins.iter().filter(|(_, plugin)| !matches!(plugin.source, PluginSource::Native(_))) {
             let key = format!("plugins.{name}.source");
-            let bytes = match self.component(&plugin.source) {
+            let (told, who) = (Arc::clone(follow), name.clone());
+            let from = plugin.source.label().to_owned();
+            let bytes = match self.component(&plugin.source, move || told(LoadStep::Downloading { plugin: who, from })).await {
                 Ok(bytes) => bytes,
                 Err(missing) => {
                     problems.push(missing.problem(config, &key));
@@ -156,55 +302,6 @@ impl Host {
         }
         (loaded, refused)
     }
-
-    fn component(&self, source: &PluginSource) -> Result<Vec<u8>, Missing> {
-        match source {
-            PluginSource::Stock(name) => match self.stock.get(name) {
-                Some(bytes) => Ok(bytes.to_vec()),
-                None if self.stock.is_empty() => {
-                    Err(Missing::new("this program was built without stock plugins", "build it with `cargo xtask build`"))
-                }
-                None => {
-                    let known: Vec<&str> = self.stock.keys().map(String::as_str).collect();
-                    Err(Missing::new(format!("there is no stock plugin `{name}`"), format!("these are there: {}", known.join(", "))))
-                }
-            },
-            PluginSource::File(path) => read_component(Path::new(&path.path)).map_err(|error| {
-                let what = format!("{} could not be read: {error}", path.path);
-                Missing::new(what, "build the component, or correct the path; it starts at the folder of the config")
-            }),
-        }
-    }
-}
-
-/// A component that is not where the config says.
-struct Missing {
-    what: String,
-    help: String,
-}
-
-impl Missing {
-    fn new(what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { what: what.into(), help: help.into() }
-    }
-
-    fn problem(self, config: &Config, key: &str) -> Problem {
-        config.problem(key, self.what).help(self.help)
-    }
-}
-
-fn read_models(config: &Config, problems: &mut Problems) -> HashMap<ModelName, Arc<dyn ModelClient>> {
-    let mut models: HashMap<ModelName, Arc<dyn ModelClient>> = HashMap::new();
-    for (name, model) in &config.models {
-        let ModelKind::Scripted { replies } = &model.kind;
-        let script = std::fs::read_to_string(&replies.path).map_err(|error| format!("{} could not be read: {error}", replies.path));
-        let client = script.and_then(|script| Scripted::parse(&script).map_err(|error| format!("{}: {error}", replies.path)));
-        match client {
-            Ok(client) => drop(models.insert(name.clone(), Arc::new(client))),
-            Err(what) => problems.push(config.problem(&format!("models.{name}.replies"), what)),
-        }
-    }
-    models
 }
 
 /// Folders are opened once the config is known to fit; that they are there is said together with everything else.

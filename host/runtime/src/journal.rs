@@ -21,6 +21,42 @@ pub trait Journal: Send + 'static {
 }
 
 /// Makes the journal of each room of a run.
+///
+/// ```
+/// use std::sync::{Arc, mpsc};
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::event::Record;
+/// use conclave_runtime::ids::RoomId;
+/// use conclave_runtime::journal::{Journal, JournalFailure, Journals};
+///
+/// /// Hands records to a thread; a database would answer once they are kept.
+/// struct Handed(mpsc::Sender<(RoomId, Arc<Record>)>);
+/// struct Of(RoomId, mpsc::Sender<(RoomId, Arc<Record>)>);
+///
+/// impl Journals for Handed {
+///     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+///         Ok(Box::new(Of(room.clone(), self.0.clone())))
+///     }
+/// }
+///
+/// impl Journal for Of {
+///     fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
+///         for record in records {
+///             self.1.send((self.0.clone(), Arc::clone(record))).map_err(|_| JournalFailure {
+///                 room: self.0.clone(),
+///                 place: "the journal's thread".to_owned(),
+///                 cause: std::io::ErrorKind::BrokenPipe.into(),
+///             })?;
+///         }
+///         Ok(())
+///     }
+/// }
+///
+/// let (sender, kept) = mpsc::channel();
+/// let options = RunOptions { journals: Arc::new(Handed(sender)), ..RunOptions::default() };
+/// # drop((options, kept));
+/// ```
 pub trait Journals: Send + Sync + 'static {
     /// A new journal.
     ///

@@ -1,8 +1,36 @@
 //! Conclave's shell: loads plugins, calls them in fresh sandboxes, performs the core's effects, keeps the journal.
 //!
-//! A library: it prints nothing, reads no environment, installs no handler. The command line is one of its users. Start with [`Host`].
+//! A library: it prints nothing, reads no environment, installs no handler. The command line is one of its users. Start with [`Host`], and
+//! with `docs/embed.md`, whose examples are tests of this crate.
+//!
+//! ```
+//! use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, native};
+//!
+//! #[tokio::main]
+//! async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//!     let desk = native::Plugin::agent("desk", |step: native::Step| async move {
+//!         Ok(native::finish(format!("You said: {}", step.text())))
+//!     });
+//!     let host = Host::new(HostOptions { native: vec![desk], ..HostOptions::default() })?;
+//!     let config = Config::parse("desk.toml", "", r#"
+//!         entry = "desk"
+//!         [plugins.desk]
+//!         source = "native:desk"
+//!         [tasks.desk]
+//!         agent = "desk"
+//!     "#)?;
+//!     let run = host.load(&config).await?.start(Some("Good morning".to_owned()), RunOptions::default())?;
+//!     let outcome = run.outcome().await?;
+//!     assert_eq!(outcome.content.as_deref(), Some("You said: Good morning"));
+//!     Ok(())
+//! }
+//! ```
 
+#![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
+
+pub mod approve;
 mod bindings;
+pub mod blobs;
 pub mod calls;
 mod capability;
 pub mod channel;
@@ -11,12 +39,59 @@ mod convert;
 mod driver;
 pub mod engine;
 mod host;
+pub mod ids;
 pub mod journal;
-pub mod models;
+pub mod native;
 pub mod plugin;
 mod prepared;
+pub mod reload;
 pub mod sandbox;
+pub mod secrets;
 pub mod subscribe;
+#[cfg(feature = "tracing")]
+pub mod telemetry;
 
+pub use conclave_core::{action, config, event, fault, manifest, message, model, notice, outcome, policy, tool};
+/// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
+/// ```
+/// use std::sync::Arc;
+///
+/// use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
+/// use conclave_runtime::models::{BoxFuture, ModelClient, ModelFailure, TextSink};
+/// use conclave_runtime::{Host, HostOptions};
+///
+/// /// Says what it heard, word by word.
+/// struct Echo;
+///
+/// impl ModelClient for Echo {
+///     fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+///         Box::pin(async move {
+///             let text = prompt.last_text().to_owned();
+///             if prompt.stream {
+///                 text.split_inclusive(' ').for_each(|word| sink.text(word));
+///             }
+///             let usage = Usage { input_tokens: text.len() as u64 / 4, output_tokens: text.len() as u64 / 4, ..Usage::default() };
+///             let (id, model) = ("1".to_owned(), "echo".to_owned());
+///             Ok(Completion { id, content: Some(text), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })
+///         })
+///     }
+/// }
+///
+/// let host = Host::new(HostOptions { models: [("default".to_owned(), Arc::new(Echo) as Arc<dyn ModelClient>)].into(), ..HostOptions::default() })?;
+/// # drop(host);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub use conclave_models as models;
+#[cfg(feature = "openai")]
+pub use host::Probe;
 pub use host::{Follow, Host, HostOptions, LoadStep, PrepareError};
-pub use prepared::{PluginInfo, Prepared, Run, RunOptions, Stopper};
+pub use prepared::{CallToolError, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolRun};
+
+/// The pages whose examples are tests.
+#[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "tracing"))]
+mod pages {
+    #[doc = include_str!("../../../docs/embed.md")]
+    struct Embed;
+    #[doc = include_str!("../../../docs/events.md")]
+    struct Events;
+}

@@ -4,6 +4,8 @@ mod anatomy;
 mod arguments;
 mod cache;
 mod contract;
+#[cfg(feature = "download")]
+mod download;
 mod embed;
 mod exports;
 mod load;
@@ -25,10 +27,14 @@ use wasmtime::component::InstancePre;
 
 use crate::engine::Engine;
 use crate::sandbox::CallState;
-use arguments::Arguments;
 use exports::Exports;
 
+pub(crate) use arguments::Arguments;
+pub(crate) use load::schemas;
+
 pub use cache::{Cache, CacheError};
+#[cfg(feature = "download")]
+pub use download::{DownloadError, Downloads, fetch};
 pub use embed::embed;
 pub use load::{Loader, inspect};
 pub use source::read_component;

@@ -1,23 +1,31 @@
 //! A config that is ready to run, and its runs.
 
+mod call_tool;
+
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use conclave_core::config::Problems;
 use conclave_core::event::{Event, Opening, Principal, UsedByPlugin};
 use conclave_core::ids::{ChannelId, ModelName, PluginName, RoomId};
+use conclave_core::message::Blob;
 use conclave_core::outcome::Outcome;
-use conclave_core::setup::Setup;
+use conclave_core::setup::{NoTool, Setup};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::approve::{Approver, NoApprover};
 use crate::calls::Plugins;
 use crate::channel::{Channels, Nobody};
 use crate::clock::{Clock, SystemClock};
 use crate::driver::{Driver, Shared};
+use crate::ids::{Ids, RandomIds};
 use crate::journal::{JournalFailure, Journals, NoJournals};
 use crate::models::ModelClient;
+use crate::reload::{Rebuilt, Reloader};
 use crate::subscribe::Subscribers;
+
+pub use call_tool::{CallToolError, ToolRun};
 
 /// The channel on which the user of a run is asked.
 const USER_CHANNEL: &str = "terminal";
@@ -27,8 +35,10 @@ const USER_CHANNEL: &str = "terminal";
 pub struct PluginInfo {
     pub name: PluginName,
     pub from_cache: bool,
-    /// In bytes.
+    /// In bytes; 0 for a native one.
     pub size: u64,
+    /// It is the program's own, and runs in no sandbox.
+    pub is_native: bool,
 }
 
 /// A config whose plugins are loaded and admitted. Cheap to run many times.
@@ -39,17 +49,34 @@ pub struct Prepared {
     pub(crate) models: HashMap<ModelName, Arc<dyn ModelClient>>,
     pub(crate) sources: BTreeMap<PluginName, String>,
     pub(crate) warnings: Problems,
+    pub(crate) rebuilt: Rebuilt,
 }
 
 /// Who takes part in a run besides its plugins. The default: nobody is there, nothing is kept, nobody follows.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::journal::MemoryJournals;
+/// use serde_json::json;
+///
+/// let journals = MemoryJournals::default();
+/// let options = RunOptions { inputs: json!({ "language": "Gaelic" }), journals: Arc::new(journals.clone()), ..RunOptions::default() };
+/// # drop(options);
+/// ```
 pub struct RunOptions {
-    /// The root room's id; none: `run`.
-    pub room: Option<RoomId>,
+    /// What the run is called; a [`RoomId`] is always that one.
+    pub ids: Arc<dyn Ids>,
     /// On whose behalf it runs.
     pub principal: Principal,
     /// A JSON object for the entry agent's `inputs`.
     pub inputs: serde_json::Value,
+    /// What goes with the message.
+    pub attachments: Vec<Blob>,
     pub channels: Arc<dyn Channels>,
+    /// Decides about tool calls that a rule asks about.
+    pub approver: Arc<dyn Approver>,
     pub clock: Arc<dyn Clock>,
     pub journals: Arc<dyn Journals>,
     pub subscribers: Subscribers,
@@ -58,10 +85,12 @@ pub struct RunOptions {
 impl Default for RunOptions {
     fn default() -> Self {
         Self {
-            room: None,
+            ids: Arc::new(RandomIds),
             principal: Principal("operator".into()),
             inputs: json!({}),
+            attachments: Vec::new(),
             channels: Arc::new(Nobody),
+            approver: Arc::new(NoApprover),
             clock: Arc::new(SystemClock),
             journals: Arc::new(NoJournals),
             subscribers: Subscribers::default(),
@@ -73,9 +102,41 @@ impl Default for RunOptions {
 pub struct Run {
     room: RoomId,
     driver: Driver,
+    over: Over,
+}
+
+/// Tells the subscribers that a run is over, however it came to its end.
+struct Over {
+    room: RoomId,
+    subscribers: Subscribers,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.subscribers.tell_over(&self.room);
+    }
 }
 
 /// Stops a run from elsewhere.
+///
+/// ```
+/// use conclave_runtime::native::{Failure, Plugin};
+/// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, outcome::Status};
+///
+/// # #[tokio::main]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let slow = Plugin::agent("slow", |_| std::future::pending::<Result<String, Failure>>());
+/// let host = Host::new(HostOptions { native: vec![slow], ..HostOptions::default() })?;
+/// let config = Config::parse("slow.toml", "", "entry = 'a'\n[plugins.a]\nsource = 'native:slow'\n[tasks.a]\nagent = 'a'\n")?;
+/// let run = host.load(&config).await?.start(Some("Think.".to_owned()), RunOptions::default())?;
+/// let stopper = run.stopper();
+/// let running = tokio::spawn(run.outcome());
+/// stopper.stop("that is enough");
+/// let outcome = running.await??;
+/// assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "that is enough"));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Stopper(UnboundedSender<Event>);
 
@@ -84,6 +145,16 @@ impl Stopper {
     pub fn stop(&self, reason: &str) {
         let _ = self.0.send(Event::Cancelled { reason: reason.to_owned() });
     }
+
+    /// Stops what the entry task is doing now. An interactive task then asks its user; another ends.
+    pub fn stop_turn(&self, reason: &str) {
+        let _ = self.0.send(Event::TurnStopped { reason: reason.to_owned() });
+    }
+
+    /// Has the journal say that calls from here on go to a component that was built anew.
+    pub fn note_replaced(&self, plugin: &PluginName, sha256: &str) {
+        let _ = self.0.send(Event::PluginReplaced { plugin: plugin.clone(), sha256: sha256.to_owned() });
+    }
 }
 
 impl Prepared {
@@ -91,6 +162,12 @@ impl Prepared {
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {
         &self.setup
+    }
+
+    /// Looks after the plugins that come from files, for an author who builds them anew: the next call goes to the new one.
+    #[must_use]
+    pub fn reloader(&self) -> Reloader {
+        Reloader::new(self.rebuilt.clone())
     }
 
     /// The plugins, in order of name.
@@ -117,17 +194,40 @@ impl Prepared {
         &self.calls
     }
 
+    /// The same for a conversation: the entry task asks its user after each of its answers, whatever its config says, and only the user
+    /// ends it. An answer that says nothing is one too, so that the user is asked then as well.
+    #[must_use]
+    pub fn for_chat(mut self) -> Self {
+        let setup = Arc::make_mut(&mut self.setup);
+        if let Some(task) = setup.tasks.get_mut(&setup.entry) {
+            let task = Arc::make_mut(task);
+            (task.interactive, task.no_tool, task.allow_null_result) = (true, NoTool::Nothing, true);
+        }
+        self
+    }
+
     /// Opens a room for a message. The work begins when the outcome is awaited.
     ///
     /// # Errors
     /// When the room's journal cannot be made.
     pub fn start(&self, message: Option<String>, options: RunOptions) -> Result<Run, JournalFailure> {
-        let room = options.room.unwrap_or_else(|| RoomId::from("run"));
-        let limits = self.setup.limits.clone();
+        self.open(Arc::clone(&self.setup), Arc::clone(&self.calls), message, options)
+    }
+
+    fn open(
+        &self,
+        setup: Arc<Setup>,
+        plugins: Arc<dyn Plugins>,
+        message: Option<String>,
+        options: RunOptions,
+    ) -> Result<Run, JournalFailure> {
+        let room = options.ids.run();
+        let limits = setup.limits.clone();
         let opening = Opening {
             room: room.clone(),
-            entry: self.setup.entry.clone(),
+            entry: setup.entry.clone(),
             content: message,
+            attachments: options.attachments,
             inputs: options.inputs,
             deadline: limits.wall_ms.map(|wall| options.clock.now().plus(wall)),
             limits,
@@ -136,16 +236,18 @@ impl Prepared {
             used: UsedByPlugin::new(),
         };
         let shared = Shared {
-            plugins: Arc::clone(&self.calls),
+            plugins,
             models: self.models.clone(),
             channels: options.channels,
+            approver: options.approver,
             clock: options.clock,
             journals: options.journals,
-            subscribers: options.subscribers,
+            subscribers: options.subscribers.clone(),
             principal: options.principal,
         };
-        let driver = Driver::open(Arc::new(shared), Arc::clone(&self.setup), opening)?;
-        Ok(Run { room, driver })
+        let driver = Driver::open(Arc::new(shared), setup, opening)?;
+        let over = Over { room: room.clone(), subscribers: options.subscribers };
+        Ok(Run { room, driver, over })
     }
 }
 
@@ -167,6 +269,9 @@ impl Run {
     /// # Errors
     /// When the journal fails; then nothing more was performed.
     pub async fn outcome(self) -> Result<Arc<Outcome>, JournalFailure> {
-        self.driver.run().await
+        let Self { driver, over, .. } = self;
+        let outcome = driver.run().await;
+        drop(over);
+        outcome
     }
 }

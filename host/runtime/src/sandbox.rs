@@ -14,7 +14,7 @@ pub(crate) mod testing;
 mod wasi;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::action::Turn;
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
@@ -135,20 +135,27 @@ impl<T> Flatten<T> for (Result<Result<T, Fault>, Fault>, CallReport) {
     }
 }
 
-/// The plugins of a config, by name.
+/// The plugins of a config, by name. One can be replaced; calls under way end in the one they began in.
 #[derive(Clone, Debug, Default)]
-pub struct Sandboxes(Arc<HashMap<PluginName, Arc<Sandbox>>>);
+pub struct Sandboxes(Arc<HashMap<PluginName, RwLock<Arc<Sandbox>>>>);
 
 impl Sandboxes {
     /// These plugins, each under the name that the config gives it.
     pub fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
-        Self(Arc::new(sandboxes.into_iter().map(|sandbox| (sandbox.grantee.name.clone(), Arc::new(sandbox))).collect()))
+        Self(Arc::new(sandboxes.into_iter().map(|sandbox| (sandbox.grantee.name.clone(), RwLock::new(Arc::new(sandbox)))).collect()))
     }
 
     /// The plugin of a name.
     #[must_use]
-    pub fn get(&self, name: &PluginName) -> Option<&Arc<Sandbox>> {
-        self.0.get(name)
+    pub fn get(&self, name: &PluginName) -> Option<Arc<Sandbox>> {
+        self.0.get(name).map(|sandbox| Arc::clone(&sandbox.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Puts a plugin in the place of the one of its name; the next call goes to it. Nothing happens when there is none.
+    pub(crate) fn replace(&self, sandbox: Sandbox) {
+        if let Some(place) = self.0.get(&sandbox.grantee.name) {
+            *place.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sandbox);
+        }
     }
 }
 
@@ -159,24 +166,24 @@ fn unknown(name: &PluginName) -> Fault {
 
 impl Plugins for Sandboxes {
     fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin).cloned() else { return at_once(Err(unknown(&start.plugin))) };
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
         Box::pin(async move { sandbox.step(start, view).await })
     }
 
     fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin).cloned() else { return at_once(Err(unknown(&start.plugin))) };
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
         Box::pin(async move { sandbox.respond(start, view).await })
     }
 
     fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin).cloned() else {
+        let Some(sandbox) = self.get(&start.plugin) else {
             return at_once(Err(ToolError::Fault { fault: unknown(&start.plugin) }));
         };
         Box::pin(async move { sandbox.call_tool(start, tool).await })
     }
 
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
-        let Some(sandbox) = self.get(&start.plugin).cloned() else { return at_once(Err(unknown(&start.plugin))) };
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
         Box::pin(async move { sandbox.decide(start, &wake, view).await })
     }
 }

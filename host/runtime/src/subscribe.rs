@@ -40,13 +40,47 @@ pub enum What {
     Logged { call: CallId, plugin: PluginName, level: Level, message: String },
     /// How far a call has come. Beside the journal.
     Progressed { call: CallId, plugin: PluginName, done: u64, total: Option<u64>, message: String },
+    /// Text that a model says while it says it; the completion is journalled when it ends. Beside the journal.
+    Streamed { call: CallId, ordinal: u32, text: String },
     /// An import refused something.
     Denied { call: CallId, plugin: PluginName, record: DenialRecord },
 }
 
-/// Gets everything, in order, one room at a time. Called on the room's own loop, so it must not block.
+/// Gets everything that happens. It is called inside the run, so it must not block.
+///
+/// What is recorded and told comes in order from the loop of its room. What is logged, progressed, streamed and denied comes from where
+/// the plugin or the model's client runs, behind the notice that its call began and before the record of its answer; so a subscriber can
+/// be called by several threads at once. Every kind, with an example of each: `docs/events.md`.
+///
+/// ```
+/// use std::sync::{Arc, Mutex};
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::notice::Notice;
+/// use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+///
+/// /// Remembers which tools were called.
+/// #[derive(Default)]
+/// struct Called(Mutex<Vec<String>>);
+///
+/// impl Subscriber for Called {
+///     fn on(&self, happening: &Happening) {
+///         if let What::Told { told: Notice::ToolCalled { name, .. } } = &happening.what {
+///             self.0.lock().unwrap().push(name.clone());
+///         }
+///     }
+/// }
+///
+/// let called = Arc::new(Called::default());
+/// let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&called) as Arc<dyn Subscriber>]), ..RunOptions::default() };
+/// # drop(options);
+/// ```
 pub trait Subscriber: Send + Sync + 'static {
     fn on(&self, happening: &Happening);
+
+    /// The run with this root room is over, or was dropped, and with it the rooms below, whose names are its own, `/`, and more. For
+    /// subscribers that keep something for a run. A plugin that was stopped with a dropped run may still log a line afterwards.
+    fn over(&self, _room: &RoomId) {}
 }
 
 /// The subscribers of a run.
@@ -63,6 +97,16 @@ impl Subscribers {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    /// These and one more, which is called last.
+    #[must_use]
+    pub fn with(&self, subscriber: Arc<dyn Subscriber>) -> Self {
+        Self(self.0.iter().cloned().chain([subscriber]).collect())
+    }
+
+    pub(crate) fn tell_over(&self, room: &RoomId) {
+        self.0.iter().for_each(|subscriber| subscriber.over(room));
     }
 
     pub(crate) fn tell(&self, happening: &Happening) {

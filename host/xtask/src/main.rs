@@ -8,10 +8,12 @@ mod components;
 mod demo;
 mod failure;
 mod gates;
+mod install;
 mod needs;
 mod phase;
 mod picture;
 mod place;
+mod servers;
 mod test;
 mod toml;
 
@@ -30,6 +32,11 @@ usage: cargo xtask COMMAND [OPTIONS]
   test [FILTER…]     everything that CI checks; with filters only the tests whose names contain one of them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
+  install            the program `conclave` for daily use, built within minutes
+      --root PATH      below this folder instead of cargo's own
+      --release        optimised fully, which takes a quarter of an hour
+  dist               one archive for another machine, optimised and stripped, with its checksum
+      --quick          as fast to build as `install`
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
   guests             only the components that the tests run
   picture            draw docs/demo.svg anew from what the hostile demo prints
@@ -65,6 +72,8 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
         "demo" => demo::run(Place::find()?, rest),
         "test" => test::run(Place::find()?, rest),
         "build" => components::run_build(Place::find()?, rest),
+        "install" => install::run_install(Place::find()?, rest),
+        "dist" => install::run_dist(Place::find()?, rest),
         "guests" => components::run_guests(Place::find()?, rest),
         "bench" => bench::run(Place::find()?, rest),
         "picture" => picture::run(Place::find()?, rest),

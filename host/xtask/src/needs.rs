@@ -43,6 +43,11 @@ pub(crate) fn check_companions(place: &Place) -> Result<(), Failure> {
     Ok(())
 }
 
+/// The machine that programs are built for, as the compiler calls it: `x86_64-unknown-linux-gnu`.
+pub(crate) fn host_triple() -> Result<String, Failure> {
+    Compiler::find().map(|compiler| compiler.host)
+}
+
 /// Whether `cargo nextest` is installed.
 pub(crate) fn has_nextest(place: &Place) -> bool {
     answers(&mut place.cargo(["nextest", "--version"]))
@@ -50,6 +55,7 @@ pub(crate) fn has_nextest(place: &Place) -> bool {
 
 struct Compiler {
     release: String,
+    host: String,
     sysroot: PathBuf,
 }
 
@@ -66,8 +72,12 @@ impl Compiler {
         let version = ask(&["--version", "--verbose"]).ok_or_else(missing)?;
         let sysroot = ask(&["--print", "sysroot"]).ok_or_else(missing)?;
         let version = String::from_utf8_lossy(&version.stdout).into_owned();
-        let release = version.lines().find_map(|line| line.strip_prefix("release: ")).unwrap_or_default().to_owned();
-        Ok(Self { release, sysroot: PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim()) })
+        let line = |name: &str| version.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default().to_owned();
+        Ok(Self {
+            release: line("release: "),
+            host: line("host: "),
+            sysroot: PathBuf::from(String::from_utf8_lossy(&sysroot.stdout).trim()),
+        })
     }
 
     fn has_target(&self, target: &str) -> bool {

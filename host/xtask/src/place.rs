@@ -87,7 +87,7 @@ impl Place {
     /// Says to tests and build scripts where the components are, where they could not find them by themselves.
     fn tell_where(&self, command: &mut Command) {
         command.env("CONCLAVE_GUESTS", self.guests()).env("CONCLAVE_BIN", self.conclave());
-        // host/cli/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable all the same would build the
+        // host/stock/build.rs finds the folder through cargo's CACHEDIR.TAG. Setting the variable all the same would build the
         // program anew whenever `cargo build` and `cargo xtask build` take turns.
         if !self.target.join("CACHEDIR.TAG").is_file() || env::var_os("CARGO_BUILD_BUILD_DIR").is_some() {
             command.env("CONCLAVE_STOCK", self.stock());

@@ -8,15 +8,27 @@ use crate::gates;
 use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Place;
+use crate::servers;
 
 /// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 7] =
-    ["conclave-core", "conclave-runtime", "conclave-host", "conclave-sdk", "conclave-sdk-macros", "conclave-suite", "conclave-xtask"];
+const TESTED: [&str; 9] = [
+    "conclave-core",
+    "conclave-models",
+    "conclave-runtime",
+    "conclave-stock",
+    "conclave-host",
+    "conclave-sdk",
+    "conclave-sdk-macros",
+    "conclave-suite",
+    "conclave-xtask",
+];
 
 /// Packages that clippy reads on the host's target.
-const LINTED: [&str; 8] = [
+const LINTED: [&str; 10] = [
     "conclave-core",
+    "conclave-models",
     "conclave-runtime",
+    "conclave-stock",
     "conclave-host",
     "conclave-sdk",
     "conclave-sdk-macros",
@@ -42,7 +54,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     needs::check(&place)?;
     if filters.is_empty() {
         needs::check_companions(&place)?;
-        return everything(&place, &mut Phases::new(&place, 10, verbose));
+        return everything(&place, &mut Phases::new(&place, 12, verbose));
     }
     let mut phases = Phases::new(&place, 5, verbose);
     prepare(&place, &mut phases)?;
@@ -59,15 +71,37 @@ fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
         Some("`cargo fmt --all`"),
     )?;
     build_components(place, phases)?;
-    // After the components, which conclave-host's build script looks for.
-    let mut clippy = place.cargo(["clippy", "--all-targets", "--keep-going"]);
+    // After the components, which conclave-stock's build script looks for.
+    let mut clippy = place.cargo(["clippy", "--all-targets", "--all-features", "--keep-going"]);
     clippy.args(packages(&LINTED)).args(["--", "-D", "warnings"]);
     phases.run("asking clippy", "clippy", clippy)?;
     build_tests(place, phases)?;
-    let mut examples = place.cargo(["test", "--doc"]);
-    examples.args(packages(&["conclave-core", "conclave-runtime", "conclave-sdk", "conclave-sdk-macros"]));
+    let mut examples = place.cargo(["test", "--doc", "--all-features"]);
+    examples.args(packages(&[
+        "conclave-core",
+        "conclave-models",
+        "conclave-runtime",
+        "conclave-stock",
+        "conclave-sdk",
+        "conclave-sdk-macros",
+    ]));
     phases.run("testing the examples in the documentation", "doc-tests", examples)?;
+    let litellm = servers::litellm(place, phases)?;
+    if let Some(program) = litellm {
+        let mut command = foreign(place);
+        command.env("CONCLAVE_LITELLM", program);
+        phases.run("talking to LiteLLM", "servers", command)?;
+    }
     run_tests(place, phases, &[])
+}
+
+/// The tests that talk to a server that others wrote; the others leave them out.
+fn foreign(place: &Place) -> Command {
+    if needs::has_nextest(place) {
+        place.cargo(["nextest", "run", "-p", "conclave-suite", "--all-features", "--run-ignored", "only", "servers::"])
+    } else {
+        place.cargo(["test", "-p", "conclave-suite", "--all-features", "--tests", "--", "--ignored", "servers::"])
+    }
 }
 
 /// Four phases: components, the program, the tests' binaries.
@@ -106,11 +140,11 @@ fn run_tests(place: &Place, phases: &mut Phases, filters: &[&str]) -> Result<Exi
 /// `cargo nextest run`, or `cargo test` where nextest is not installed, without the examples in the documentation.
 fn runner(place: &Place) -> Command {
     let mut command = if needs::has_nextest(place) {
-        let mut command = place.cargo(["nextest", "run", "--lib", "--bins", "--tests", "--cargo-quiet"]);
+        let mut command = place.cargo(["nextest", "run", "--lib", "--bins", "--tests", "--all-features", "--cargo-quiet"]);
         command.arg("--tool-config-file").arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
         command
     } else {
-        place.cargo(["test", "--lib", "--bins", "--tests"])
+        place.cargo(["test", "--lib", "--bins", "--tests", "--all-features"])
     };
     command.args(packages(&TESTED));
     command

@@ -7,7 +7,7 @@ use conclave_test_support::{Rig, calling, guest, stepping};
 use serde_json::{Value, json};
 
 /// The program; `cargo xtask test` builds it before the tests.
-fn program() -> PathBuf {
+pub(crate) fn program() -> PathBuf {
     let test = std::env::current_exe().expect("a test runs from a file");
     let folder = test.parent().and_then(std::path::Path::parent).expect("tests lie in target/PROFILE/deps");
     let program = folder.join(format!("conclave{}", std::env::consts::EXE_SUFFIX));
@@ -21,11 +21,11 @@ fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
     command.output().expect("the program runs")
 }
 
-fn cache() -> PathBuf {
+pub(crate) fn cache() -> PathBuf {
     conclave_test_support::stock().join("../test-cache")
 }
 
-fn text(bytes: &[u8]) -> String {
+pub(crate) fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

@@ -90,7 +90,7 @@ fn a_tampered_cache_entry_is_refused_and_compiled_anew() {
         let follow: Follow = Arc::new(move |step| match step {
             LoadStep::Loaded { from_cache, .. } => told.lock().expect("nobody panics").0 = Some(from_cache),
             LoadStep::Warning { message, .. } => told.lock().expect("nobody panics").1.push(message),
-            LoadStep::Compiling { .. } => {}
+            LoadStep::Downloading { .. } | LoadStep::Compiling { .. } => {}
         });
         let runtime = tokio::runtime::Runtime::new().expect("a runtime starts");
         runtime.block_on(host.prepare(&config, &follow)).map(drop).expect("it loads");

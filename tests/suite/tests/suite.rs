@@ -4,6 +4,7 @@
 mod agents;
 mod by_hand;
 mod capabilities;
+mod chat;
 mod cli;
 mod contract;
 mod delivery;
@@ -12,4 +13,7 @@ mod docs;
 mod limits;
 mod loading;
 mod neighbours;
+mod operate;
+mod reload;
+mod servers;
 mod wasi;

@@ -7,7 +7,7 @@ mod rig;
 use std::path::PathBuf;
 
 pub use ran::{Answer, Ran};
-pub use rig::{Rig, refused};
+pub use rig::{Rig, block_on, refused};
 
 /// The component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks that each is named in a test.
 #[must_use]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use conclave_core::config::Config;
 use conclave_core::ids::{ChannelId, RoomId, TaskName};
 use conclave_core::outcome::Outcome;
-use conclave_runtime::channel::Channels;
+use conclave_runtime::channel::{Answer, Channels};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
@@ -107,7 +107,7 @@ impl Rig {
         let people = Arc::new(People { answers: Mutex::new(self.answers.clone()), deaf: self.refuse_speech, heard: Mutex::default() });
         let recorder = Arc::new(Recorder { happenings: Mutex::default(), stop: Mutex::default(), follow: Box::new(follow) });
         let options = RunOptions {
-            room: Some(RoomId::from("test")),
+            ids: Arc::new(RoomId::from("test")),
             channels: Arc::clone(&people) as Arc<dyn Channels>,
             journals: Arc::new(journals.clone()),
             subscribers: Subscribers::new([Arc::clone(&recorder) as Arc<dyn Subscriber>]),
@@ -158,9 +158,9 @@ struct People {
 }
 
 impl Channels for People {
-    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<String>> {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
         let answer = lock(&self.answers).pop();
-        Box::pin(std::future::ready(answer))
+        Box::pin(std::future::ready(answer.map(Answer::from)))
     }
 
     fn speak(&self, channel: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
@@ -185,7 +185,8 @@ fn host() -> Host {
     Host::new(HostOptions { cache, stock, ..HostOptions::default() }).expect("the engine starts")
 }
 
-fn block_on<T>(work: impl Future<Output = T>) -> T {
+/// Runs a future to its end.
+pub fn block_on<T>(work: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().expect("a runtime starts");
     runtime.block_on(work)
 }

@@ -15,7 +15,7 @@ use crate::show::{FAINT, GOOD, NAME, bytes, head, paint, plural};
 use crate::stdout;
 
 pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
-    let prepared = setup::prepare(&args.file, output).await?;
+    let prepared = setup::prepare(&args.file, &args.model.models()?, output).await?;
     if output.json {
         stdout::line(as_json(&prepared))?;
     } else {

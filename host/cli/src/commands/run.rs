@@ -6,54 +6,96 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::outcome::{Outcome, Status};
+use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Prepared, Run, RunOptions};
 
+use crate::approve::AtTerminal;
 use crate::args::{self, Output};
+use crate::chat::status;
 use crate::error::CliError;
-use crate::exit;
+use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
+use crate::person::Person;
+use crate::screen::{Loudness, Screen};
 use crate::setup;
-use crate::show::trace::{Counts, Trace};
+use crate::show::tally::{Counts, Tally};
+use crate::show::trace::Trace;
 use crate::show::{BAD, FAINT, head, paint, plural, printable, time};
 use crate::stdout;
 use crate::terminal::Terminal;
+use crate::watch;
 
 pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
-    let message = message(args.message)?;
+    let message = message(args.message.clone())?;
+    if !args.watch {
+        return once(&args, message, output, &mut interrupts).await;
+    }
+    loop {
+        let code = match once(&args, message.clone(), output, &mut interrupts).await {
+            Ok(code) => code,
+            // An author corrects it and saves; the next start is the answer.
+            Err(error) => {
+                let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
+                error.code()
+            }
+        };
+        if code == exit::INTERRUPTED {
+            return Ok(code);
+        }
+        if !output.quiet {
+            let _ = writeln!(anstream::stderr(), "{}\n", paint(FAINT, "waiting for a change; Ctrl-C ends"));
+        }
+        tokio::select! {
+            () = watch::changes(&args.file) => {}
+            () = interrupts.next() => return Ok(code),
+        }
+    }
+}
+
+async fn once(args: &args::Run, message: Option<String>, output: Output, interrupts: &mut Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
-    let prepared = setup::prepare(&args.file, output).await?;
+    let prepared = setup::prepare(&args.file, &args.model.models()?, output).await?;
     check_message(&prepared, message.as_deref())?;
-    let trace = Arc::new(Trace::new(args.verbose));
-    let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
+    let screen = Screen::new(Loudness::of(output));
+    let person = Person::new(Arc::clone(&screen), None, None);
+    let tally = Arc::new(Tally::default());
+    let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone());
+    let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&tally) as _];
     if output.json {
         subscribers.push(Arc::new(JsonLinesOnStdout));
-    }
-    if !output.quiet && !output.json {
-        subscribers.push(Arc::clone(&trace) as Arc<dyn Subscriber>);
+    } else if !output.quiet {
+        subscribers.push(Arc::new(Trace::of_run(Arc::clone(&screen), args.verbose, prepared.setup())));
     }
     let journals: Arc<dyn Journals> = match &args.journal {
         Some(folder) => Arc::new(JsonLines::in_folder(folder)),
         None => Arc::new(NoJournals),
     };
+    let room = RandomIds.run();
     let options = RunOptions {
-        room: Some(setup::run_id()),
-        channels: Arc::new(Terminal { quiet: output.quiet || output.json }),
+        ids: Arc::new(room.clone()),
+        channels: Arc::new(Terminal { person: Arc::clone(&person), screen: Arc::clone(&screen), interrupts: interrupts.clone() }),
+        approver: Arc::clone(&approver) as _,
         journals,
         subscribers: Subscribers::new(subscribers),
         ..RunOptions::default()
     };
-    let room = options.room.clone();
     if !output.quiet && !output.json {
-        head::print(&prepared, room.as_ref(), loading.elapsed());
+        head::print(&prepared, Some(&room), loading.elapsed());
     }
     let started = Instant::now();
     interrupts.run_begins();
     let run = prepared.start(message, options).map_err(|failure| CliError::internal(failure.to_string()))?;
-    let outcome = follow(run, &mut interrupts).await?;
-    finish(&outcome, output, started.elapsed(), trace.counts(), args.journal.as_deref())?;
-    Ok(exit::of(outcome.status))
+    let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), screen));
+    let outcome = follow(run, interrupts).await;
+    drop(watched);
+    person.leave();
+    let outcome = outcome?;
+    let met = Met { trouble: tally.trouble(), nobody_to_ask: approver.has_refused_for_nobody() };
+    let code = exit::of(outcome.status, met);
+    finish(&outcome, code, output, started.elapsed(), tally.counts(), args.journal.as_deref())?;
+    Ok(code)
 }
 
 /// The message of the command line; `-`, or nothing when something is piped in, reads stdin.
@@ -87,7 +129,7 @@ async fn follow(run: Run, interrupts: &mut Interrupts) -> Result<Arc<Outcome>, C
     let mut outcome = std::pin::pin!(run.outcome());
     let ended = tokio::select! {
         outcome = &mut outcome => outcome,
-        () = interrupts.first() => {
+        () = interrupts.next() => {
             stop.stop("Ctrl-C");
             outcome.await
         }
@@ -95,9 +137,9 @@ async fn follow(run: Run, interrupts: &mut Interrupts) -> Result<Arc<Outcome>, C
     ended.map_err(|failure| CliError::internal(failure.to_string()))
 }
 
-fn finish(outcome: &Outcome, output: Output, took: Duration, counts: Counts, journal: Option<&Path>) -> Result<(), CliError> {
+fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: Counts, journal: Option<&Path>) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(serde_json::json!({ "type": "result", "exit_code": exit::of(outcome.status), "outcome": outcome }));
+        return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
     }
     let mut err = anstream::stderr();
     if outcome.status.is_success() {
@@ -132,7 +174,10 @@ fn summary(took: Duration, counts: Counts, journal: Option<&Path>) -> String {
     if counts.faults > 0 {
         parts.push(plural(counts.faults, "fault", "faults"));
     }
-    parts.push(plural(counts.tokens, "token", "tokens"));
+    if counts.approvals > 0 {
+        parts.push(plural(counts.approvals, "approval", "approvals"));
+    }
+    parts.push(status::spent(counts));
     if let Some(folder) = journal {
         parts.push(format!("journal: {}", folder.display()));
     }
@@ -140,7 +185,7 @@ fn summary(took: Duration, counts: Counts, journal: Option<&Path>) -> String {
 }
 
 /// The event stream as NDJSON.
-struct JsonLinesOnStdout;
+pub(crate) struct JsonLinesOnStdout;
 
 impl Subscriber for JsonLinesOnStdout {
     fn on(&self, happening: &Happening) {

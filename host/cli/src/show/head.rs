@@ -26,10 +26,13 @@ pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) 
     let leaves = data_can_leave(prepared.setup());
     let style = if leaves == "nowhere" { GOOD } else { ODD };
     let _ = writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
-    for row in rows(prepared) {
-        let _ = writeln!(err, "  {}", line(&row));
-    }
-    let _ = writeln!(err);
+    let _ = writeln!(err, "{}\n", table(prepared));
+}
+
+/// Who may do what, a line for each plugin.
+pub(crate) fn table(prepared: &Prepared) -> String {
+    let lines: Vec<String> = rows(prepared).iter().map(|row| format!("  {}", line(row))).collect();
+    lines.join("\n")
 }
 
 fn count(plugins: usize) -> String {

@@ -1,21 +1,20 @@
 //! The run as it goes on, one line for each thing that a person would want to know.
 
-use std::collections::HashMap;
-use std::io::Write;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::action::Action;
-use conclave_core::event::Event;
-use conclave_core::fault::CallReport;
+use conclave_core::fault::{CallReport, FaultKind};
 use conclave_core::grant::DenialRecord;
-use conclave_core::ids::{PluginName, RoomId, TaskName};
+use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::message::{Entity, Message, Signal};
 use conclave_core::notice::Notice;
+use conclave_core::setup::{NoTool, Setup};
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint, time};
+use crate::screen::{Screen, columns};
 
 /// How wide the text of a line may be.
 const WIDTH: usize = 100;
@@ -25,11 +24,26 @@ const TOGETHER: usize = 4;
 
 /// Prints a run to stderr.
 pub(crate) struct Trace {
-    started: Instant,
+    screen: Arc<Screen>,
+    manner: Manner,
     verbose: bool,
-    counts: Mutex<Counts>,
+    state: Mutex<State>,
+}
+
+/// How a run is told.
+enum Manner {
+    /// With the time since it began. What these tasks say is shown in full where the user is asked.
+    Run { started: Instant, asking: BTreeSet<TaskName> },
+    /// Around a conversation, which is shown elsewhere: what this task says, and what ends in the background.
+    Chat { room: RoomId, task: TaskName },
+}
+
+#[derive(Debug, Default)]
+struct State {
     /// Calls that are told together, by room and task.
-    batches: Mutex<HashMap<(RoomId, TaskName), Batch>>,
+    batches: HashMap<(RoomId, TaskName), Batch>,
+    /// Calls in which a model was in trouble: that the plugin failed too needs no line of its own.
+    troubled: HashSet<(RoomId, CallId)>,
 }
 
 /// Calls of one message that are told together.
@@ -41,42 +55,52 @@ struct Batch {
     memory: u64,
 }
 
-/// What the last line sums up.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Counts {
-    pub(crate) sandboxes: u64,
-    pub(crate) denials: u64,
-    pub(crate) faults: u64,
-    pub(crate) tokens: u64,
-    pub(crate) cost_micro_usd: u64,
-}
-
 impl Trace {
-    pub(crate) fn new(verbose: bool) -> Self {
-        Self { started: Instant::now(), verbose, counts: Mutex::default(), batches: Mutex::default() }
+    /// Of a run.
+    pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
+        let asks = setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
+        let manner = Manner::Run { started: Instant::now(), asking: asks.map(|(name, _)| name.clone()).collect() };
+        Self { screen, manner, verbose, state: Mutex::default() }
     }
 
-    /// What was counted so far.
-    pub(crate) fn counts(&self) -> Counts {
-        *self.counts.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Of a conversation with a task.
+    pub(crate) fn of_chat(screen: Arc<Screen>, verbose: bool, room: RoomId, task: TaskName) -> Self {
+        Self { screen, manner: Manner::Chat { room, task }, verbose, state: Mutex::default() }
     }
 
-    fn count(&self, change: impl FnOnce(&mut Counts)) {
-        change(&mut self.counts.lock().unwrap_or_else(PoisonError::into_inner));
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn line(&self, who: &str, text: &str) {
-        let at = self.started.elapsed().as_secs_f64();
-        // A closed stderr is no reason to stop a run.
-        let _ =
-            writeln!(anstream::stderr(), "{} {} {text}", paint(FAINT, format_args!("{at:>6.2}")), paint(NAME, format_args!("{who:<13}")));
+        let who = one_line(who, 30);
+        match &self.manner {
+            Manner::Run { started, .. } => {
+                let at = started.elapsed().as_secs_f64();
+                self.screen.line(format_args!(
+                    "{} {} {text}",
+                    paint(FAINT, format_args!("{at:>6.2}")),
+                    paint(NAME, format_args!("{who:<13}"))
+                ));
+            }
+            Manner::Chat { .. } => self.screen.line(format_args!("  {} {}", paint(FAINT, format_args!("{who:<11}")), faint(text))),
+        }
+    }
+
+    /// How wide the text of a line may be. Around a conversation no line should break.
+    fn width(&self) -> usize {
+        if self.is_chat() && self.screen.is_live() { columns().saturating_sub(16).clamp(20, WIDTH) } else { WIDTH }
+    }
+
+    fn is_chat(&self) -> bool {
+        matches!(self.manner, Manner::Chat { .. })
     }
 
     fn told(&self, room: &RoomId, notice: &Notice) {
         match notice {
             Notice::MessagePosted { task, agent, message } => {
                 self.begin_batch(room, task, agent, message);
-                self.posted(agent, message);
+                self.posted(room, task, agent, message);
             }
             Notice::StepStalled { task, stalled, of } => {
                 self.line(task.as_str(), &paint(FAINT, format_args!("nobody had an answer ({stalled} of {of})")));
@@ -85,43 +109,70 @@ impl Trace {
                 if self.is_batched(room, task) {
                     return;
                 }
-                self.line(caller.as_str(), &format!("calls {name} {}", paint(FAINT, one_line(&arguments.to_string(), 70))));
+                let most = self.width().saturating_sub(name.chars().count() + 8).clamp(10, 70);
+                self.line(caller.as_str(), &format!("calls {name} {}", paint(FAINT, one_line(&arguments.to_string(), most))));
             }
-            Notice::ToolAnswered { task, name, content, is_error, fault, report, .. } => {
+            Notice::ToolAnswered { task, name, content, is_error, report, .. } => {
                 let plugin = name.split('.').next().unwrap_or(name);
                 if self.answer_batched(room, task, plugin, report) && !*is_error {
                     return;
                 }
-                let text = if *is_error { paint(BAD, one_line(content, 2 * WIDTH)) } else { one_line(content, WIDTH - 20) };
-                self.count(|counts| counts.faults += u64::from(fault.is_some()));
+                let text =
+                    if *is_error { paint(BAD, one_line(content, 2 * WIDTH)) } else { one_line(content, self.width().saturating_sub(20)) };
                 self.line(plugin, &format!("{text}  {}", paint(FAINT, cost(report))));
             }
-            Notice::PluginFaulted { plugin, fault, .. } => {
-                self.count(|counts| counts.faults += 1);
-                self.line(plugin.as_str(), &format!("{} {}", paint(BAD, "stopped:"), one_line(&fault.message, WIDTH)));
-            }
-            Notice::Denied { plugin, record } => self.denied(plugin, record),
-            Notice::ModelAnswered { tokens, cost_micro_usd, error, .. } => {
-                self.count(|counts| {
-                    counts.tokens += tokens;
-                    counts.cost_micro_usd += cost_micro_usd.unwrap_or_default();
-                });
-                if let Some(error) = error {
-                    self.line("model", &paint(BAD, one_line(error, WIDTH)));
+            Notice::PluginFaulted { call, plugin, fault } => {
+                let is_told = self.state().troubled.remove(&(room.clone(), *call)) && fault.kind == FaultKind::Error;
+                if !is_told {
+                    self.line(plugin.as_str(), &format!("{} {}", paint(BAD, "stopped:"), one_line(&fault.message, WIDTH)));
                 }
             }
+            Notice::Denied { plugin, record } => self.denied(plugin, record),
+            Notice::ModelAnswered { call, error, trouble, .. } => {
+                if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
+                    self.state().troubled.insert((room.clone(), *call));
+                    self.line("model", &paint(BAD, one_line(text, 5 * WIDTH)));
+                }
+            }
+            Notice::TurnStopped { task, .. } => {
+                // Calls that were told together get no answers any more.
+                self.state().batches.retain(|(of, _), _| of != room);
+                self.line(task.as_str(), &paint(ODD, "stopped"));
+            }
+            Notice::PluginReplaced { plugin, .. } => self.line(plugin.as_str(), "was built anew"),
             Notice::BackgroundStarted { task, .. } => self.line(task.as_str(), "started in the background"),
-            Notice::BackgroundEnded { .. } | Notice::ModelCalled { .. } | Notice::TaskStarted { .. } => {}
-            Notice::Delivered { agent, strategy, channel, .. } => {
+            // A call that was not approved is told as its answer.
+            Notice::BackgroundEnded { .. }
+            | Notice::ModelCalled { .. }
+            | Notice::StepStarted { .. }
+            | Notice::ApprovalAsked { .. }
+            | Notice::ApprovalGiven { .. }
+            | Notice::TaskStarted { .. } => {}
+            Notice::Delivered { agent, strategy, channel, .. } if !self.is_chat() => {
                 self.line(agent.as_str(), &format!("finished; delivered by {strategy} on {channel}"));
             }
             Notice::NotDelivered { agent, reason, .. } => {
                 self.line(agent.as_str(), &format!("finished; {} {}", paint(ODD, "not delivered:"), one_line(reason, WIDTH)));
             }
-            Notice::TaskEnded { task, status, reason } if !status.is_success() => {
+            Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.is_conversation(room, task) => {
                 self.line(task.as_str(), &format!("{} {}", paint(BAD, status.as_str()), one_line(reason, WIDTH)));
             }
-            Notice::TaskEnded { .. } | Notice::ResultReady { .. } => {}
+            Notice::Delivered { .. } | Notice::TaskEnded { .. } | Notice::ResultReady { .. } => {}
+        }
+    }
+
+    /// The task is the one that the person talks to.
+    fn is_conversation(&self, in_room: &RoomId, with: &TaskName) -> bool {
+        matches!(&self.manner, Manner::Chat { room, task } if room == in_room && task == with)
+    }
+
+    /// What is said is shown elsewhere, in full.
+    fn is_shown(&self, room: &RoomId, task: &TaskName, message: &Message) -> bool {
+        let to_user = message.recipient.as_deref().and_then(Entity::named) == Some(Entity::User);
+        let to_anyone = message.recipient.is_none() && message.tool_calls.is_empty() && message.signal.is_none();
+        match &self.manner {
+            Manner::Run { asking, .. } => to_user || (to_anyone && asking.contains(task)),
+            Manner::Chat { .. } => self.is_conversation(room, task) && (to_user || message.recipient.is_none()),
         }
     }
 
@@ -134,16 +185,16 @@ impl Trace {
         let calls = message.tool_calls.len();
         self.line(agent.as_str(), &format!("calls {} {calls} times", one_line(&names.join(", "), 60)));
         let batch = Batch { left: calls, ..Batch::default() };
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).insert((room.clone(), task.clone()), batch);
+        self.state().batches.insert((room.clone(), task.clone()), batch);
     }
 
     fn is_batched(&self, room: &RoomId, task: &TaskName) -> bool {
-        self.batches.lock().unwrap_or_else(PoisonError::into_inner).contains_key(&(room.clone(), task.clone()))
+        self.state().batches.contains_key(&(room.clone(), task.clone()))
     }
 
     /// Counts an answer of a batch; the last one is told for all of them.
     fn answer_batched(&self, room: &RoomId, task: &TaskName, plugin: &str, report: &CallReport) -> bool {
-        let mut batches = self.batches.lock().unwrap_or_else(PoisonError::into_inner);
+        let batches = &mut self.state().batches;
         let key = (room.clone(), task.clone());
         let Some(batch) = batches.get_mut(&key) else { return false };
         batch.answered += 1;
@@ -157,7 +208,12 @@ impl Trace {
         true
     }
 
-    fn posted(&self, agent: &PluginName, message: &Message) {
+    fn posted(&self, room: &RoomId, task: &TaskName, agent: &PluginName, message: &Message) {
+        // Around a conversation, what others say among themselves is one line too many: their results are shown.
+        let is_talk = message.recipient.is_none() && message.signal != Some(Signal::Rejected);
+        if self.is_shown(room, task, message) || (self.is_chat() && !self.verbose && is_talk) {
+            return;
+        }
         let who = match message.sender {
             Entity::User => message.sender_name.as_str(),
             _ => agent.as_str(),
@@ -174,14 +230,13 @@ impl Trace {
     }
 
     fn denied(&self, plugin: &PluginName, record: &DenialRecord) {
-        self.count(|counts| counts.denials += 1);
         let denial = &record.denial;
         self.line(plugin.as_str(), &format!("{} {}: {}", paint(BAD, "DENIED"), denial.capability, one_line(&denial.target, 70)));
         let mut more = format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 120));
         if let Some(suggestion) = &record.suggestion {
             more.push_str(&format!("\n                       to allow it: {suggestion}"));
         }
-        let _ = writeln!(anstream::stderr(), "                     {}", paint(FAINT, more));
+        self.screen.line(format_args!("{:21}{}", "", paint(FAINT, more)));
     }
 }
 
@@ -189,17 +244,13 @@ impl Subscriber for Trace {
     fn on(&self, happening: &Happening) {
         match &happening.what {
             What::Told { told } => self.told(&happening.room, told),
-            What::Recorded { record } => {
-                if is_sandbox(&record.event) {
-                    self.count(|counts| counts.sandboxes += 1);
-                }
-            }
             What::Denied { plugin, record, .. } => self.denied(plugin, record),
             What::Logged { plugin, level, message, .. } => {
                 if self.verbose || *level >= Level::Info {
                     self.line(plugin.as_str(), &paint(FAINT, format_args!("log: {}", one_line(message, WIDTH))));
                 }
             }
+            What::Recorded { .. } | What::Streamed { .. } => {}
             What::Progressed { plugin, done, total, message, .. } => {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
                 self.line(plugin.as_str(), &paint(FAINT, format_args!("{done}{of} {}", one_line(message, 60))));
@@ -208,9 +259,10 @@ impl Subscriber for Trace {
     }
 }
 
-/// The event is the end of a call in a sandbox of its own.
-fn is_sandbox(event: &Event) -> bool {
-    matches!(event, Event::AgentStepped { .. } | Event::AgentResponded { .. } | Event::ToolAnswered { .. } | Event::StrategyDecided { .. })
+/// Faint, also after a style within it has ended.
+fn faint(text: &str) -> String {
+    let end = format!("{FAINT:#}");
+    paint(FAINT, text.replace(&end, &format!("{end}{FAINT}")))
 }
 
 fn cost(report: &CallReport) -> String {

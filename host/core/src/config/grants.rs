@@ -129,7 +129,7 @@ fn long_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<FileG
     if let Some(item) = table.get("mode") {
         match item.value.as_str() {
             Some("read-write") => reader.unavailable(&item.span, "mode = \"read-write\"", "write `mode = \"read\"`".to_owned()),
-            _ => drop(item.choice(reader, &["read"])),
+            _ => drop(item.choice(reader)),
         }
     }
     let dir = table.require(reader, "dir").and_then(|item| plugin::path(reader, &item, folder));

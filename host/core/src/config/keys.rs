@@ -7,6 +7,8 @@ pub struct Key {
     /// The table that it stands in; `NAME` is any name, `[]` an entry of a list. Empty: the top level.
     pub table: &'static str,
     pub name: &'static str,
+    /// What may stand behind it.
+    pub shape: Shape,
     /// A line that could be written; empty for a table, and for keys of later versions.
     pub example: &'static str,
     /// One sentence.
@@ -15,14 +17,62 @@ pub struct Key {
     pub available: bool,
 }
 
-const fn key(table: &'static str, name: &'static str, example: &'static str, doc: &'static str) -> Key {
-    Key { table, name, example, doc, available: true }
+/// The form of a value: what a reader who knows no other key can say of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Text,
+    /// One of these words.
+    Choice(&'static [&'static str]),
+    /// Bytes with their unit: `64 MiB`.
+    Size,
+    /// Time with its unit: `2 s`.
+    Duration,
+    /// A number without a fraction.
+    Whole {
+        least: u64,
+        most: u64,
+    },
+    /// US dollars.
+    Dollars,
+    Flag,
+    List(&'static Shape),
+    /// Any of these forms.
+    Either(&'static [Shape]),
+    /// The keys of this table.
+    Table(&'static str),
+    /// Such tables, each under a name of the operator's choice.
+    Named(&'static str),
+    /// Texts under names of the operator's choice.
+    Texts,
+    /// Any table.
+    Free,
+}
+
+impl Shape {
+    /// The words that a text of this form is one of; none where any text will do.
+    pub(crate) fn words(&self) -> &'static [&'static str] {
+        match self {
+            Self::Choice(words) => words,
+            Self::List(entry) => entry.words(),
+            Self::Either(forms) => forms.iter().map(Self::words).find(|words| !words.is_empty()).unwrap_or_default(),
+            _ => &[],
+        }
+    }
+}
+
+const fn key(table: &'static str, name: &'static str, shape: Shape, example: &'static str, doc: &'static str) -> Key {
+    Key { table, name, shape, example, doc, available: true }
 }
 
 const fn later(table: &'static str, name: &'static str, doc: &'static str) -> Key {
-    Key { table, name, example: "", doc, available: false }
+    Key { table, name, shape: Shape::Free, example: "", doc, available: false }
 }
 
+pub(crate) const MODELS: &str = "models.NAME";
+/// Where a key comes from.
+pub(crate) const KEY: &str = "models.NAME.key";
+/// A rule.
+pub(crate) const POLICY: &str = "policy[]";
 const PLUGIN: &str = "plugins.NAME";
 /// Where grants stand.
 pub(crate) const GRANTS: &str = "plugins.NAME.grants";
@@ -33,85 +83,110 @@ const FILES: &str = "plugins.NAME.grants.files[]";
 const ROOMS: &str = "plugins.NAME.grants.rooms";
 const LIMITS: &str = "plugins.NAME.limits";
 const TASK: &str = "tasks.NAME";
+const NO_TOOL: &str = "tasks.NAME.handle_llm_no_tool";
+const LIMITS_TABLE: &str = "limits";
 const RUN: &str = "limits.run";
 
-/// All keys, in the order in which a manual would explain them.
+const TEXT: Shape = Shape::Text;
+const TEXTS: Shape = Shape::List(&Shape::Text);
+const SEATS: Shape = Shape::List(&Shape::Choice(&["llm", "agent", "user"]));
+/// TOML's integers end here.
+const COUNT: Shape = Shape::Whole { least: 1, most: i64::MAX as u64 };
+const COUNT_32: Shape = Shape::Whole { least: 1, most: u32::MAX as u64 };
+
+/// All keys, in the order in which a manual would explain them. A table: one key a line.
+#[rustfmt::skip]
 pub const KEYS: &[Key] = &[
-    key("", "entry", r#"entry = "desk""#, "The task that gets the message."),
-    key("", "models", "", "Models, each under a name of its own; `default` is meant when none is named."),
-    key("", "plugins", "", "Plugins, each under a name of its own; what is not listed is not loaded."),
-    key("", "tasks", "", "Tasks, each under a name of its own: who works, with what, who comes next."),
-    key("", "limits", "", "Hard stops."),
-    later("", "policy", "Which tool calls a person must approve."),
-    key("models.NAME", "kind", r#"kind = "scripted""#, "How the model is reached; `scripted` reads its replies from a file."),
-    key("models.NAME", "replies", r#"replies = "replies.json""#, "The file of a scripted model's replies, from the config's folder."),
-    key("models.NAME", "input_price", "input_price = 0.25", "US dollars for a million tokens of input."),
-    key("models.NAME", "output_price", "output_price = 2.00", "US dollars for a million tokens of output."),
-    later("models.NAME", "url", "Where a model server listens."),
-    later("models.NAME", "model", "The model's name at its server."),
-    later("models.NAME", "key", "Where the host finds the key of a model server."),
-    key(PLUGIN, "source", r#"source = "./x.wasm""#, "`stock:` and a name, or the path of a .wasm file from the config's folder."),
-    key(PLUGIN, "grants", r#"grants.tools = ["search.*"]"#, "What the plugin may touch; what is not listed is not allowed."),
-    key(PLUGIN, "limits", r#"limits = { memory = "64 MiB" }"#, "What one call of the plugin may use up."),
-    key(PLUGIN, "config", r#"config = { units = "celsius" }"#, "The plugin's own settings."),
-    key(GRANTS, "tools", r#"grants.tools = ["search.*"]"#, "The tools that an agent may call."),
-    key(GRANTS, "model", r#"grants.model = ["default"]"#, "The models that it may ask."),
-    key(GRANTS, "delegate", r#"grants.delegate = ["digest"]"#, "The tasks that it may start in the background."),
-    key(GRANTS, "route", r#"grants.route = ["answer"]"#, "Whom it may address: tasks, `user`, orchestration tools."),
-    key(GRANTS, "files", r#"grants.files = [{ dir = "docs", at = "/docs", mode = "read" }]"#, "The directories that it may read."),
-    key(GRANTS, "rooms", r#"grants.rooms = ["terminal"]"#, "The channels that a delivery strategy may speak on."),
+    key("", "entry", TEXT, r#"entry = "desk""#, "The task that gets the message."),
+    key("", "models", Shape::Named(MODELS), "", "Models, each under a name of its own; `default` is meant when none is named."),
+    key("", "plugins", Shape::Named(PLUGIN), "", "Plugins, each under a name of its own; what is not listed is not loaded."),
+    key("", "tasks", Shape::Named(TASK), "", "Tasks, each under a name of its own: who works, with what, who comes next."),
+    key("", "limits", Shape::Table(LIMITS_TABLE), "", "Hard stops."),
+    key("", "policy", Shape::List(&Shape::Table(POLICY)), "", "Which tool calls run, are refused, or need an approval first; the first rule that matches wins."),
+    key(MODELS, "kind", Shape::Choice(&["openai", "scripted", "native"]), r#"kind = "openai""#, "How the model is reached: `openai` is any Chat Completions server, `scripted` a file of replies, `native` the embedding program."),
+    key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "Where its server listens, with the path before `/chat/completions`."),
+    key(MODELS, "model", TEXT, r#"model = "qwen3:8b""#, "The model's name at its server."),
+    key(MODELS, "key", Shape::Table(KEY), r#"key = { env = "MY_KEY" }"#, "Where the host finds the server's key; a plugin never sees it."),
+    key(MODELS, "headers", Shape::Texts, r#"headers = { "X-Title" = "desk" }"#, "Headers that go with every request; no secrets."),
+    key(MODELS, "options", Shape::Free, "options = { temperature = 0.2 }", "Sent with every request, such as `temperature` and `seed`; plugins may set some anew."),
+    key(MODELS, "proxy", TEXT, r#"proxy = "http://proxy.example:3128""#, "The proxy to its server; none is taken from the environment."),
+    key(MODELS, "retries", Shape::Whole { least: 0, most: 20 }, "retries = 3", "Attempts after the first that failed; 3 when it is not given, 0 for none."),
+    key(MODELS, "timeout", Shape::Duration, r#"timeout = "10 min""#, "One completion, all attempts and pauses together."),
+    key(MODELS, "attempt_timeout", Shape::Duration, r#"attempt_timeout = "5 min""#, "One attempt, from the request to the end of the reply."),
+    key(MODELS, "idle_timeout", Shape::Duration, r#"idle_timeout = "60 s""#, "Silence within a streamed reply."),
+    key(MODELS, "reply", Shape::Size, r#"reply = "8 MiB""#, "Bytes of one reply."),
+    key(MODELS, "replies", TEXT, r#"replies = "replies.json""#, "The file of a scripted model's replies, from the config's folder."),
+    key(MODELS, "input_price", Shape::Dollars, "input_price = 0.25", "US dollars for a million tokens of input."),
+    key(MODELS, "output_price", Shape::Dollars, "output_price = 2.00", "US dollars for a million tokens of output."),
+    key(KEY, "env", TEXT, r#"env = "MY_KEY""#, "A variable of the environment."),
+    key(KEY, "file", TEXT, r#"file = "key.txt""#, "A file, from the config's folder; its first line is the key."),
+    key(KEY, "command", TEXTS, r#"command = ["pass", "show", "model"]"#, "A program and its arguments; the first line that it prints is the key."),
+    key(PLUGIN, "source", TEXT, r#"source = "./x.wasm""#, "`stock:` and a name, the path of a .wasm file from the config's folder, or `https://…#sha256=…`."),
+    key(PLUGIN, "grants", Shape::Table(GRANTS), r#"grants.tools = ["search.*"]"#, "What the plugin may touch; what is not listed is not allowed."),
+    key(PLUGIN, "limits", Shape::Table(LIMITS), r#"limits = { memory = "64 MiB" }"#, "What one call of the plugin may use up."),
+    key(PLUGIN, "config", Shape::Free, r#"config = { units = "celsius" }"#, "The plugin's own settings."),
+    key(GRANTS, "tools", Shape::Either(&[TEXTS, Shape::Table(TOOLS)]), r#"grants.tools = ["search.*"]"#, "The tools that an agent may call."),
+    key(GRANTS, "model", Shape::Either(&[TEXTS, Shape::Table(MODEL)]), r#"grants.model = ["default"]"#, "The models that it may ask."),
+    key(GRANTS, "delegate", Shape::Either(&[TEXTS, Shape::Table(DELEGATE)]), r#"grants.delegate = ["digest"]"#, "The tasks that it may start in the background."),
+    key(GRANTS, "route", TEXTS, r#"grants.route = ["answer"]"#, "Whom it may address: tasks, `user`, orchestration tools."),
+    key(GRANTS, "files", Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(FILES)])), r#"grants.files = [{ dir = "docs", at = "/docs", mode = "read" }]"#, "The directories that it may read."),
+    key(GRANTS, "rooms", Shape::Either(&[TEXTS, Shape::Table(ROOMS)]), r#"grants.rooms = ["terminal"]"#, "The channels that a delivery strategy may speak on."),
     later(GRANTS, "fetch", "The addresses that it may reach."),
     later(GRANTS, "kv", "A private store."),
     later(GRANTS, "secrets", "Secrets that the host puts in for it."),
     later(GRANTS, "exec", "Programs that it may run."),
     later(GRANTS, "blobs", "Attachments that it may keep."),
-    key(TOOLS, "names", r#"names = ["search.*"]"#, "`plugin.tool`, `plugin.*` or `*`."),
-    key(TOOLS, "calls", "calls = 20", "Calls in the whole run."),
-    key(MODEL, "names", r#"names = ["default"]"#, "Names of models."),
-    key(MODEL, "tokens", "tokens = 50_000", "Tokens in the whole run, input and output."),
-    key(MODEL, "cost_usd", "cost_usd = 0.20", "US dollars in the whole run."),
-    key(MODEL, "calls", "calls = 20", "Completions in the whole run."),
-    key(DELEGATE, "tasks", r#"tasks = ["digest"]"#, "Names of tasks."),
-    key(DELEGATE, "at_once", "at_once = 1", "How many may run at the same time; 1 when it is not given."),
-    key(DELEGATE, "total", "total = 8", "How many in the whole run; 8 when it is not given."),
-    key(FILES, "dir", r#"dir = "docs""#, "The directory, from the config's folder."),
-    key(FILES, "at", r#"at = "/docs""#, "Where the plugin sees it: `/` and one name."),
-    key(FILES, "mode", r#"mode = "read""#, "How it may be used."),
+    key(TOOLS, "names", TEXTS, r#"names = ["search.*"]"#, "`plugin.tool`, `plugin.*` or `*`."),
+    key(TOOLS, "calls", COUNT, "calls = 20", "Calls in the whole run."),
+    key(MODEL, "names", TEXTS, r#"names = ["default"]"#, "Names of models."),
+    key(MODEL, "tokens", COUNT, "tokens = 50_000", "Tokens in the whole run, input and output."),
+    key(MODEL, "cost_usd", Shape::Dollars, "cost_usd = 0.20", "US dollars in the whole run."),
+    key(MODEL, "calls", COUNT, "calls = 20", "Completions in the whole run."),
+    key(DELEGATE, "tasks", TEXTS, r#"tasks = ["digest"]"#, "Names of tasks."),
+    key(DELEGATE, "at_once", COUNT_32, "at_once = 1", "How many may run at the same time; 1 when it is not given."),
+    key(DELEGATE, "total", COUNT_32, "total = 8", "How many in the whole run; 8 when it is not given."),
+    key(FILES, "dir", TEXT, r#"dir = "docs""#, "The directory, from the config's folder."),
+    key(FILES, "at", TEXT, r#"at = "/docs""#, "Where the plugin sees it: `/` and one name."),
+    key(FILES, "mode", Shape::Choice(&["read"]), r#"mode = "read""#, "How it may be used."),
     later(FILES, "bytes", "Bytes that may be written."),
     later(FILES, "files", "Files that may be made."),
-    key(ROOMS, "channels", r#"channels = ["terminal"]"#, "Names of channels."),
-    key(ROOMS, "messages", "messages = 5", "Messages in the whole run."),
-    key(LIMITS, "memory", r#"memory = "64 MiB""#, "All memories together, from 64 KiB to 1 GiB."),
-    key(LIMITS, "cpu", r#"cpu = "500 ms""#, "Computing in one call; counted in ticks of 10 ms."),
-    key(LIMITS, "wall", r#"wall = "2 s""#, "One call, waiting included."),
-    key(LIMITS, "output", r#"output = "256 KiB""#, "What crosses to the host in one host call or answer."),
-    key(LIMITS, "log", r#"log = "64 KiB""#, "Log lines and progress in one call."),
-    key(LIMITS, "host_calls", "host_calls = 100_000", "Calls of host functions in one call."),
-    key(LIMITS, "handles", "handles = 256", "Resources of the host held at once."),
-    key(LIMITS, "read", r#"read = "64 MiB""#, "What one call may read from files."),
-    key(LIMITS, "scratch", r#"scratch = "64 KiB""#, "What it may remember from call to call."),
-    key(LIMITS, "at_once", "at_once = 32", "Calls into the plugin under way at once."),
-    key(TASK, "agent", r#"agent = "librarian""#, "The plugin that does the work."),
-    key(TASK, "description", r#"description = "Answers from the library.""#, "For people, and for agents that may hand work to it."),
-    key(TASK, "system", r#"system = "You are a librarian.""#, "The system message of its agent."),
-    key(TASK, "subtasks", r#"subtasks = ["answer"]"#, "Tasks that are tried in this order."),
-    key(TASK, "tools", r#"tools = ["search.find"]"#, "Narrows what its agent was granted; all of it when it is not given."),
-    key(TASK, "deliver", r#"deliver = "immediate""#, "The plugin that delivers its result when it ran in the background."),
-    key(TASK, "interactive", "interactive = true", "The user is asked after each step of somebody else."),
-    key(TASK, "turns", "turns = 10", "Steps of one activation."),
-    key(TASK, "max_stalled_steps", "max_stalled_steps = 5", "Steps without a valid answer before it ends; 5 when it is not given."),
-    key(TASK, "done_if_response", r#"done_if_response = ["llm"]"#, "An answer of one of these seats ends it: llm, agent, user."),
-    key(TASK, "done_if_no_response", r#"done_if_no_response = ["user"]"#, "No answer of one of these seats ends it: llm, agent, user."),
-    key(TASK, "handle_llm_no_tool", r#"handle_llm_no_tool = "done""#, "What becomes of an agent's message without a tool call."),
-    key(TASK, "agent_seat", r#"agent_seat = "host-then-component""#, "Who answers on the agent seat."),
-    key(TASK, "allow_null_result", "allow_null_result = true", "Without a valid answer the other side says that it does not know."),
-    key("tasks.NAME.handle_llm_no_tool", "nudge", r#"nudge = "Call a tool.""#, "This text goes back to the agent."),
-    key("limits", "run", r#"run = { wall = "5 min" }"#, "Hard stops of the whole tree of tasks."),
-    key(RUN, "wall", r#"wall = "5 min""#, "Time from the first message."),
-    key(RUN, "turns", "turns = 40", "Steps of agents."),
-    key(RUN, "tokens", "tokens = 100_000", "Tokens of all models, input and output."),
-    key(RUN, "cost_usd", "cost_usd = 0.50", "US dollars of all models whose price is known."),
-    key(RUN, "depth", "depth = 3", "Background tasks within background tasks."),
+    key(ROOMS, "channels", TEXTS, r#"channels = ["terminal"]"#, "Names of channels."),
+    key(ROOMS, "messages", COUNT, "messages = 5", "Messages in the whole run."),
+    key(LIMITS, "memory", Shape::Size, r#"memory = "64 MiB""#, "All memories together, from 64 KiB to 1 GiB."),
+    key(LIMITS, "cpu", Shape::Duration, r#"cpu = "500 ms""#, "Computing in one call; counted in ticks of 10 ms."),
+    key(LIMITS, "wall", Shape::Duration, r#"wall = "2 s""#, "One call, waiting included."),
+    key(LIMITS, "output", Shape::Size, r#"output = "256 KiB""#, "What crosses to the host in one host call or answer."),
+    key(LIMITS, "log", Shape::Size, r#"log = "64 KiB""#, "Log lines and progress in one call."),
+    key(LIMITS, "host_calls", COUNT, "host_calls = 100_000", "Calls of host functions in one call."),
+    key(LIMITS, "handles", COUNT_32, "handles = 256", "Resources of the host held at once."),
+    key(LIMITS, "read", Shape::Size, r#"read = "64 MiB""#, "What one call may read from files."),
+    key(LIMITS, "scratch", Shape::Size, r#"scratch = "64 KiB""#, "What it may remember from call to call."),
+    key(LIMITS, "at_once", COUNT_32, "at_once = 32", "Calls into the plugin under way at once."),
+    key(TASK, "agent", TEXT, r#"agent = "librarian""#, "The plugin that does the work."),
+    key(TASK, "description", TEXT, r#"description = "Answers from the library.""#, "For people, and for agents that may hand work to it."),
+    key(TASK, "system", TEXT, r#"system = "You are a librarian.""#, "The system message of its agent."),
+    key(TASK, "subtasks", TEXTS, r#"subtasks = ["answer"]"#, "Tasks that are tried in this order."),
+    key(TASK, "tools", TEXTS, r#"tools = ["search.find"]"#, "Narrows what its agent was granted; all of it when it is not given."),
+    key(TASK, "deliver", TEXT, r#"deliver = "immediate""#, "The plugin that delivers its result when it ran in the background."),
+    key(TASK, "interactive", Shape::Flag, "interactive = true", "The user is asked after each step of somebody else."),
+    key(TASK, "turns", COUNT_32, "turns = 10", "Steps of one activation."),
+    key(TASK, "max_stalled_steps", Shape::Whole { least: 1, most: 1_000 }, "max_stalled_steps = 5", "Steps without a valid answer before it ends; 5 when it is not given."),
+    key(TASK, "done_if_response", SEATS, r#"done_if_response = ["llm"]"#, "An answer of one of these seats ends it: llm, agent, user."),
+    key(TASK, "done_if_no_response", SEATS, r#"done_if_no_response = ["user"]"#, "No answer of one of these seats ends it: llm, agent, user."),
+    key(TASK, "handle_llm_no_tool", Shape::Either(&[Shape::Choice(&["nothing", "done", "user"]), Shape::Table(NO_TOOL)]), r#"handle_llm_no_tool = "done""#, "What becomes of an agent's message without a tool call."),
+    key(TASK, "agent_seat", Shape::Choice(&["host", "host-then-component", "component"]), r#"agent_seat = "host-then-component""#, "Who answers on the agent seat."),
+    key(TASK, "allow_null_result", Shape::Flag, "allow_null_result = true", "Without a valid answer the other side says that it does not know."),
+    key(NO_TOOL, "nudge", TEXT, r#"nudge = "Call a tool.""#, "This text goes back to the agent."),
+    key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`."),
+    key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The plugin that calls; whoever calls when it is not given."),
+    key(POLICY, "decide", Shape::Choice(&["allow", "ask", "deny"]), r#"decide = "ask""#, "`allow`, `ask` or `deny`."),
+    key(POLICY, "expires", Shape::Duration, r#"expires = "10 min""#, "How long an approver may take; then the call is refused."),
+    key(LIMITS_TABLE, "run", Shape::Table(RUN), r#"run = { wall = "5 min" }"#, "Hard stops of the whole tree of tasks."),
+    key(RUN, "wall", Shape::Duration, r#"wall = "5 min""#, "Time from the first message."),
+    key(RUN, "turns", COUNT, "turns = 40", "Steps of agents."),
+    key(RUN, "tokens", COUNT, "tokens = 100_000", "Tokens of all models, input and output."),
+    key(RUN, "cost_usd", Shape::Dollars, "cost_usd = 0.50", "US dollars of all models whose price is known."),
+    key(RUN, "depth", Shape::Whole { least: 0, most: u32::MAX as u64 }, "depth = 3", "Background tasks within background tasks."),
 ];
 
 /// The keys of one table.

@@ -1,41 +1,171 @@
-//! `[models.NAME]`: how a model is reached and what it costs.
+//! `[models.NAME]`: how a model is reached and what it costs. A model is switched on by being written here, never by a variable that
+//! happens to be set; its key is only pointed at.
 
 use std::collections::BTreeMap;
 
-use super::reader::{Reader, Table};
-use super::{ConfigPath, ModelConfig, ModelKind, names};
+use super::address::AddressError;
+use super::keys::{KEY, MODELS};
+use super::reader::{Item, Reader, Table};
+use super::units::DURATION_MAX;
+use super::wording::{code, string};
+use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, OpenAiConfig, address, json, names};
 use crate::ids::ModelName;
+use crate::limits::MEMORY_MAX;
 use crate::setup::ModelSetup;
 
-/// Kinds of later versions.
-const LATER_KINDS: [&str; 1] = ["openai"];
+/// Keys that only one kind has.
+const OPENAI_ONLY: [&str; 11] =
+    ["url", "model", "key", "headers", "options", "proxy", "retries", "timeout", "attempt_timeout", "idle_timeout", "reply"];
+const SCRIPTED_ONLY: [&str; 1] = ["replies"];
+const OF_A_KIND: [(&str, &[&str]); 2] = [("openai", &OPENAI_ONLY), ("scripted", &SCRIPTED_ONLY)];
+/// More attempts than this would only hide that a server is down.
+const RETRIES_MAX: u64 = 20;
+/// The host writes these itself.
+const RESERVED_OPTIONS: [&str; 6] = ["model", "messages", "tools", "tool_choice", "stream", "n"];
+/// Headers that carry the key or frame the request.
+const RESERVED_HEADERS: [&str; 6] = ["authorization", "content-length", "content-type", "host", "transfer-encoding", "connection"];
 
 pub(crate) fn read_all(reader: &mut Reader, folder: &str, root: &Table<'_>) -> BTreeMap<ModelName, ModelConfig> {
     let mut models = BTreeMap::new();
-    for (name, span, table) in root.named(reader, "models", "models.NAME") {
+    for (name, span, table) in root.named(reader, "models", MODELS) {
         super::plugin::check_name(reader, "models", name, &span);
-        models.insert(ModelName::from(name), read(reader, folder, table));
+        let table = table.checked(reader);
+        models.insert(ModelName::from(name), read(reader, folder, &table));
     }
     models
 }
 
-fn read(reader: &mut Reader, folder: &str, table: Table<'_>) -> ModelConfig {
-    let nothing = ModelKind::Scripted { replies: ConfigPath { shown: String::new(), path: String::new() } };
-    if let Some(item) = table.get("kind")
-        && let Some(kind) = item.value.as_str()
-        && LATER_KINDS.contains(&kind)
-    {
-        // Its other keys are of that later version too: one problem says it all.
-        reader.unavailable(&item.span, &format!("kind = \"{kind}\""), "this version has `kind = \"scripted\"` only".to_owned());
-        return ModelConfig { kind: nothing, prices: ModelSetup::default() };
+fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelConfig {
+    let kind = table.require(reader, "kind").and_then(|item| item.choice(reader));
+    for (other, keys) in OF_A_KIND.iter().filter(|(other, _)| kind.is_some_and(|kind| kind != *other)) {
+        for item in keys.iter().filter_map(|name| table.get(name)) {
+            let help = format!("leave it out, or write `kind = {}`", string(other));
+            reader.error(&item.key_span, format!("{} is not of this kind of model", code(&item.name)), help);
+        }
     }
-    let table = table.checked(reader);
-    if let Some(item) = table.require(reader, "kind") {
-        item.choice(reader, &["scripted"]);
+    let kind = match kind {
+        Some("openai") => openai(reader, folder, table),
+        Some("scripted") => scripted(reader, folder, table),
+        _ => ModelKind::Native,
+    };
+    let mut prices = prices(reader, table);
+    if let ModelKind::OpenAi(server) = &kind {
+        prices.reached_at = address::authority(&server.url).map(str::to_owned);
     }
+    ModelConfig { kind, prices }
+}
+
+fn scripted(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelKind {
     let replies = table.require(reader, "replies").and_then(|item| super::plugin::path(reader, &item, folder));
-    let kind = replies.map_or(nothing, |replies| ModelKind::Scripted { replies });
-    ModelConfig { kind, prices: prices(reader, &table) }
+    ModelKind::Scripted { replies: replies.unwrap_or_else(|| config_path("", "")) }
+}
+
+fn openai(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelKind {
+    let url = table.require(reader, "url").and_then(|item| http_url(reader, &item)).unwrap_or_default();
+    let model = table.require(reader, "model").and_then(|item| full(reader, &item)).unwrap_or_default();
+    let duration = |reader: &mut Reader, name: &str| table.get(name).and_then(|item| item.duration(reader, 1, DURATION_MAX));
+    let defaults = OpenAiConfig::new(url, model);
+    let config = OpenAiConfig {
+        key: table.get("key").and_then(|item| key(reader, folder, &item)),
+        headers: table.get("headers").map(|item| headers(reader, &item)).unwrap_or_default(),
+        options: table.get("options").map(|item| options(reader, &item)).unwrap_or_default(),
+        proxy: table.get("proxy").and_then(|item| http_url(reader, &item)),
+        retries: retries(reader, table).unwrap_or(defaults.retries),
+        timeout_ms: duration(reader, "timeout").unwrap_or(defaults.timeout_ms),
+        attempt_timeout_ms: duration(reader, "attempt_timeout").unwrap_or(defaults.attempt_timeout_ms),
+        idle_timeout_ms: duration(reader, "idle_timeout").unwrap_or(defaults.idle_timeout_ms),
+        reply_max: table.get("reply").and_then(|item| item.size(reader, 1, MEMORY_MAX)).unwrap_or(defaults.reply_max),
+        ..defaults
+    };
+    ModelKind::OpenAi(Box::new(config))
+}
+
+fn retries(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
+    let item = table.get("retries")?;
+    item.whole(reader, 0, RETRIES_MAX).and_then(|retries| u32::try_from(retries).ok())
+}
+
+fn full(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+    let text = item.string(reader)?;
+    if text.trim().is_empty() {
+        item.wrong(reader, "is empty", None);
+        return None;
+    }
+    Some(text.to_owned())
+}
+
+/// An address of the web without user and password: a secret has no place in it.
+fn http_url(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+    let text = item.string(reader)?;
+    match address::check_http_url(text) {
+        Ok(()) => Some(text.to_owned()),
+        Err(problem @ AddressError::Login) => {
+            let help = "write `key = { env = \"MY_KEY\" }`, and the address without it".to_owned();
+            reader.secret_error(&item.span, format!("{} cannot be so: {problem}", code(&item.name)), help);
+            None
+        }
+        Err(problem) => {
+            item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), None);
+            None
+        }
+    }
+}
+
+fn key(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<KeyRef> {
+    if item.value.is_str() {
+        let help = "write `key = { env = \"MY_KEY\" }`, and put the key into that variable".to_owned();
+        let what = format!("{} is a text; a key does not belong into a config, which is copied and shared", code(&item.name));
+        reader.secret_error(&item.span, what, help);
+        return None;
+    }
+    let table = item.table(reader, KEY)?;
+    let env = table.get("env").and_then(|item| full(reader, &item)).map(KeyRef::Env);
+    let file = table.get("file").and_then(|item| super::plugin::path(reader, &item, folder)).map(KeyRef::File);
+    let command = table.get("command").and_then(|item| command(reader, &item)).map(KeyRef::Command);
+    let written = ["env", "file", "command"].iter().filter(|name| table.get(name).is_some()).count();
+    if written != 1 {
+        item.wrong(reader, "needs one of `env`, `file` and `command`", None);
+        return None;
+    }
+    env.or(file).or(command)
+}
+
+fn command(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
+    let words: Vec<String> = item.list(reader)?.iter().filter_map(|word| word.string(reader)).map(str::to_owned).collect();
+    if words.first().is_none_or(String::is_empty) {
+        item.wrong(reader, "names no program", None);
+        return None;
+    }
+    Some(words)
+}
+
+fn headers(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, String> {
+    let mut headers = BTreeMap::new();
+    let Some(entries) = item.entries(reader, "a table of texts") else { return headers };
+    for (name, value) in entries {
+        let (name, span) = (name.get_ref().to_string(), name.span());
+        let lower = name.to_ascii_lowercase();
+        let is_token = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.!#$&'*+^`|~%".contains(&byte));
+        if RESERVED_HEADERS.contains(&lower.as_str()) {
+            let help = if lower == "authorization" { "write `key = { env = \"MY_KEY\" }`" } else { "leave it out" };
+            reader.error(&span, format!("the header {} is written by the host", code(&name)), help.to_owned());
+        } else if !is_token {
+            reader.error(&span, format!("{} cannot be the name of a header", code(&name)), None);
+        } else if let Some(text) = value.get_ref().as_str().filter(|text| text.bytes().all(|byte| (32..127).contains(&byte))) {
+            headers.insert(name, text.to_owned());
+        } else {
+            reader.error(&value.span(), format!("the header {} must be a text of plain characters", code(&name)), None);
+        }
+    }
+    headers
+}
+
+fn options(reader: &mut Reader, item: &Item<'_>) -> serde_json::Map<String, serde_json::Value> {
+    let serde_json::Value::Object(options) = json::settings(reader, item) else { return serde_json::Map::new() };
+    for name in options.keys().filter(|name| RESERVED_OPTIONS.contains(&name.as_str())) {
+        item.wrong(reader, &format!("sets {}, which the host writes itself", code(name)), "leave it out".to_owned());
+    }
+    options
 }
 
 fn prices(reader: &mut Reader, table: &Table<'_>) -> ModelSetup {
@@ -44,7 +174,27 @@ fn prices(reader: &mut Reader, table: &Table<'_>) -> ModelSetup {
         let other = if input.is_some() { "output_price" } else { "input_price" };
         reader.absence(&item.key_span, format!("a price needs both halves: `{other}` is missing"), format!("write `{other} = 0.00`"));
     }
-    ModelSetup { input_price: input.and_then(|item| item.dollars(reader)), output_price: output.and_then(|item| item.dollars(reader)) }
+    ModelSetup {
+        input_price: input.and_then(|item| item.dollars(reader)),
+        output_price: output.and_then(|item| item.dollars(reader)),
+        reached_at: None,
+    }
+}
+
+impl ModelConfig {
+    /// A server that is named on the command line or by an embedding program, as the file would have it.
+    ///
+    /// # Errors
+    /// What is wrong with the address or the name, in words that follow "it".
+    pub fn of_server(url: &str, model: &str, key: Option<KeyRef>) -> Result<Self, String> {
+        address::check_http_url(url).map_err(|problem| format!("cannot reach a model at this address: {problem}"))?;
+        if model.trim().is_empty() {
+            return Err("names no model".to_owned());
+        }
+        let prices = ModelSetup { reached_at: address::authority(url).map(str::to_owned), ..ModelSetup::default() };
+        let server = OpenAiConfig { key, ..OpenAiConfig::new(url.to_owned(), model.to_owned()) };
+        Ok(Self { kind: ModelKind::OpenAi(Box::new(server)), prices })
+    }
 }
 
 /// A path of the config joined to its folder.

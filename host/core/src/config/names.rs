@@ -99,7 +99,8 @@ pub(crate) fn check_place(at: &str) -> Result<(), PlaceError> {
 }
 
 /// The place that goes with a directory when the config names none: its last part.
-pub(crate) fn default_place(dir: &str) -> Option<String> {
+#[must_use]
+pub fn default_place(dir: &str) -> Option<String> {
     let last = dir.split('/').rfind(|part| !part.is_empty() && *part != ".")?;
     let at = format!("/{last}");
     check_place(&at).is_ok().then_some(at)

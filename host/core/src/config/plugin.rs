@@ -8,11 +8,11 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{code, string};
-use super::{ConfigPath, PluginConfig, PluginSource, grants, json, limits, names};
+use super::{ConfigPath, PluginConfig, PluginSource, address, grants, json, limits, names};
 use crate::ids::PluginName;
 
 /// Ways to fetch a plugin that later versions have.
-const LATER_SCHEMES: [&str; 3] = ["https", "http", "oci"];
+const LATER_SCHEMES: [&str; 1] = ["oci"];
 
 pub(crate) fn read_all(
     reader: &mut Reader,
@@ -47,6 +47,17 @@ fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<PluginSo
         Some(("stock", name)) => match names::check_name(name) {
             Ok(()) => return Some(PluginSource::Stock(name.to_owned())),
             Err(error) => item.wrong(reader, &format!("has no name of a stock plugin: {} {error}", code(name)), None),
+        },
+        Some(("native", name)) => match names::check_name(name) {
+            Ok(()) => return Some(PluginSource::Native(name.to_owned())),
+            Err(error) => item.wrong(reader, &format!("has no name of a native plugin: {} {error}", code(name)), None),
+        },
+        Some(("https" | "http", _)) => match address::check_pinned_url(text) {
+            Ok((url, sha256)) => return Some(PluginSource::Url { url: url.to_owned(), sha256: sha256.to_owned() }),
+            Err(problem) => {
+                let help = "write the component's SHA-256 behind the address: `source = \"https://…/x.wasm#sha256=…\"`";
+                item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), help.to_owned());
+            }
         },
         Some((scheme, _)) if LATER_SCHEMES.contains(&scheme) => {
             let help = "put the .wasm file beside the config and write `source = \"./x.wasm\"`";

@@ -64,6 +64,12 @@ impl Problem {
     }
 
     /// The same, with what to write instead where that is known.
+    /// Without the line that it is about, which may hold a secret: what is said about a config ends up in logs.
+    pub(crate) fn without_excerpt(mut self) -> Self {
+        self.excerpt.text.clear();
+        self
+    }
+
     pub(crate) fn maybe_help(self, remedy: Option<String>) -> Self {
         match remedy {
             Some(remedy) => self.help(remedy),
@@ -167,6 +173,11 @@ impl SourceText {
     }
 
     /// Line and column, both from 1, of a byte.
+    /// What problems call it.
+    pub(crate) fn name(&self) -> &str {
+        &self.file
+    }
+
     pub(crate) fn position(&self, offset: usize) -> (usize, usize) {
         let offset = self.text.floor_char_boundary(offset);
         let before = &self.text[..offset];

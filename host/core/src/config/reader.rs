@@ -26,6 +26,11 @@ impl Reader {
         self.problems.push(self.source.problem(span, what).maybe_help(help.into()));
     }
 
+    /// As `error`, about a value that may be a secret: the line is not shown.
+    pub(crate) fn secret_error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
+        self.problems.push(self.source.problem(span, what).maybe_help(help.into()).without_excerpt());
+    }
+
     /// Something that should be there is not, as far as the file could be read.
     pub(crate) fn absence(&mut self, span: &Span, what: impl Into<String>, help: impl Into<Option<String>>) {
         self.absences.push(self.source.problem(span, what).maybe_help(help.into()));
@@ -209,9 +214,10 @@ impl<'a> Item<'a> {
         found
     }
 
-    /// A string that is one of these; reports the nearest when it is not.
-    pub(crate) fn choice(&self, reader: &mut Reader, known: &[&'static str]) -> Option<&'static str> {
+    /// A string that is one of the words of its key; reports the nearest when it is not.
+    pub(crate) fn choice(&self, reader: &mut Reader) -> Option<&'static str> {
         let text = self.string(reader)?;
+        let known = self.key.map(|key| key.shape.words()).unwrap_or_default();
         let found = known.iter().find(|known| **known == text).copied();
         if found.is_none() {
             self.wrong(reader, &format!("cannot be {}", code(text)), suggest(text, known, "it can be"));
@@ -249,7 +255,7 @@ impl<'a> Item<'a> {
         Some(table)
     }
 
-    fn entries(&self, reader: &mut Reader, what: &str) -> Option<&'a DeTable<'a>> {
+    pub(crate) fn entries(&self, reader: &mut Reader, what: &str) -> Option<&'a DeTable<'a>> {
         let found = self.value.as_table();
         if found.is_none() {
             self.expected(reader, what);

@@ -8,8 +8,8 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::spans::Spans;
 use super::wording::{code, nearest, suggest};
-use super::{ORCHESTRATION_TOOLS, TaskConfig};
-use crate::ids::TaskName;
+use super::{ModelConfig, ORCHESTRATION_TOOLS, TaskConfig};
+use crate::ids::{ModelName, TaskName};
 
 /// Tasks of a circle that are shown at most.
 const CYCLE_SHOWN: usize = 12;
@@ -64,12 +64,13 @@ impl References {
     }
 
     /// Reports every name that is not in the config. What is there but wrong was reported where it stands.
-    pub(crate) fn check(&self, reader: &mut Reader, root: &Table<'_>) {
+    pub(crate) fn check(&self, reader: &mut Reader, root: &Table<'_>, added: &BTreeMap<ModelName, ModelConfig>) {
         let declared = |section: &str| -> Vec<String> {
             let table = root.get(section).and_then(|item| item.value.as_table());
             table.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).unwrap_or_default()
         };
-        let (plugins, tasks, models) = (declared("plugins"), declared("tasks"), declared("models"));
+        let (plugins, tasks, mut models) = (declared("plugins"), declared("tasks"), declared("models"));
+        models.extend(added.keys().map(ModelName::to_string));
         for reference in &self.0 {
             let (noun, known, section) = match reference.target {
                 Target::Plugin => ("plugin", &plugins, "plugins"),

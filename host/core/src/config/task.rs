@@ -112,7 +112,7 @@ fn no_tool(reader: &mut Reader, item: &Item<'_>) -> Option<NoTool> {
             }
             Some(NoTool::Nudge(text.to_owned()))
         }
-        DeValue::String(_) => match item.choice(reader, &["nothing", "done", "user"])? {
+        DeValue::String(_) => match item.choice(reader)? {
             "done" => Some(NoTool::Done),
             "user" => Some(NoTool::User),
             _ => Some(NoTool::Nothing),
@@ -125,7 +125,7 @@ fn no_tool(reader: &mut Reader, item: &Item<'_>) -> Option<NoTool> {
 }
 
 fn agent_seat(reader: &mut Reader, item: &Item<'_>) -> Option<AgentSeat> {
-    match item.choice(reader, &["host", "host-then-component", "component"])? {
+    match item.choice(reader)? {
         "host" => Some(AgentSeat::Host),
         "component" => Some(AgentSeat::Component),
         _ => Some(AgentSeat::HostThenComponent),

@@ -30,6 +30,11 @@ pub(crate) enum UnitError {
     TooLarge,
 }
 
+/// The units of sizes and those of durations, for whoever describes them.
+pub(crate) fn names() -> (impl Iterator<Item = &'static str>, impl Iterator<Item = &'static str>) {
+    (SIZES.iter().map(|(name, _)| *name), DURATIONS.iter().map(|(name, _)| *name))
+}
+
 /// Bytes of a size such as `64 MiB`.
 ///
 /// # Errors

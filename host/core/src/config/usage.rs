@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, Problems};
+use super::{Config, ModelKind, Problems};
 use crate::ids::{ModelName, PluginName, TaskName};
 
 /// Adds a warning for each plugin, task, model and cost limit that has no effect.
@@ -25,6 +25,25 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         problems.push(config.problem(&format!("models.{name}"), what).help(help).as_warning());
     }
     check_costs(config, problems);
+    check_keys(config, problems);
+}
+
+/// A key on its way through a network that anybody can read along.
+fn check_keys(config: &Config, problems: &mut Problems) {
+    for (name, model) in &config.models {
+        let ModelKind::OpenAi(server) = &model.kind else { continue };
+        let plain = server.url.strip_prefix("http://").filter(|rest| !is_loopback(rest));
+        if let (Some(_), Some(_)) = (plain, &server.key) {
+            let what = format!("the key of the model `{name}` goes over the network for everybody to read");
+            let help = "write `https://` in its `url`, if the server can do that";
+            problems.push(config.problem(&format!("models.{name}.url"), what).help(help).as_warning());
+        }
+    }
+}
+
+fn is_loopback(address: &str) -> bool {
+    let host = address.split('/').next().unwrap_or_default();
+    ["127.", "localhost", "[::1]"].iter().any(|own| host.starts_with(own))
 }
 
 /// A limit in dollars holds nothing back where no price is known.

@@ -128,6 +128,7 @@ impl Room {
             room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background + 1)),
             entry: task.clone(),
             content: Some(wanted.task.clone()),
+            attachments: Vec::new(),
             inputs: wanted.context.clone(),
             limits: RunLimits {
                 turns: half(limits.turns, committed.turns),

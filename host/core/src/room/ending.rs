@@ -94,10 +94,7 @@ impl Room {
 
     fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {
         let frame = self.frames.remove(&id)?;
-        let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| purpose.frame() == Some(id)).map(|(call, _)| *call).collect();
-        for call in calls {
-            self.abandon(call);
-        }
+        self.abandon_calls_of(id);
         if let Some(Wait::Subtask(child) | Wait::Delegate(child)) = frame.attempt.as_ref().map(|attempt| &attempt.wait) {
             self.remove_frame(*child);
         }
@@ -187,6 +184,40 @@ impl Room {
         });
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.phase = Phase::Draining { outcome };
+    }
+
+    /// Stops what the entry task is doing, background tasks excepted. An interactive task turns to its user, as after any step; another
+    /// has nobody to turn to, and the run ends.
+    pub(super) fn stop_turn(&mut self, reason: &str) {
+        let Phase::Running { root } = self.phase else { return };
+        let Some((frame, task)) = self.task_of(root) else { return };
+        let name = frame.task.clone();
+        if !task.interactive {
+            self.stop(Status::Kill, reason);
+            return;
+        }
+        if self.calls.values().any(|purpose| *purpose == Purpose::User { frame: root }) {
+            // It waits for its user already: there is no turn to stop.
+            return;
+        }
+        let attempt = self.frames.get_mut(&root).and_then(|frame| frame.attempt.take());
+        if let Some(Wait::Subtask(child) | Wait::Delegate(child)) = attempt.map(|attempt| attempt.wait) {
+            self.remove_frame(child);
+        }
+        self.abandon_calls_of(root);
+        let message = self.host_message(root, format!("This turn was stopped: {reason}"));
+        self.write_history(root, &message);
+        self.put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
+        if let Some(frame) = self.frames.get_mut(&root) {
+            frame.human_tried = false;
+        }
+        self.tell(Notice::TurnStopped { task: name, reason: reason.to_owned() });
+        self.runnable.push_back(root);
+    }
+
+    fn abandon_calls_of(&mut self, id: FrameId) {
+        let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| purpose.frame() == Some(id)).map(|(call, _)| *call).collect();
+        calls.into_iter().for_each(|call| self.abandon(call));
     }
 
     /// A hard stop of everything that goes on in the room.

@@ -10,9 +10,9 @@ use crate::effect::Effect;
 use crate::event::Spent;
 use crate::grant::{DenialRecord, Layer, ModelGrant, list_with};
 use crate::history::History;
-use crate::ids::{CallId, ModelName, PluginName};
+use crate::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::manifest::Capability;
-use crate::model::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Usage};
+use crate::model::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Trouble, Usage};
 use crate::notice::Notice;
 use crate::setup::TaskSetup;
 
@@ -43,8 +43,9 @@ impl Room {
         self.check_model_budget(&plugin)?;
         let prompt = prompt(request, task.as_deref(), history)?;
         self.used_by(&plugin).model_calls += 1;
-        self.model_calls.push(ModelCall { call, ordinal, plugin, model: model.clone(), is_awaited: true });
-        self.tell(Notice::ModelCalled { call, model: model.clone() });
+        let (of_task, stream) = (self.task_name_of(call), prompt.stream);
+        self.model_calls.push(ModelCall { call, ordinal, plugin: plugin.clone(), model: model.clone(), is_awaited: true });
+        self.tell(Notice::ModelCalled { call, ordinal, task: of_task, plugin, model: model.clone(), stream });
         Ok(Some(Effect::CallModel { call, ordinal, model, prompt }))
     }
 
@@ -56,8 +57,13 @@ impl Room {
                 Some((task.agent.clone(), Some(Arc::clone(task)), Some(self.history(&frame.task))))
             }
             Purpose::Tool { plugin, .. } | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None, None)),
-            Purpose::User { .. } | Purpose::Background { .. } | Purpose::Speech { .. } => None,
+            Purpose::Approval { .. } | Purpose::User { .. } | Purpose::Background { .. } | Purpose::Speech { .. } => None,
         }
+    }
+
+    fn task_name_of(&self, call: CallId) -> Option<TaskName> {
+        let (Purpose::Step { frame } | Purpose::Respond { frame }) = self.calls.get(&call)? else { return None };
+        self.frames.get(frame).map(|frame| frame.task.clone())
     }
 
     fn granted_model(&mut self, plugin: &PluginName, name: Option<&str>) -> Result<ModelName, ModelError> {
@@ -117,7 +123,7 @@ impl Room {
         }
     }
 
-    pub(super) fn model_answered(&mut self, call: CallId, ordinal: u32, answer: Result<Completion, ModelError>) {
+    pub(super) fn model_answered(&mut self, call: CallId, ordinal: u32, answer: Result<Completion, ModelError>, trouble: Option<Trouble>) {
         let Some(index) = self.model_calls.iter().position(|under_way| under_way.call == call && under_way.ordinal == ordinal) else {
             return;
         };
@@ -135,7 +141,8 @@ impl Room {
         used.model_tokens = used.model_tokens.saturating_add(tokens);
         used.model_cost = used.model_cost.saturating_add(cost);
         let error = answer.as_ref().err().map(error_text);
-        self.tell(Notice::ModelAnswered { call, tokens, cost_micro_usd: usage.cost_micro_usd, error });
+        let named = answer.as_ref().ok().map(|completion| completion.model.clone());
+        self.tell(Notice::ModelAnswered { call, ordinal, usage, model: named, error, trouble });
         if is_awaited {
             self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
         }

@@ -13,7 +13,7 @@ use crate::action::Turn;
 use crate::effect::Effect;
 use crate::fault::Fault;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{DO_NOT_KNOW, Entity, Message};
+use crate::message::{Blob, DO_NOT_KNOW, Entity, Message};
 use crate::notice::Notice;
 use crate::outcome::Status;
 use crate::setup::PluginKind;
@@ -158,6 +158,7 @@ impl Room {
         }
         self.spent.turns = self.spent.turns.saturating_add(1);
         let call = self.next_call(Purpose::Step { frame: id });
+        self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
         self.effects.push_back(Effect::StepAgent { call, frame: id, task: name, agent });
         Some(Wait::Call(call))
     }
@@ -170,6 +171,7 @@ impl Room {
             return None;
         }
         let call = self.next_call(Purpose::Respond { frame: id });
+        self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
         self.effects.push_back(Effect::AskResponder { call, frame: id, task: name, agent });
         Some(Wait::Call(call))
     }
@@ -278,12 +280,22 @@ impl Room {
         Some(self.error_message(id, format!("The step of {agent} failed: {}", fault.message)))
     }
 
-    pub(super) fn user_answered(&mut self, call: CallId, text: Option<String>) {
+    pub(super) fn user_answered(&mut self, call: CallId, text: Option<String>, attachments: Vec<Blob>) {
         let Some(Purpose::User { frame }) = self.calls.get(&call) else { return };
         let frame = *frame;
         self.calls.remove(&call);
-        let text = text.filter(|text| !text.trim().is_empty());
-        let message = text.map(|text| (Responder::User, Arc::new(self.user_message(text))));
+        let text = text.filter(|text| !text.trim().is_empty() || !attachments.is_empty());
+        let message = text.map(|text| {
+            let mut message = self.user_message(text);
+            message.attachments = attachments;
+            (Responder::User, Arc::new(message))
+        });
+        if message.is_some()
+            && let Some(frame) = self.frames.get_mut(&frame)
+        {
+            // Who has read of a fault and speaks all the same wants another try; what failed before is not in a row with it (O-072).
+            frame.faults = 0;
+        }
         self.ready(frame, message);
     }
 

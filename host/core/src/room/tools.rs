@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::approvals::Ruling;
 use super::ending::done_signal;
 use super::frame::{Frame, Responder, Slot, ToolRound, Wait};
 use super::posting::unknown_plugin;
@@ -103,7 +104,7 @@ impl Room {
             let result = if ORCHESTRATION_TOOLS.contains(&call.name.as_str()) {
                 Some(self.orchestrate(id, &call, asked_by.as_ref(), &mut round.signal))
             } else {
-                self.start_tool(id, index, &call)
+                self.start_tool(id, index, &call, false)
             };
             if let Some(result) = &result {
                 self.tell_answer(id, &call.name, result);
@@ -125,8 +126,13 @@ impl Room {
         });
     }
 
-    /// Starts a tool of a plugin; a result at once when it may not run.
-    fn start_tool(&mut self, id: FrameId, slot: usize, call: &ToolCall) -> Option<ToolResult> {
+    /// Starts a tool that an approver has let through; everything else is looked at again, for much may have been used up since.
+    pub(super) fn start_approved(&mut self, id: FrameId, slot: usize, call: &ToolCall) -> Option<ToolResult> {
+        self.start_tool(id, slot, call, true)
+    }
+
+    /// Starts a tool of a plugin, or asks about it; a result at once when it may not run.
+    fn start_tool(&mut self, id: FrameId, slot: usize, call: &ToolCall, is_approved: bool) -> Option<ToolResult> {
         let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
         let (task_name, agent, tools) = (frame.task.clone(), task.agent.clone(), Arc::clone(&task.tools));
         let setup = Arc::clone(&self.setup);
@@ -143,6 +149,13 @@ impl Room {
         };
         if let Some(record) = self.calls_are_used_up(&agent, &call.name) {
             return Some(failed(call, self.denied(&agent, *record)));
+        }
+        if !is_approved {
+            match self.rule_on(id, slot, call, &agent) {
+                Ruling::Runs => {}
+                Ruling::Waits => return None,
+                Ruling::Refused(result) => return Some(result),
+            }
         }
         self.used_by(&agent).tool_calls += 1;
         let (plugin, tool) = (plugin.clone(), spec.name.clone());
@@ -239,6 +252,24 @@ impl Room {
             round.slots.push(Slot { call: next, asked_by: Some(plugin.clone()), depth, result });
         }
         self.run_slots(id, &mut round, first);
+        self.go_on(id, round);
+    }
+
+    /// Goes on with a slot that waited for something else than its tool: `start` gives its result, or has started the tool.
+    pub(super) fn go_on_with(&mut self, id: FrameId, slot: usize, start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>) {
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut call) = round.slots.get(slot).map(|slot| slot.call.clone()) else { return };
+        let result = start(self, &mut call);
+        if let Some(result) = &result {
+            self.tell_answer(id, &call.name, result);
+        }
+        round.slots[slot].call = call;
+        round.slots[slot].result = result;
+        self.go_on(id, round);
+    }
+
+    /// Waits for the rest of the round, or goes on with the task.
+    fn go_on(&mut self, id: FrameId, round: ToolRound) {
         let wait = self.settle(id, round);
         if let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
             attempt.wait = wait;

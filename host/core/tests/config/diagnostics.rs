@@ -66,14 +66,54 @@ fn keys_of_later_versions_are_refused_by_name() {
             "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
         ],
     );
-    shown += &all(
+    shown += &all(at_end, &["[plugins.x]\nsource = \"oci://example.org/x@sha256:00\""]);
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn a_model_server_is_described_whole_and_without_secrets() {
+    const SERVER: &str = "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n";
+    let with = |lines: &str| bad(&Parts { end: &format!("{SERVER}{lines}"), ..Parts::default() }.text());
+    let shown = [
+        all(at_end, &["[models.default]\nkind = \"openai\""]),
+        all(at_end, &["[models.default]\nkind = \"openai\"\nurl = \"http://me:secret@models.example/v1\"\nmodel = \" \""]),
+        all(at_end, &["[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\nurl = \"http://127.0.0.1\"\nretries = 1"]),
+        all(at_end, &["[models.default]\nkind = \"native\"\nreplies = \"r.json\""]),
+        with("key = \"sk-very-secret\""),
+        with("key = { env = \"A\", file = \"b\" }"),
+        with("key = { command = [] }"),
+        with("headers = { Authorization = \"Bearer x\", \"X y\" = \"z\", \"X-Title\" = \"tab\\there\" }"),
+        with("options = { model = \"other\", stream = true }"),
+        with("retries = 100\nidle_timeout = \"0 s\"\nreply = \"0 B\"\nproxy = \"socks5://x\""),
+    ]
+    .join("\n");
+    assert!(!shown.contains("secret"), "what may be a key or a password is not repeated: {shown}");
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn rules_name_tools_callers_and_what_to_do() {
+    let shown = all(
         at_end,
         &[
-            "[[policy]]\ntool = \"notes.save\"\ndecide = \"ask\"",
-            "[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:11434/v1\"\nmodel = \"qwen3:8b\"\nkey = { env = \"MY_KEY\" }",
-            "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\nurl = \"http://127.0.0.1\"",
+            "[[policy]]",
+            "[[policy]]\ntool = \"*\"\ndecide = \"maybe\"",
+            "[[policy]]\ntool = \"nobody.save\"\ncaller = \"nobody\"\ndecide = \"deny\"\nexpires = \"1 min\"",
+            "[policy]\ntool = \"*\"",
+        ],
+    );
+    insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn a_plugin_from_elsewhere_is_held_to_its_digest() {
+    let shown = all(
+        at_end,
+        &[
+            "[plugins.x]\nsource = \"https://example.org/x.wasm\"",
             "[plugins.x]\nsource = \"https://example.org/x.wasm#sha256=00\"",
-            "[plugins.x]\nsource = \"oci://example.org/x@sha256:00\"",
+            "[plugins.x]\nsource = \"https://me@example.org/x.wasm#sha256=00\"",
+            "[plugins.x]\nsource = \"native:X\"",
         ],
     );
     insta::assert_snapshot!(shown);

@@ -19,7 +19,7 @@ fn the_library_is_read_whole() {
     assert_eq!(config.limits, limits);
 
     let model = &config.models[&ModelName::from("default")];
-    let ModelKind::Scripted { replies } = &model.kind;
+    let ModelKind::Scripted { replies } = &model.kind else { panic!("scripted") };
     assert_eq!((replies.shown.as_str(), replies.path.as_str()), ("replies.json", "/home/ann/library/replies.json"));
     assert_eq!((model.prices.input_price, model.prices.output_price), (Some(250_000), Some(2_000_000)));
 

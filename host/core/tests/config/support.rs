@@ -82,8 +82,11 @@ turns = 40
 cost_usd = 0.50
 "#;
 
+/// Whatever is read here is held against the schema too: it must say the same of a config's keys as the reader.
 pub fn parse(text: &str) -> Result<Config, Problems> {
-    Config::parse("conclave.toml", "/home/ann/library", text)
+    let parsed = Config::parse("conclave.toml", "/home/ann/library", text);
+    crate::schema::agrees(text, &parsed);
+    parsed
 }
 
 /// The config, which must be right.

@@ -8,6 +8,7 @@ use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{BackgroundId, CallId, TaskName, TimerId};
 use conclave_core::message::{Blob, ToolCall};
 use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, Usage};
+use conclave_core::policy::Approval;
 use conclave_core::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
 
@@ -109,17 +110,19 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
 /// Any event at all, with small call ids, so that some of them fit.
 pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
     let call = CallId(if choices.below(20) == 19 { u64::MAX } else { choices.below(12) as u64 });
-    match choices.below(14) {
+    match choices.below(15) {
         0 => Event::RoomOpened { setup: case.setup().into(), opening: case.opening() },
         1..=3 => Event::AgentStepped { call, answer: stepped(choices), report: report(choices) },
         4 => Event::AgentResponded { call, answer: stepped(choices).map(|turn| choices.flag().then_some(turn)), report: report(choices) },
         5 | 6 => Event::ToolAnswered { call, answer: tool_answer(choices), report: report(choices) },
         7 => Event::StrategyDecided { call, answer: decided(choices), report: report(choices) },
-        8 => Event::UserAnswered { call, text: text(choices) },
+        8 => Event::UserAnswered { call, text: text(choices), attachments: Vec::new() },
         9 => model_asked(choices, call),
-        10 => Event::ModelAnswered { call, ordinal: choices.below(3) as u32, answer: completed(choices) },
+        10 => Event::ModelAnswered { call, ordinal: choices.below(3) as u32, answer: completed(choices), trouble: None },
         11 => Event::Spoken { call, failure: text(choices) },
         12 => background_ended(choices, call),
+        13 => Event::Decided { call, approval: approval(choices) },
+        _ if choices.below(8) == 7 => Event::TurnStopped { reason: "wait".to_owned() },
         _ if choices.below(8) == 7 => Event::Cancelled { reason: "enough".to_owned() },
         _ => Event::TimerFired { timer: TimerId(choices.below(4) as u64) },
     }
@@ -131,7 +134,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         0 => vec![answer],
         1 => vec![model_asked(choices, call), answer],
         // The plugin is gone before its model has answered.
-        _ => vec![model_asked(choices, call), answer, Event::ModelAnswered { call, ordinal: 0, answer: completed(choices) }],
+        _ => vec![model_asked(choices, call), answer, Event::ModelAnswered { call, ordinal: 0, answer: completed(choices), trouble: None }],
     };
     match effect {
         Effect::StepAgent { call, .. } => {
@@ -146,9 +149,10 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             let answer = Event::ToolAnswered { call: *call, answer: tool_answer(choices), report: report(choices) };
             asks(choices, *call, answer)
         }
-        Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices) }],
+        Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices), attachments: Vec::new() }],
+        Effect::AskApproval { call, .. } => vec![Event::Decided { call: *call, approval: approval(choices) }],
         Effect::CallModel { call, ordinal, .. } => {
-            vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices) }]
+            vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices), trouble: None }]
         }
         Effect::StartBackground { call, .. } => vec![background_ended(choices, *call)],
         Effect::WakeStrategy { call, .. } => {
@@ -291,4 +295,12 @@ fn completed(choices: &mut Choices<'_>) -> Result<Completion, ModelError> {
         usage,
         model: String::new(),
     })
+}
+
+fn approval(choices: &mut Choices<'_>) -> Approval {
+    match choices.below(3) {
+        0 => Approval::Refused { reason: "no".to_owned() },
+        1 => Approval::Edited { arguments: json!({ "edited": choices.amount() }) },
+        _ => Approval::Approved,
+    }
 }

@@ -9,6 +9,7 @@ use conclave_core::limits::{PluginLimits, RunLimits};
 use conclave_core::manifest::{Ask, Manifest};
 use conclave_core::message::Entity;
 use conclave_core::model::ToolFormat;
+use conclave_core::policy::Rule;
 use conclave_core::setup::{AgentSeat, ModelSetup, NoTool, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use conclave_core::tool::{ToolSpec, ToolSummary};
 use serde::Deserialize;
@@ -39,6 +40,9 @@ pub(crate) struct Case {
     /// Cancels after so many effects were performed.
     #[serde(default)]
     pub(crate) cancel_after: Option<usize>,
+    /// Stops the turn after so many effects were performed.
+    #[serde(default)]
+    pub(crate) stop_turn_after: Option<usize>,
     /// Not over at the end: a call that is held waits for its answer.
     #[serde(default)]
     pub(crate) goes_on: bool,
@@ -64,6 +68,8 @@ pub(crate) struct Scripts {
     /// By task; a task without a script answers `done`.
     pub(crate) background: BTreeMap<String, Vec<Value>>,
     pub(crate) models: Vec<Value>,
+    /// Approvals as they stand in a journal; `"hold"` for none.
+    pub(crate) approvals: Vec<Value>,
     /// The last entry of each agent's script is said again and again.
     pub(crate) repeat: bool,
 }
@@ -84,6 +90,7 @@ pub(crate) struct SetupPlan {
     tasks: BTreeMap<String, TaskPlan>,
     plugins: BTreeMap<String, PluginPlan>,
     models: BTreeMap<String, ModelSetup>,
+    policy: Vec<Rule>,
     limits: LimitsPlan,
 }
 
@@ -192,6 +199,7 @@ impl Case {
                 (ChannelId::from("pager"), conclave_core::delivery::ChannelKind::Other),
                 (ChannelId::from("terminal"), conclave_core::delivery::ChannelKind::Text),
             ]),
+            policy: plan.policy.clone(),
             limits: self.limits(),
         }
     }
@@ -212,6 +220,7 @@ impl Case {
             room: RoomId::from("room"),
             entry: self.setup().entry,
             content: self.input.clone(),
+            attachments: Vec::new(),
             inputs: self.opening.inputs.clone().unwrap_or_else(|| json!({})),
             limits: self.limits(),
             deadline: self.opening.deadline.map(|after| START.plus(after)),

@@ -57,6 +57,8 @@ macro_rules! files {
 }
 
 files! {
+    calls_wait_for_whoever_approves_them: "approvals",
+    a_turn_can_be_stopped_without_its_run: "turns",
     seats_are_tried_in_order_until_one_answers_validly: "seats",
     subtasks_get_the_message_and_hand_back_a_result: "subtasks",
     recipients_are_checked_granted_and_obeyed: "recipients",

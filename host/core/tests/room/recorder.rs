@@ -9,10 +9,11 @@ use conclave_core::notice::Notice;
 use conclave_core::view::AgentView;
 use serde_json::{Value, json};
 
-const KINDS: [&str; 12] = [
+const KINDS: [&str; 13] = [
     "step-agent",
     "ask-responder",
     "call-tool",
+    "ask-approval",
     "ask-user",
     "call-model",
     "answer-model",
@@ -49,6 +50,8 @@ pub(crate) struct Recorder {
     views: BTreeMap<String, Vec<Value>>,
     /// What child rooms were opened with.
     openings: Vec<Value>,
+    /// What approvers were asked: `[tool, arguments, rule]`.
+    approvals: Vec<Value>,
     /// What the user was asked.
     asked: Vec<Value>,
     wakes: Vec<Value>,
@@ -86,6 +89,7 @@ impl Recorder {
         *self.effects.entry(kind).or_default() += 1;
         match effect {
             Effect::StartBackground { opening, .. } => self.openings.push(json!(opening)),
+            Effect::AskApproval { request, .. } => self.approvals.push(json!([request.tool, request.arguments, request.source])),
             Effect::AskUser { task, prompt, .. } => self.asked.push(json!([task, prompt])),
             Effect::WakeStrategy { wake, .. } => self.wakes.push(json!(wake)),
             Effect::CallModel { model, prompt, .. } => self.prompts.push(json!({
@@ -138,6 +142,7 @@ impl Recorder {
             "answers": self.answers,
             "views": self.views,
             "openings": self.openings,
+            "approvals": self.approvals,
             "asked": self.asked,
             "wakes": self.wakes,
             "prompts": self.prompts,

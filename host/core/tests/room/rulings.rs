@@ -91,7 +91,7 @@ fn an_event_of_another_kind_does_not_answer_a_call() {
     let before = room.clone();
     room.handle(Event::Spoken { call: CallId(0), failure: None }, START);
     room.handle(stepped(0, finish()), START);
-    room.handle(Event::UserAnswered { call: CallId(0), text: Some("q".to_owned()) }, START);
+    room.handle(Event::UserAnswered { call: CallId(0), text: Some("q".to_owned()), attachments: Vec::new() }, START);
     room.handle(Event::ToolAnswered { call: CallId(0), answer: Ok(ToolOutcome::default()), report: CallReport::default() }, START);
     room.handle(Event::StrategyDecided { call: CallId(0), answer: Ok(Vec::new()), report: CallReport::default() }, START);
     assert_eq!(room, before);
@@ -122,11 +122,11 @@ fn a_model_answer_that_comes_after_its_plugin_is_counted_and_given_to_nobody() {
     let fault = Fault::new(FaultKind::Wall, "too slow");
     room.handle(Event::AgentStepped { call: CallId(0), answer: Err(fault), report: CallReport::default() }, START);
     effects(&mut room);
-    room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion(60)) }, START);
+    room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion(60)), trouble: None }, START);
     assert_eq!(room.spent().tokens, 60);
     assert_eq!(effects(&mut room), Vec::new());
     // A second answer to the same request costs nothing.
-    room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion(60)) }, START);
+    room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion(60)), trouble: None }, START);
     assert_eq!(room.spent().tokens, 60);
 }
 

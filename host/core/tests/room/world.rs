@@ -103,6 +103,9 @@ impl<'a> World<'a> {
                 if self.case.cancel_after == Some(performed) {
                     self.happened(Event::Cancelled { reason: "enough".to_owned() });
                 }
+                if self.case.stop_turn_after == Some(performed) {
+                    self.happened(Event::TurnStopped { reason: "wait".to_owned() });
+                }
             } else if !self.fire_next_timer() {
                 return;
             }
@@ -187,13 +190,20 @@ impl<'a> World<'a> {
             Effect::AskUser { call, .. } => {
                 let entry = self.next("user", Some(&self.case.scripts.user)).unwrap_or_default();
                 if !is_held(&entry) {
-                    self.happened(Event::UserAnswered { call, text: entry.as_str().map(str::to_owned) });
+                    self.happened(Event::UserAnswered { call, text: entry.as_str().map(str::to_owned), attachments: Vec::new() });
                 }
             }
             Effect::CallModel { call, ordinal, .. } => {
                 let entry = Completed::read(&self.next("model", Some(&self.case.scripts.models)).expect("the models' script is over"));
                 if !entry.common.hold {
-                    self.happened(Event::ModelAnswered { call, ordinal, answer: entry.said.answer() });
+                    self.happened(Event::ModelAnswered { call, ordinal, answer: entry.said.answer(), trouble: None });
+                }
+            }
+            Effect::AskApproval { call, request } => {
+                let entry = self.next(&format!("approval {}", request.tool), Some(&self.case.scripts.approvals)).unwrap_or_default();
+                if !is_held(&entry) {
+                    let approval = serde_json::from_value(entry).expect("an approval");
+                    self.happened(Event::Decided { call, approval });
                 }
             }
             Effect::AnswerModel { call, .. } => self.go_on(call),

@@ -9,11 +9,14 @@ use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{CallId, Millis, ModelName, TimerId};
 use conclave_core::model::{ModelError, Prompt};
+use conclave_core::policy::Approval;
 use conclave_core::tool::ToolError;
 
 use super::port::RoomPort;
 use super::{Driver, UnderWay};
 use crate::calls::{CallStart, Observer, ToolStart};
+use crate::channel::Answer;
+use crate::models::{ModelFailure, TextSink};
 use crate::subscribe::{Happening, Level, Subscribers, What};
 
 impl Driver {
@@ -24,9 +27,20 @@ impl Driver {
             Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
                 self.call_tool(call, plugin, ToolStart { task, caller, tool, arguments });
             }
+            Effect::AskApproval { call, request } => {
+                let decided = self.shared.approver.decide(request);
+                let broke_off = Approval::Refused { reason: "the approver broke off".to_owned() };
+                let fallback = Event::Decided { call, approval: broke_off };
+                self.start(call, fallback, async move { Event::Decided { call, approval: decided.await } });
+            }
             Effect::AskUser { call, task, channel, prompt } => {
                 let asked = self.shared.channels.ask(channel, task, prompt);
-                self.start(call, Event::UserAnswered { call, text: None }, async move { Event::UserAnswered { call, text: asked.await } });
+                let answered = move |answer: Option<Answer>| {
+                    let Answer { text, attachments } = answer?;
+                    Some(Event::UserAnswered { call, text: Some(text), attachments })
+                };
+                let nobody = move || Event::UserAnswered { call, text: None, attachments: Vec::new() };
+                self.start(call, nobody(), async move { answered(asked.await).unwrap_or_else(nobody) });
             }
             Effect::CallModel { call, ordinal, model, prompt } => self.call_model(call, ordinal, &model, prompt),
             Effect::AnswerModel { call, ordinal, answer } => self.waiting.answer(call, ordinal, answer),
@@ -114,13 +128,26 @@ impl Driver {
         let events = self.sender.clone();
         let client = self.shared.models.get(model).cloned();
         let name = model.to_string();
-        self.beside.spawn(async move {
-            let answer = match client {
-                Some(client) => client.complete(prompt).await,
-                None => Err(ModelError::UnknownModel { name }),
-            };
-            let _ = events.send(Event::ModelAnswered { call, ordinal, answer });
+        let sink = Arc::new(StreamedText {
+            subscribers: self.shared.subscribers.clone(),
+            room: self.id.clone(),
+            clock: Arc::clone(&self.shared.clock),
+            call,
+            ordinal,
         });
+        let asking = self.beside.spawn(async move {
+            let answer = match client {
+                Some(client) => client.complete(prompt, sink).await,
+                None => Err(ModelError::UnknownModel { name }.into()),
+            };
+            let (answer, trouble) = match answer {
+                Ok(completion) => (Ok(completion), None),
+                Err(ModelFailure { error, trouble }) => (Err(error), trouble),
+            };
+            let _ = events.send(Event::ModelAnswered { call, ordinal, answer, trouble });
+        });
+        self.asking.retain(|(_, asking)| !asking.is_finished());
+        self.asking.push((call, asking));
     }
 
     fn set_timer(&mut self, timer: TimerId, at: Millis) {
@@ -158,6 +185,8 @@ impl Driver {
 
     fn abandon_call(&mut self, call: CallId) {
         self.waiting.forget(call);
+        // The host has no use for the answer, so the server need not go on. A plugin that ends first pays for what it asked.
+        self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
             Some(UnderWay::Child(child)) => drop(child.send(Event::Cancelled { reason: "its parent stopped it".to_owned() })),
@@ -182,6 +211,24 @@ impl Drop for Answering {
 
 fn broke_off() -> Fault {
     Fault::new(FaultKind::Abandoned, "the call broke off inside the host; its log has the reason")
+}
+
+/// Tells followers what a model says while it says it.
+struct StreamedText {
+    subscribers: Subscribers,
+    room: conclave_core::ids::RoomId,
+    clock: Arc<dyn crate::clock::Clock>,
+    call: CallId,
+    ordinal: u32,
+}
+
+impl TextSink for StreamedText {
+    fn text(&self, piece: &str) {
+        if !self.subscribers.is_empty() {
+            let what = What::Streamed { call: self.call, ordinal: self.ordinal, text: piece.to_owned() };
+            self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), what });
+        }
+    }
 }
 
 /// Tells followers what a plugin does while it runs.

@@ -20,19 +20,19 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const AT_ONCE: usize = 2;
 
 /// Checks arguments.
-pub(super) struct Arguments {
+pub(crate) struct Arguments {
     /// In the order of the tools.
     schemas: Vec<Arc<Schema>>,
     places: Arc<Semaphore>,
 }
 
 impl Arguments {
-    pub(super) fn new(schemas: Vec<Schema>) -> Self {
+    pub(crate) fn new(schemas: Vec<Schema>) -> Self {
         Self { schemas: schemas.into_iter().map(Arc::new).collect(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
     /// Gives the arguments back with their JSON text, when they fit.
-    pub(super) async fn check(&self, tool: usize, arguments: Value) -> Result<(Value, String), String> {
+    pub(crate) async fn check(&self, tool: usize, arguments: Value) -> Result<(Value, String), String> {
         self.check_within(PATIENCE, tool, arguments).await
     }
 

@@ -137,7 +137,7 @@ impl Loader {
 }
 
 /// Compiles the schemas of a plugin's tools where it holds up nobody.
-async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadError> {
+pub(crate) async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadError> {
     let deadline = Instant::now() + COMPILING;
     let compiling = tokio::task::spawn_blocking(move || compile_all(&tools, deadline));
     match tokio::time::timeout(COMPILING, compiling).await {

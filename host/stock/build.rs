@@ -1,4 +1,4 @@
-//! Puts the stock plugins into the program: writes `stock.rs`, a table of their names and bytes, into OUT_DIR.
+//! Puts the stock plugins into the crate: writes `stock.rs`, a table of their names and bytes, into OUT_DIR.
 //!
 //! It does not build them; `cargo xtask build` does, and puts them into `conclave/stock` of the target folder. CONCLAVE_STOCK names
 //! another folder.
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let folder = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from).or_else(|| stock_of_target(&out));
     let components = folder.as_deref().map(components).unwrap_or_default();
     if components.is_empty() {
-        println!("cargo::warning=the stock plugins are not built, so `conclave` will not have them: run `cargo xtask build`");
+        println!("cargo::warning=the stock plugins are not built, so there will be none: run `cargo xtask build`");
     }
     fs::write(out.join("stock.rs"), table(&components)?)?;
     Ok(())
@@ -28,12 +28,12 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn stock_of_target(out: &Path) -> Option<PathBuf> {
     let target = out.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file())?;
     let stock = target.join("conclave/stock");
-    // Cargo would run this script, and build the program, again at every build while a watched folder is missing.
+    // Cargo would run this script, and build the crate, again at every build while a watched folder is missing.
     fs::create_dir_all(&stock).ok()?;
     Some(stock)
 }
 
-/// Name and file of each component, sorted by name so that the program is the same wherever it is built.
+/// Name and file of each component, sorted by name so that the crate is the same wherever it is built.
 fn components(folder: &Path) -> Vec<(String, PathBuf)> {
     println!("cargo::rerun-if-changed={}", folder.display());
     let files = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
@@ -45,7 +45,7 @@ fn components(folder: &Path) -> Vec<(String, PathBuf)> {
 }
 
 fn table(components: &[(String, PathBuf)]) -> Result<String, Box<dyn Error>> {
-    let mut text = String::from("/// Name and component of each stock plugin, by name.\npub(crate) static STOCK: &[(&str, &[u8])] = &[\n");
+    let mut text = String::from("/// Name and component of each stock plugin, by name.\nstatic STOCK: &[(&str, &[u8])] = &[\n");
     for (name, file) in components {
         let path = file.to_str().ok_or("the path of the stock plugins is not UTF-8")?;
         println!("cargo::rerun-if-changed={path}");

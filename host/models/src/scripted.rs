@@ -1,15 +1,13 @@
 //! A model that answers from a file: for tests, demos, and agents that are to run without a key.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, ModelError, Prompt, Stop, Usage};
+use conclave_core::model::{Completion, Prompt, Stop, Usage};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::ModelClient;
-use crate::clock::BoxFuture;
+use crate::{BoxFuture, ModelClient, ModelFailure, TextSink};
 
 /// Replies from a script. The first rule whose `when` occurs in the newest piece of the prompt answers; else the next of `replies`,
 /// in order; when they are used up, the last again.
@@ -125,7 +123,79 @@ impl Scripted {
 }
 
 impl ModelClient for Scripted {
-    fn complete(&self, prompt: Prompt) -> BoxFuture<'static, Result<Completion, ModelError>> {
-        Box::pin(std::future::ready(Ok(self.answer(&prompt))))
+    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let completion = self.answer(&prompt);
+        Box::pin(async move {
+            if prompt.stream {
+                // A word at a time, as a model would.
+                completion.content.iter().flat_map(|text| text.split_inclusive(char::is_whitespace)).for_each(|word| sink.text(word));
+            }
+            Ok(completion)
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex};
+
+    use conclave_core::model::{Completion, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
+
+    use super::{ScriptError, Scripted};
+    use crate::{ModelClient, TextSink};
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl TextSink for Heard {
+        fn text(&self, piece: &str) {
+            self.0.lock().unwrap().push(piece.to_owned());
+        }
+    }
+
+    async fn ask(model: &Scripted, text: &str, stream: bool) -> (Completion, Vec<String>) {
+        let heard = Arc::new(Heard::default());
+        let prompt = Prompt {
+            pieces: vec![PromptPiece::System { text: text.into() }],
+            tools: Vec::new(),
+            tool_format: ToolFormat::Off,
+            tool_choice: ToolChoice::Auto,
+            output_schema: None,
+            stream,
+            options: Vec::new(),
+        };
+        let completion = model.complete(prompt, Arc::<Heard>::clone(&heard)).await.unwrap();
+        let pieces = heard.0.lock().unwrap().clone();
+        (completion, pieces)
+    }
+
+    #[tokio::test]
+    async fn replies_come_in_order_and_the_last_stays() {
+        let model = Scripted::parse(r#"{"replies": ["one", {"calls": [{"name": "a.b"}]}]}"#).unwrap();
+        assert_eq!(ask(&model, "", false).await.0.content.as_deref(), Some("one"));
+        for _ in 0..2 {
+            let (completion, _) = ask(&model, "", false).await;
+            assert_eq!((completion.content, completion.stop), (None, Stop::ToolCalls));
+            assert_eq!(completion.tool_calls[0].name, "a.b");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_rule_answers_before_the_replies() {
+        let model = Scripted::parse(r#"{"rules": [{"when": "sky", "reply": "blue"}], "replies": ["one"]}"#).unwrap();
+        assert_eq!(ask(&model, "the sky?", false).await.0.content.as_deref(), Some("blue"));
+    }
+
+    #[tokio::test]
+    async fn streamed_text_comes_in_words_and_only_when_asked_for() {
+        let model = Scripted::parse(r#"{"replies": ["one two\nthree"]}"#).unwrap();
+        assert_eq!(ask(&model, "", true).await.1, ["one ", "two\n", "three"]);
+        assert!(ask(&model, "", false).await.1.is_empty());
+    }
+
+    #[test]
+    fn a_script_without_answers_is_refused() {
+        assert!(matches!(Scripted::parse("{}"), Err(ScriptError::Empty)));
+        assert!(matches!(Scripted::parse("1"), Err(ScriptError::Malformed(_))));
     }
 }

@@ -1,0 +1,101 @@
+//! What a line means: a message, or a command that begins with a slash. Two slashes are a message that begins with one.
+
+use std::path::PathBuf;
+
+/// A line that the person typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Line {
+    /// For the agent.
+    Message(String),
+    Command(Command),
+    /// Nothing in it.
+    Empty,
+    /// A command that is not right, and why.
+    Wrong(String),
+}
+
+/// What the conversation itself can do.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Command {
+    Help,
+    Quit,
+    Status,
+    Stop,
+    /// With the next message.
+    Attach(PathBuf),
+    /// The conversation as Markdown.
+    Save(PathBuf),
+}
+
+/// What `/help` says.
+pub(crate) const HELP: &str = "\
+  /attach FILE   an image or a text that goes with the next message
+  /save FILE     the conversation so far, as Markdown
+  /status        who may do what, what was used up, what runs in the background
+  /stop          stops the agent, for programs (--json); a person presses Ctrl-C
+  /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye, q, x
+  //…            a message that begins with a slash
+  Alt-Enter or a backslash at the end begins a new line
+  A line that begins with a blank is not kept in the history";
+
+/// Reads a line.
+pub(crate) fn parse(text: &str) -> Line {
+    let trimmed = text.trim();
+    if trimmed.is_empty() {
+        return Line::Empty;
+    }
+    if let Some(message) = trimmed.strip_prefix("//") {
+        return Line::Message(format!("/{message}"));
+    }
+    let Some(command) = trimmed.strip_prefix('/') else { return Line::Message(text.trim_end().to_owned()) };
+    let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
+    let rest = rest.trim();
+    let file = |command: fn(PathBuf) -> Command| match rest {
+        "" => Line::Wrong(format!("/{name} needs a file: /{name} FILE")),
+        path => Line::Command(command(path.into())),
+    };
+    let alone = |command: Command| match rest {
+        "" => Line::Command(command),
+        _ => Line::Wrong(format!("/{name} stands alone; //{name} … says it to the agent")),
+    };
+    match name {
+        "help" | "?" => alone(Command::Help),
+        "quit" | "exit" => alone(Command::Quit),
+        "status" => alone(Command::Status),
+        "stop" => alone(Command::Stop),
+        "attach" => file(Command::Attach),
+        "save" => file(Command::Save),
+        _ => Line::Wrong(format!("there is no command /{name}: /help shows them, and //{name} says it to the agent")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Command, Line, parse};
+
+    #[test]
+    fn a_line_is_a_message_unless_it_begins_with_a_slash() {
+        assert_eq!(parse("hello /quit \n"), Line::Message("hello /quit".into()));
+        assert_eq!(parse("  two\n  lines"), Line::Message("  two\n  lines".into()));
+        assert_eq!(parse(" \t"), Line::Empty);
+    }
+
+    #[test]
+    fn two_slashes_say_one() {
+        assert_eq!(parse("//etc/hosts is a file"), Line::Message("/etc/hosts is a file".into()));
+        assert_eq!(parse("//"), Line::Message("/".into()));
+    }
+
+    #[test]
+    fn commands_take_a_file_or_nothing() {
+        assert_eq!(parse("/save  my notes.md "), Line::Command(Command::Save("my notes.md".into())));
+        assert_eq!(parse("/quit"), Line::Command(Command::Quit));
+        assert!(matches!(parse("/save"), Line::Wrong(why) if why.contains("/save FILE")));
+        assert!(matches!(parse("/quit now"), Line::Wrong(_)));
+    }
+
+    #[test]
+    fn an_unknown_command_is_not_sent_to_the_agent() {
+        assert!(matches!(parse("/savee x"), Line::Wrong(why) if why.contains("/savee") && why.contains("/help")));
+    }
+}

@@ -1,0 +1,268 @@
+//! Follows a conversation: shows what the agent says while it says it, knows whose turn it is, and remembers what was said.
+
+use std::collections::BTreeMap;
+use std::io::IsTerminal;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use conclave_core::delivery::EndedTask;
+use conclave_core::event::Event;
+use conclave_core::ids::{BackgroundId, CallId, RoomId, TaskName};
+use conclave_core::message::{Entity, Message};
+use conclave_core::notice::Notice;
+use conclave_core::setup::Setup;
+use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use tokio::sync::watch;
+
+use super::status;
+use super::stream::Stream;
+use super::transcript::{Speaker, Transcript};
+use crate::exit;
+use crate::screen::{Screen, columns};
+use crate::show::tally::{Counts, Tally};
+use crate::show::{FAINT, NAME, one_line, paint};
+
+/// Before this much time has passed nobody wonders what is going on.
+const PATIENCE_MS: u128 = 400;
+/// Characters of a result that no strategy delivers.
+const PREVIEW: usize = 200;
+
+/// A conversation with the entry task.
+pub(crate) struct Conversation {
+    screen: Arc<Screen>,
+    tally: Arc<Tally>,
+    setup: Arc<Setup>,
+    room: RoomId,
+    /// Where the text goes can be steered by it.
+    escapes: bool,
+    /// The entry task has its result.
+    over: watch::Sender<bool>,
+    state: Mutex<State>,
+}
+
+/// Who is to speak when the room asks its user.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Next {
+    #[default]
+    Person,
+    /// The agent has yet to read what the host has for it, such as the result of a tool (L-029: a user who says nothing lets it).
+    Agent,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    turn: Option<(Instant, Counts)>,
+    next: Next,
+    /// The step of the entry task that goes on.
+    step: Option<CallId>,
+    /// What its models say, by request.
+    streams: BTreeMap<u32, Stream>,
+    tools: BTreeMap<CallId, String>,
+    background: BTreeMap<BackgroundId, TaskName>,
+    transcript: Transcript,
+    /// The exit code for a turn without an answer.
+    failure: Option<u8>,
+    /// Ctrl-C was pressed, and the turn goes on still.
+    stopping: bool,
+    /// The step failed, so the host's word is for the person.
+    faulted: bool,
+    /// The component answered on the host's seat.
+    responded: bool,
+}
+
+impl Conversation {
+    pub(crate) fn new(screen: Arc<Screen>, tally: Arc<Tally>, setup: Arc<Setup>, room: RoomId) -> Self {
+        let escapes = std::io::stdout().is_terminal();
+        Self { screen, tally, setup, room, escapes, over: watch::Sender::new(false), state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whose turn it is, now that the room asks its user.
+    pub(crate) fn next(&self) -> Next {
+        let state = self.state();
+        if state.stopping { Next::Person } else { state.next }
+    }
+
+    /// The person has spoken.
+    pub(crate) fn begin_turn(&self, message: &str) {
+        let mut state = self.state();
+        state.turn = Some((Instant::now(), self.tally.counts()));
+        (state.failure, state.stopping) = (None, false);
+        state.transcript.add(Speaker::Person, message);
+    }
+
+    /// A turn goes on.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.state().turn.is_some()
+    }
+
+    /// The person wants the turn to stop. Should the room ask its user right now, it takes no notice of that; then they are asked.
+    pub(crate) fn stop_begins(&self) {
+        let mut state = self.state();
+        state.stopping = state.turn.is_some();
+    }
+
+    /// The agent has nothing more to say: sums the turn up. False when no turn went on.
+    pub(crate) fn end_turn(&self) -> bool {
+        self.screen.clear_status();
+        let Some((began, before)) = self.state().turn.take() else { return false };
+        let counts = self.tally.counts();
+        let space = if self.screen.is_live() { "\n" } else { "" };
+        let summary = status::after_turn(counts.since(before), began.elapsed(), counts, columns());
+        self.screen.line(format_args!("{}{space}", paint(FAINT, summary)));
+        true
+    }
+
+    /// Shows what goes on while nothing is said. Called now and then.
+    pub(crate) fn tick(&self) {
+        let state = self.state();
+        let Some((began, _)) = state.turn else { return };
+        if began.elapsed().as_millis() > PATIENCE_MS {
+            let tools: Vec<String> = state.tools.values().cloned().collect();
+            self.screen.status(&status::while_waiting(began.elapsed(), &tools));
+        }
+    }
+
+    /// Tasks that go on in the background.
+    pub(crate) fn background(&self) -> Vec<String> {
+        self.state().background.values().map(ToString::to_string).collect()
+    }
+
+    /// Ends when the entry task has its result; background work may go on.
+    pub(crate) async fn is_over(&self) {
+        // The sender is this conversation's own, so it does not go away while somebody waits.
+        let _ = self.over.subscribe().wait_for(|over| *over).await;
+    }
+
+    /// The exit code for a last turn that brought no answer.
+    pub(crate) fn failure(&self) -> Option<u8> {
+        self.state().failure
+    }
+
+    /// Writes what was said to a file.
+    ///
+    /// # Errors
+    /// Why not, in words.
+    pub(crate) fn save(&self, path: &std::path::Path) -> Result<(), String> {
+        self.state().transcript.save(path)
+    }
+
+    fn is_entry(&self, task: &TaskName) -> bool {
+        *task == self.setup.entry
+    }
+
+    fn told(&self, notice: &Notice) {
+        let mut state = self.state();
+        match notice {
+            Notice::StepStarted { call, task, .. } if self.is_entry(task) => {
+                state.step = Some(*call);
+                state.streams.clear();
+                (state.faulted, state.responded) = (false, false);
+            }
+            Notice::ModelCalled { call, ordinal, .. } if state.step == Some(*call) => {
+                state.streams.insert(*ordinal, Stream::new(self.escapes));
+            }
+            Notice::ModelAnswered { call, ordinal, error, trouble, .. } if state.step == Some(*call) => {
+                self.screen.end_text();
+                if let Some(stream) = state.streams.get(ordinal).filter(|stream| error.is_some() && !stream.is_empty()) {
+                    let said = stream.said().to_owned();
+                    state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
+                    self.screen.line(paint(FAINT, "  … it broke off here"));
+                }
+                state.failure = trouble.as_ref().and_then(|trouble| exit::of_trouble(trouble.kind));
+                if let Some(why) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
+                    state.transcript.add(Speaker::Note, why.as_str());
+                }
+            }
+            Notice::PluginFaulted { call, .. } if state.step == Some(*call) => {
+                state.faulted = true;
+                state.failure = state.failure.or(Some(exit::PLUGIN));
+            }
+            Notice::MessagePosted { task, message, .. } if self.is_entry(task) => self.posted(&mut state, message),
+            Notice::StepStalled { task, .. } if self.is_entry(task) => state.next = Next::Person,
+            Notice::TurnStopped { .. } => self.stopped(&mut state),
+            Notice::ToolCalled { call, caller, name, arguments, .. } => {
+                let name = one_line(name, 60);
+                state.transcript.add(Speaker::Note, format!("{caller} calls {name} {}", one_line(&arguments.to_string(), PREVIEW)));
+                state.tools.insert(*call, name);
+            }
+            Notice::ToolAnswered { call: Some(call), .. } => drop(state.tools.remove(call)),
+            Notice::BackgroundStarted { id, task, .. } => drop(state.background.insert(id.clone(), task.clone())),
+            Notice::ResultReady { .. } => drop(self.over.send_replace(true)),
+            Notice::BackgroundEnded { ended } => self.ended(&mut state, ended),
+            _ => {}
+        }
+    }
+
+    fn posted(&self, state: &mut State, message: &Message) {
+        let is_hosts = message.sender == Entity::Agent && !state.responded;
+        state.next = if is_hosts && !state.faulted { Next::Agent } else { Next::Person };
+        let is_persons = message.sender == Entity::User && !self.setup.tasks.contains_key(message.sender_name.as_str());
+        let is_elsewhere = message.recipient.as_deref().is_some_and(|name| Entity::named(name).is_none());
+        if is_hosts || is_persons || is_elsewhere || message.text().trim().is_empty() {
+            return;
+        }
+        let speaker = if message.sender == Entity::User { message.sender_name.clone() } else { self.setup.entry.to_string() };
+        if !state.streams.values().any(|stream| stream.has_said(message.text())) {
+            let mut stream = Stream::new(self.escapes);
+            if message.sender == Entity::User {
+                self.screen.say(&format!("{speaker}: "));
+            }
+            self.screen.say(&stream.push(message.text()));
+            self.screen.end_text();
+        }
+        state.transcript.add(Speaker::Agent(speaker), message.text());
+    }
+
+    fn stopped(&self, state: &mut State) {
+        let said = state.streams.values().filter(|stream| !stream.is_empty()).map(Stream::said).collect::<Vec<_>>().join("\n");
+        if !said.is_empty() && !state.transcript.is_answered() {
+            state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
+        }
+        state.transcript.add(Speaker::Note, "stopped");
+        self.screen.end_text();
+        state.step = None;
+        state.tools.clear();
+        state.next = Next::Person;
+    }
+
+    fn ended(&self, state: &mut State, ended: &EndedTask) {
+        state.background.remove(&ended.id);
+        let text = ended.output.as_deref().or(ended.error.as_deref()).unwrap_or_default();
+        let (agent, status) = (&ended.agent, ended.status.as_str());
+        state.transcript.add(Speaker::Note, format!("{agent} {status}: {text}"));
+        // What a strategy delivers is shown in full when it does.
+        let is_delivered = self.setup.tasks.get(agent).is_some_and(|task| task.deliver.is_some());
+        if !is_delivered || ended.output.is_none() {
+            self.screen.line(format_args!("  {} {status}: {}", paint(NAME, agent), one_line(text, PREVIEW)));
+        }
+    }
+}
+
+impl Subscriber for Conversation {
+    fn on(&self, happening: &Happening) {
+        if happening.room != self.room {
+            return;
+        }
+        match &happening.what {
+            What::Told { told } => self.told(told),
+            What::Streamed { call, ordinal, text } => {
+                let mut state = self.state();
+                if state.step == Some(*call)
+                    && let Some(stream) = state.streams.get_mut(ordinal)
+                {
+                    self.screen.say(&stream.push(text));
+                }
+            }
+            What::Recorded { record } => {
+                if let Event::AgentResponded { answer: Ok(Some(_)), .. } = &record.event {
+                    self.state().responded = true;
+                }
+            }
+            _ => {}
+        }
+    }
+}

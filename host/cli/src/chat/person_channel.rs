@@ -1,0 +1,226 @@
+//! The person as the channel of a conversation: asked for the next message when it is their turn, and for nothing while the agent has
+//! more to do. Commands are carried out here.
+
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conclave_core::ids::{ChannelId, TaskName};
+use conclave_core::message::Blob;
+use conclave_core::text::show_size;
+use conclave_runtime::blobs::Blobs;
+use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::clock::BoxFuture;
+use serde_json::json;
+
+use super::attach;
+use super::command::{self, Command, Line};
+use super::conversation::{Conversation, Next};
+use super::status;
+use crate::interrupt::Interrupts;
+use crate::person::{Person, Question, Reply};
+use crate::screen::Screen;
+use crate::show::tally::Tally;
+use crate::show::{FAINT, NAME, ODD, paint, plural, printable};
+use crate::stdout;
+
+/// A word with which a user ends a task (L-086).
+const GOODBYE: &str = "quit";
+
+/// The person's side of a conversation. Clones are the same.
+#[derive(Clone)]
+pub(crate) struct PersonChannel(Arc<Inner>);
+
+pub(crate) struct Inner {
+    pub(crate) person: Arc<Person>,
+    pub(crate) screen: Arc<Screen>,
+    pub(crate) conversation: Arc<Conversation>,
+    pub(crate) tally: Arc<Tally>,
+    pub(crate) interrupts: Interrupts,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    /// They go with the next message.
+    pub(crate) attachments: Mutex<Vec<Blob>>,
+    pub(crate) entry: TaskName,
+    /// Who may do what, for `/status`.
+    pub(crate) rights: String,
+    pub(crate) json: bool,
+    /// The person has ended the conversation.
+    pub(crate) has_ended: AtomicBool,
+    /// What still runs in the background then is stopped.
+    pub(crate) stops_background: AtomicBool,
+}
+
+impl PersonChannel {
+    pub(crate) fn new(inner: Inner) -> Self {
+        Self(Arc::new(inner))
+    }
+
+    pub(crate) fn has_ended(&self) -> bool {
+        self.0.has_ended.load(Ordering::SeqCst)
+    }
+
+    /// Ends, once, when the conversation is over and what runs in the background is not waited for.
+    pub(crate) async fn let_go(&self) {
+        self.0.conversation.is_over().await;
+        if !self.0.stops_background.swap(false, Ordering::SeqCst) {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    /// The next message; none when the person has ended the conversation.
+    pub(crate) async fn next_message(&self) -> Option<Answer> {
+        self.0.next_message().await
+    }
+}
+
+impl Inner {
+    async fn next_message(&self) -> Option<Answer> {
+        let mut has_pressed = false;
+        loop {
+            let line = match self.person.ask(Question::message("> ")).await {
+                Reply::Line(line) => line,
+                Reply::Interrupted => {
+                    if std::mem::replace(&mut has_pressed, true) {
+                        self.tell(&paint(FAINT, "  Ctrl-D or /quit ends the conversation"));
+                    }
+                    continue;
+                }
+                Reply::End => match self.end(true).await {
+                    true => return None,
+                    false => continue,
+                },
+            };
+            has_pressed = false;
+            match command::parse(&line) {
+                Line::Message(text) => {
+                    self.conversation.begin_turn(&text);
+                    return Some(Answer { text, attachments: std::mem::take(&mut *self.attachments()) });
+                }
+                Line::Command(Command::Quit) if self.end(false).await => return None,
+                Line::Command(command) => self.carry_out(&command),
+                Line::Wrong(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
+                Line::Empty => {}
+            }
+        }
+    }
+
+    /// Ends the conversation, unless the person would rather wait for what runs in the background. `input_is_over`: nothing more can
+    /// be typed.
+    async fn end(&self, input_is_over: bool) -> bool {
+        let background = self.conversation.background();
+        let mut stops = false;
+        if !background.is_empty() && self.person.is_there() {
+            let goes_on = if background.len() == 1 { "goes on" } else { "go on" };
+            let tasks = plural(background.len() as u64, "task", "tasks");
+            let text = format!("  {tasks} {goes_on} in the background: {}", paint(NAME, background.join(", ")));
+            let reply = self.person.ask(Question::short(text, "  [s] stop  [w] wait  [c] go on talking  > ")).await;
+            match reply {
+                Reply::Line(line) if line.trim().eq_ignore_ascii_case("c") => return false,
+                Reply::Line(line) if line.trim().eq_ignore_ascii_case("w") => {}
+                _ => stops = true,
+            }
+        } else if !background.is_empty() {
+            // A pipe cannot be asked. Who closes it wants what is still to come; who writes /quit does not.
+            stops = !input_is_over;
+        }
+        self.stops_background.store(stops, Ordering::SeqCst);
+        self.has_ended.store(true, Ordering::SeqCst);
+        true
+    }
+
+    fn carry_out(&self, command: &Command) {
+        match command {
+            Command::Help => self.tell(command::HELP),
+            Command::Status => self.tell(&self.status()),
+            Command::Stop => self.tell("  the agent is not at work"),
+            Command::Attach(path) => self.attach(path),
+            Command::Save(path) => match self.conversation.save(path) {
+                Ok(()) => self.tell(&paint(FAINT, format_args!("  saved to {}", printable(&path.display().to_string())))),
+                Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
+            },
+            // Asked about before.
+            Command::Quit => {}
+        }
+    }
+
+    fn attachments(&self) -> MutexGuard<'_, Vec<Blob>> {
+        self.attachments.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn attach(&self, path: &Path) {
+        match attach::attach(&*self.blobs, path) {
+            Ok(blob) => {
+                let name = printable(blob.name.as_deref().unwrap_or_default());
+                let what = format!("  {name} ({}, {}) goes with the next message", blob.media_type, show_size(blob.length));
+                self.attachments().push(blob);
+                self.tell(&paint(FAINT, what));
+            }
+            Err(why) => self.tell(&format!("  {}", paint(ODD, printable(&why)))),
+        }
+    }
+
+    fn status(&self) -> String {
+        let counts = self.tally.counts();
+        let background = self.conversation.background();
+        let background = if background.is_empty() { "nothing".to_owned() } else { background.join(", ") };
+        let used = format!("{} · {}", status::spent(counts), plural(counts.sandboxes, "sandbox", "sandboxes"));
+        format!("{}\n  used so far: {used}\n  in the background: {background}", self.rights)
+    }
+
+    /// Says something about the conversation itself.
+    fn tell(&self, text: &str) {
+        if self.json {
+            let text = anstream::adapter::strip_str(text).to_string();
+            // The result at the end goes the same way, and says so when stdout cannot be written.
+            let _ = stdout::line(json!({ "type": "note", "text": text.trim() }));
+            return;
+        }
+        self.screen.notice(text);
+    }
+
+    async fn asked(&self, task: TaskName, prompt: String) -> Option<Answer> {
+        if task != self.entry {
+            if !self.person.is_there() {
+                return None;
+            }
+            let text = format!("  {} asks you: {}", paint(NAME, &task), printable(&prompt));
+            let reply = self.person.ask(Question::short(text, format!("  to {task} > "))).await;
+            return if let Reply::Line(line) = reply { Some(line.into()) } else { None };
+        }
+        if self.conversation.next() == Next::Agent {
+            return Some(Answer::default());
+        }
+        self.conversation.end_turn();
+        self.interrupts.turn_is_over();
+        if self.json {
+            let _ = stdout::line(json!({ "type": "asked", "task": task, "prompt": prompt }));
+        }
+        let answer = self.next_message().await;
+        Some(answer.unwrap_or_else(|| GOODBYE.to_owned().into()))
+    }
+}
+
+impl Channels for PersonChannel {
+    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.asked(task, prompt).await })
+    }
+
+    fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+        let lines: Vec<String> = printable(&text).lines().map(|line| format!("  {} {line}", paint(FAINT, "│"))).collect();
+        // The event stream has it already.
+        if !self.0.json {
+            self.0.screen.notice(lines.join("\n"));
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Shows now and then what goes on.
+pub(crate) async fn keep_status(conversation: &Conversation) {
+    loop {
+        tokio::time::sleep(Duration::from_millis(250)).await;
+        conversation.tick();
+    }
+}

@@ -1,0 +1,157 @@
+//! `conclave add SOURCE`: looks into a component, says what it asks for and why, and writes it into the config with the grants that a
+//! person confirmed. Runs nothing of it.
+
+mod hints;
+mod questions;
+
+use std::io::Write;
+use std::path::Path;
+
+use conclave_core::config::{Config, check_name};
+use conclave_core::config_edit::{Fragment, capability_of, proposed_name};
+use conclave_core::manifest::{Ask, Capability, Manifest};
+use serde_json::json;
+
+use crate::args::{Add, Output};
+use crate::ask;
+use crate::config_file::{ConfigFile, refused, tell};
+use crate::error::CliError;
+use crate::exit;
+use crate::show::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint};
+use crate::source::{self, Found, Place};
+
+/// What a stranger wrote stays on its line, so that it cannot forge the lines below.
+const TEXT: usize = 200;
+/// In a comment of the config.
+const COMMENT: usize = 100;
+
+pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
+    let file = ConfigFile::open(&args.file)?;
+    let mut edit = file.edit()?;
+    let given = fragments(&args.grants)?;
+    let found = source::find(&args.source).await?;
+    let manifest = &found.inspection.manifest;
+    let name = name(args.name.as_deref(), manifest)?;
+    if edit.plugins().contains(&name) {
+        let what = format!("{} has a plugin {name} already", args.file.display());
+        return Err(CliError::usage(what).hint(format!("give this one another name: conclave add {} --as NAME", shell(&args.source))));
+    }
+    given.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
+    let quiet = output.quiet || output.json;
+    if !quiet {
+        show(&found);
+    }
+    let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_somebody_there();
+    let before = Config::parse(&args.file.display().to_string(), "", edit.text()).ok();
+    let chosen = if asks { questions::ask_all(&found.inspection, before.as_ref(), file.folder()) } else { given };
+    edit.add_plugin(&name, &found.place.in_config(file.folder()), &comment(&found)).map_err(|error| refused(&error))?;
+    chosen.iter().try_for_each(|fragment| edit.grant(&name, fragment)).map_err(|error| refused(&error))?;
+    let edited = edit.finish().map_err(|error| refused(&error))?;
+    file.write(&edited)?;
+    let hints = edited.config.as_ref().map(|config| hints::hints(&name, &found.inspection, config, &args.file)).unwrap_or_default();
+    tell(&file, &edited, json!({ "plugin": name, "inspection": found.inspection, "hints": hints }), output)?;
+    if !quiet {
+        hints::show(&hints, &args.file);
+    }
+    Ok(exit::OK)
+}
+
+/// Grants as they were typed.
+pub(crate) fn fragments(texts: &[String]) -> Result<Vec<Fragment>, CliError> {
+    texts.iter().map(|text| Fragment::parse(text).map_err(|error| CliError::usage(error.to_string()))).collect()
+}
+
+/// A grant that the manifest does not ask for would have no effect.
+///
+/// # Errors
+/// Which one, and what is asked for.
+pub(crate) fn check_asked(plugin: &str, manifest: &Manifest, fragment: &Fragment) -> Result<(), CliError> {
+    let is_asked = |capability: Capability| manifest.ask(capability).is_some();
+    let Some(capability) = fragment.grants.iter().filter_map(capability_of).find(|capability| !is_asked(*capability)) else {
+        return Ok(());
+    };
+    let asked: Vec<String> = manifest.asks.keys().map(|ask| format!("`{}`", one_line(ask, 20))).collect();
+    let hint = if asked.is_empty() { "it asks for nothing".to_owned() } else { format!("it asks for {}", asked.join(", ")) };
+    Err(CliError::usage(format!("{plugin} does not ask for `{capability}`, so granting it would have no effect")).hint(hint))
+}
+
+/// What the config calls it.
+fn name(given: Option<&str>, manifest: &Manifest) -> Result<String, CliError> {
+    let Some(name) = given.map(str::to_owned).or_else(|| proposed_name(&manifest.name)) else {
+        let what = format!("no name for a plugin can be made of {}", manifest.name);
+        return Err(CliError::usage(what).hint("give it one: --as NAME"));
+    };
+    match check_name(&name) {
+        Ok(()) => Ok(name),
+        Err(error) => Err(CliError::usage(format!("{} cannot be the name of a plugin: it {error}", one_line(&name, 64)))),
+    }
+}
+
+/// What the config says of it: enough to know later what was let in.
+fn comment(found: &Found) -> Vec<String> {
+    let manifest = &found.inspection.manifest;
+    let description = one_line(&manifest.description, COMMENT);
+    let what = if description.is_empty() { String::new() } else { format!(": {description}") };
+    let mut lines = vec![format!("{} {}{what}", manifest.name, manifest.version)];
+    // The digest of a stock plugin is that of the program, that of an address stands in it.
+    if matches!(found.place, Place::File(_)) {
+        lines.push(format!("as added: sha256 {}", found.inspection.sha256));
+    }
+    lines
+}
+
+/// Before anything is asked: what it is, what it wants, and why.
+fn show(found: &Found) {
+    let mut err = anstream::stderr();
+    let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
+    let kinds: Vec<&str> = inspection.kinds.iter().map(|kind| kind.as_str()).collect();
+    let license = if manifest.license.is_empty() { String::new() } else { format!(" · {}", one_line(&manifest.license, 80)) };
+    let _ = writeln!(
+        err,
+        "{} {} · {} · contract {}{license}",
+        paint(NAME, &manifest.name),
+        manifest.version,
+        kinds.join(", "),
+        manifest.contract
+    );
+    if !manifest.description.is_empty() {
+        let _ = writeln!(err, "{}", one_line(&manifest.description, TEXT));
+    }
+    let place = one_line(&found.place.shown(), TEXT);
+    let _ = writeln!(err, "{}", paint(FAINT, format_args!("{place} · {} · sha256 {}", bytes(inspection.size), inspection.sha256)));
+    if found.place.is_strange() {
+        let _ = writeln!(err, "{}", paint(ODD, "UNSIGNED: nobody vouches for its author; it can touch only what you grant"));
+    }
+    let _ = writeln!(err, "\n{}", if manifest.asks.is_empty() { "It asks for nothing." } else { "It asks for" });
+    for (capability, ask) in &manifest.asks {
+        let _ = writeln!(err, "  {}", ask_line(capability, ask));
+    }
+    let _ = writeln!(err);
+}
+
+fn ask_line(capability: &str, ask: &Ask) -> String {
+    let need = if ask.optional { paint(FAINT, "optional") } else { paint(ODD, "required") };
+    let note = match Capability::named(capability) {
+        None => paint(BAD, " (this host does not know it)"),
+        Some(capability) if !capability.is_offered() => paint(BAD, " (not available in this version)"),
+        Some(capability) if capability.is_own() => paint(GOOD, " (every plugin has it)"),
+        Some(_) => String::new(),
+    };
+    let why = if ask.why.trim().is_empty() { paint(FAINT, "no reason is given") } else { one_line(&ask.why, TEXT) };
+    format!("{} {need}  {why}{note}", paint(NAME, format_args!("{:<9}", one_line(capability, 20))))
+}
+
+/// An argument as a shell takes it.
+pub(crate) fn shell(argument: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:@=,+".contains(c);
+    if !argument.is_empty() && argument.chars().all(is_plain) {
+        argument.to_owned()
+    } else {
+        format!("'{}'", argument.replace('\'', r"'\''"))
+    }
+}
+
+/// ` --file FILE`, where it is not the one that is meant anyway.
+pub(crate) fn file_option(file: &Path) -> String {
+    if file == Path::new(crate::args::CONFIG) { String::new() } else { format!(" --file {}", shell(&file.display().to_string())) }
+}

@@ -1,0 +1,130 @@
+//! What a plugin that was just added still needs before it does something: grants that it cannot do without, and somebody who uses it.
+
+use std::io::Write;
+use std::path::Path;
+
+use conclave_core::config::Config;
+use conclave_core::grant::ToolPattern;
+use conclave_core::manifest::Capability;
+use conclave_core::setup::PluginKind;
+use conclave_runtime::plugin::Inspection;
+use serde::Serialize;
+
+use super::{file_option, shell};
+use crate::show::{FAINT, ODD, one_line, paint};
+
+/// Something that is left to do.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+pub(super) struct Hint {
+    pub(super) what: String,
+    /// A command to type, or a line to write.
+    #[serde(rename = "do")]
+    pub(super) how: String,
+}
+
+pub(super) fn hints(name: &str, found: &Inspection, config: &Config, file: &Path) -> Vec<Hint> {
+    let mut hints = missing_grants(name, found, config, file);
+    hints.extend(unused(name, found, config, file));
+    hints
+}
+
+pub(super) fn show(hints: &[Hint], file: &Path) {
+    let mut err = anstream::stderr();
+    let _ = writeln!(err);
+    for hint in hints {
+        let _ = writeln!(err, "{}\n  {}", paint(ODD, &hint.what), hint.how);
+    }
+    let _ = writeln!(err, "{}\n  conclave check {}", paint(FAINT, "then"), shell(&file.display().to_string()));
+}
+
+/// Asks that are required and not granted: the plugin is refused without them.
+fn missing_grants(name: &str, found: &Inspection, config: &Config, file: &Path) -> Vec<Hint> {
+    let Some(plugin) = config.plugins.get(name) else { return Vec::new() };
+    let required = found.manifest.asks.iter().filter(|(_, ask)| !ask.optional).map(|(key, _)| key);
+    let missing = required.filter_map(|key| match Capability::named(key).filter(|capability| capability.is_offered()) {
+        Some(capability) if plugin.grants.has(capability) => None,
+        Some(capability) => Some(missing_grant(name, capability, config, file)),
+        None => Some(Hint {
+            what: format!("{name} cannot do without `{}`, which this version of the host does not offer:", one_line(key, 20)),
+            how: format!("leave [plugins.{name}] out"),
+        }),
+    });
+    missing.collect()
+}
+
+fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Path) -> Hint {
+    let command = |value: &str| format!("conclave grant {name} {}{}", shell(&format!("{capability} = {value}")), file_option(file));
+    if capability == Capability::Model && config.models.is_empty() {
+        return Hint {
+            what: format!("{name} cannot do without `model`, and the config has none:"),
+            how: format!(
+                "write a table [models.default] with `kind = \"openai\"`, `url` and `model`, then\n  {}",
+                command("[\"default\"]")
+            ),
+        };
+    }
+    Hint { what: format!("{name} cannot do without `{capability}`, which is not granted:"), how: command(&example(capability, config)) }
+}
+
+/// A value that could be granted, with names of this config.
+pub(super) fn example(capability: Capability, config: &Config) -> String {
+    let name = match capability {
+        Capability::Files => return r#"[{ dir = "docs", at = "/docs", mode = "read" }]"#.to_owned(),
+        Capability::Model => config.models.keys().next().map(ToString::to_string),
+        Capability::Delegate | Capability::Route => config.tasks.keys().find(|task| **task != config.entry).map(ToString::to_string),
+        Capability::Rooms => Some("terminal".to_owned()),
+        _ => Some("PLUGIN.TOOL".to_owned()),
+    };
+    format!("[{:?}]", name.unwrap_or_else(|| "NAME".to_owned()))
+}
+
+/// Nobody uses it yet: which task could, and how.
+fn unused(name: &str, found: &Inspection, config: &Config, file: &Path) -> Option<Hint> {
+    let is = |kind: PluginKind| found.kinds.contains(&kind);
+    if is(PluginKind::Tools) {
+        return if is_callable(name, config) { None } else { Some(callers(name, config, file)) };
+    }
+    if is(PluginKind::DeliveryStrategy) {
+        let task = config.plugins.values().filter_map(|plugin| plugin.grants.delegate.as_ref()).find_map(|grant| grant.tasks.first());
+        let place = task.map_or_else(|| "the task that runs in the background".to_owned(), |task| format!("[tasks.{task}]"));
+        return Some(Hint {
+            what: format!("no task uses {name} yet; it delivers results of background tasks:"),
+            how: format!("in {place} write `deliver = {name:?}`"),
+        });
+    }
+    Some(Hint {
+        what: format!("no task uses {name} yet; it is an agent:"),
+        how: format!("write a task `[tasks.{}]` with `agent = {name:?}`", free_task(name, config)),
+    })
+}
+
+fn free_task(name: &str, config: &Config) -> String {
+    if config.tasks.contains_key(name) { format!("{name}-task") } else { name.to_owned() }
+}
+
+fn is_callable(name: &str, config: &Config) -> bool {
+    let granted = config.plugins.values().filter_map(|plugin| plugin.grants.tools.as_ref()).flat_map(|grant| &grant.names);
+    let mut patterns = granted.map(|ToolPattern(pattern)| pattern.as_str());
+    patterns.any(|pattern| pattern == "*" || pattern.split('.').next() == Some(name))
+}
+
+/// The agents that could call its tools. One that calls tools already comes first.
+fn callers(name: &str, config: &Config, file: &Path) -> Hint {
+    let mut tasks: Vec<_> = config.tasks.iter().collect();
+    let calls = |plugin: &str| config.plugins.get(plugin).is_some_and(|plugin| plugin.grants.tools.is_some());
+    tasks.sort_by_key(|(_, task)| !calls(task.agent.as_str()));
+    let Some((task, setup)) = tasks.first() else {
+        return Hint {
+            what: "no agent may call its tools yet, and there is no task:".to_owned(),
+            how: "conclave init writes a config with one".to_owned(),
+        };
+    };
+    let agent = &setup.agent;
+    let mut how = format!("conclave grant {agent} {}{}", shell(&format!("tools = [\"{name}.*\"]")), file_option(file));
+    if let Some(tools) = &setup.tools {
+        let mut names: Vec<String> = tools.iter().map(|ToolPattern(pattern)| format!("{pattern:?}")).collect();
+        names.push(format!("\"{name}.*\""));
+        how.push_str(&format!("\n  in [tasks.{task}] write `tools = [{}]`", names.join(", ")));
+    }
+    Hint { what: format!("no agent may call its tools yet; {agent}, the agent of task {task}, could:"), how }
+}

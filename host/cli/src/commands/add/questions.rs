@@ -1,0 +1,126 @@
+//! What to grant, asked of the person at the terminal, one ask at a time. An empty answer grants nothing.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::{Config, default_place};
+use conclave_core::config_edit::{Fragment, quoted};
+use conclave_core::manifest::{Ask, Capability};
+use conclave_runtime::plugin::Inspection;
+
+use crate::ask::{confirm, line, names};
+use crate::commands::init::too_much;
+use crate::show::{FAINT, NAME, ODD, one_line, paint};
+
+/// The grants that were confirmed.
+pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path) -> Vec<Fragment> {
+    let mut chosen = Vec::new();
+    for (name, ask) in &found.manifest.asks {
+        let Some(capability) = Capability::named(name).filter(|capability| capability.is_offered() && !capability.is_own()) else {
+            continue;
+        };
+        let value = match capability {
+            Capability::Files => files(folder),
+            Capability::Model => models(config),
+            Capability::Tools => tools(ask, config),
+            Capability::Delegate => tasks("Which tasks may it start in the background?", config, &[]),
+            Capability::Route => tasks("Whom may it address?", config, &["user"]),
+            Capability::Rooms => confirm(&question(capability, "May it speak on your terminal?")).then(|| list(&["terminal".to_owned()])),
+            _ => None,
+        };
+        // A name that cannot be granted is refused with its place when the config is read.
+        chosen.extend(value.and_then(|value| Fragment::parse(&format!("{capability} = {value}")).ok()));
+    }
+    if !found.manifest.asks.is_empty() {
+        let _ = writeln!(anstream::stderr());
+    }
+    chosen
+}
+
+fn question(capability: Capability, text: &str) -> String {
+    format!("{} {text}", paint(NAME, format_args!("{:<9}", capability.as_str())))
+}
+
+/// `["a", "b"]`; none without any.
+fn list(names: &[String]) -> String {
+    let names: Vec<String> = names.iter().map(|name| quoted(name)).collect();
+    format!("[{}]", names.join(", "))
+}
+
+fn typed(capability: Capability, text: &str, such: &[String]) -> Option<String> {
+    let such = if such.is_empty() { String::new() } else { format!(" {}", paint(FAINT, format_args!("({})", such.join(", ")))) };
+    let names = names(&question(capability, &format!("{text}{such}")));
+    (!names.is_empty()).then(|| list(&names))
+}
+
+fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String> {
+    let capability = if others.is_empty() { Capability::Delegate } else { Capability::Route };
+    let tasks = config.into_iter().flat_map(|config| config.tasks.keys()).map(ToString::to_string);
+    let such: Vec<String> = tasks.chain(others.iter().map(|name| (*name).to_owned())).collect();
+    typed(capability, text, &such)
+}
+
+/// The names that the manifest asks for; where it asks for none in particular, those that the config grants elsewhere.
+fn tools(ask: &Ask, config: Option<&Config>) -> Option<String> {
+    let asked = ask.detail.get("names").and_then(|names| names.as_array()).into_iter().flatten().filter_map(|name| name.as_str());
+    let asked: Vec<String> = asked.map(|name| one_line(name, 64)).collect();
+    if !asked.is_empty() {
+        let allowed = asked.into_iter().filter(|name| confirm(&question(Capability::Tools, &format!("May it call {name}?"))));
+        let allowed: Vec<String> = allowed.collect();
+        return (!allowed.is_empty()).then(|| list(&allowed));
+    }
+    let granted = config.into_iter().flat_map(|config| config.plugins.values()).filter_map(|plugin| plugin.grants.tools.as_ref());
+    let mut such: Vec<String> = granted.flat_map(|grant| grant.names.iter().map(|name| name.0.clone())).collect();
+    such.sort_unstable();
+    such.dedup();
+    if such.is_empty() {
+        such.push("PLUGIN.TOOL".to_owned());
+    }
+    typed(Capability::Tools, "Which tools may it call?", &such)
+}
+
+fn models(config: Option<&Config>) -> Option<String> {
+    let models: Vec<String> = config.into_iter().flat_map(|config| config.models.keys()).map(ToString::to_string).collect();
+    if models.is_empty() {
+        let _ = writeln!(anstream::stderr(), "{}", question(Capability::Model, &paint(FAINT, "the config has no model that it could ask")));
+        return None;
+    }
+    let allowed = models.into_iter().filter(|name| confirm(&question(Capability::Model, &format!("May it ask the model {name}?"))));
+    let allowed: Vec<String> = allowed.collect();
+    (!allowed.is_empty()).then(|| list(&allowed))
+}
+
+/// A directory, asked for again until it is one or none.
+fn files(folder: &Path) -> Option<String> {
+    let text = question(Capability::Files, &format!("Which folder may it read? {}", paint(FAINT, "(empty: none)")));
+    loop {
+        let typed = line(&text)?;
+        let written = expanded(&typed);
+        let whole = folder.join(&written).canonicalize();
+        let Some(whole) = whole.ok().filter(|whole| whole.is_dir()) else {
+            let _ = writeln!(
+                anstream::stderr(),
+                "          {}",
+                paint(ODD, format_args!("there is no folder {typed} in {}", folder.display()))
+            );
+            continue;
+        };
+        if let Some(why) = too_much(&whole) {
+            let sure = confirm(&format!("          {} Grant it all the same?", paint(ODD, format_args!("{} {why}.", whole.display()))));
+            if !sure {
+                continue;
+            }
+        }
+        let shown = written.display().to_string();
+        let at = default_place(&shown).unwrap_or_else(|| "/folder".to_owned());
+        return Some(format!("[{{ dir = {}, at = {}, mode = \"read\" }}]", quoted(&shown), quoted(&at)));
+    }
+}
+
+/// `~` is the shell's, which did not see this line.
+fn expanded(typed: &str) -> PathBuf {
+    match (typed.strip_prefix('~'), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) if rest.is_empty() || rest.starts_with('/') => Path::new(&home).join(rest.trim_start_matches('/')),
+        _ => PathBuf::from(typed),
+    }
+}

@@ -1,0 +1,215 @@
+//! `conclave plugin call SOURCE TOOL [JSON]`: one tool, once, with nothing but the grants on the command line. The result goes to stdout;
+//! what it said, was refused and used up goes to stderr.
+
+mod config;
+mod told;
+
+use std::io::Read;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_core::config::Config;
+use conclave_core::manifest::{Capability, Manifest};
+use conclave_core::setup::PluginKind;
+use conclave_core::tool::{ToolError, ToolOutcome, ToolSpec};
+use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::{CallToolError, PrepareError, RunOptions, ToolRun};
+use serde_json::{Value, json};
+
+use crate::args::{Call, Output};
+use crate::commands::add::{check_asked, fragments, shell};
+use crate::error::CliError;
+use crate::exit;
+use crate::setup;
+use crate::show::{BAD, FAINT, bytes, one_line, paint, printable, time};
+use crate::source::{self, Found};
+use crate::stdout;
+
+use told::Told;
+
+pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
+    let arguments = arguments(args.arguments.as_deref())?;
+    let grants = fragments(&args.grants)?;
+    let found = source::find(&args.source).await?;
+    let name = config::name(&found.inspection.manifest);
+    let manifest = &found.inspection.manifest;
+    grants.iter().try_for_each(|fragment| check_asked(&manifest.name, manifest, fragment))?;
+    let config = config::config(&found.place, &name, &grants, args)?;
+    if !found.inspection.kinds.contains(&PluginKind::Tools) {
+        return Err(no_tools(&found));
+    }
+    require_asked(&config, &name, manifest)?;
+    let follow = setup::follow(output.quiet || output.json);
+    let prepared = config::host()?.prepare(&config, &follow).await.map_err(|error| not_prepared(&error))?;
+    let tools = prepared.setup().plugins.get(name.as_str()).map(|plugin| plugin.facts.tools.clone()).unwrap_or_default();
+    let tool = tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
+    let told = Arc::new(Told::new(args.verbose, output));
+    let subscribers = Subscribers::new([Arc::clone(&told) as Arc<dyn Subscriber>]);
+    let options = RunOptions { subscribers, ..RunOptions::default() };
+    let run = prepared.call_tool(&format!("{name}.{tool}"), arguments, options).await.map_err(|error| match error {
+        CallToolError::Unknown { .. } => CliError::usage(error.to_string()),
+        other => CliError::internal(other.to_string()),
+    })?;
+    finish(&tool, &run, &told, output)
+}
+
+/// The arguments: a JSON object, from the command line, stdin (`-`) or a file (`@FILE`).
+fn arguments(given: Option<&str>) -> Result<Value, CliError> {
+    let unread = |what: &str, error: std::io::Error| CliError::usage(format!("the arguments could not be read from {what}: {error}"));
+    let text = match given {
+        None => "{}".to_owned(),
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).map_err(|error| unread("stdin", error))?;
+            text
+        }
+        Some(given) => match given.strip_prefix('@') {
+            Some(file) => std::fs::read_to_string(file).map_err(|error| unread(file, error))?,
+            None => given.to_owned(),
+        },
+    };
+    object(&text).map_err(|why| {
+        CliError::usage(format!("the arguments are {why}")).hint("write them such as '{\"query\": \"light\"}', in quotes for the shell")
+    })
+}
+
+/// A JSON object; else what the text is instead.
+pub(crate) fn object(text: &str) -> Result<Value, String> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err("no JSON object".to_owned()),
+        Err(error) => Err(format!("not valid JSON: {error}")),
+    }
+}
+
+/// A plugin that is not granted what it cannot do without would be refused; here it is said with the argument that grants it.
+fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(), CliError> {
+    let Some(plugin) = config.plugins.get(name) else { return Ok(()) };
+    let required = manifest.asks.iter().filter(|(_, ask)| !ask.optional);
+    let offered = required.filter_map(|(key, ask)| Some((Capability::named(key).filter(|capability| capability.is_offered())?, ask)));
+    let missing: Vec<_> = offered.filter(|(capability, _)| !plugin.grants.has(*capability)).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let whats: Vec<String> = missing.iter().map(|(capability, ask)| format!("`{capability}` ({})", one_line(&ask.why, 120))).collect();
+    let hows: Vec<String> = missing.iter().map(|(capability, _)| format!("--grant {}", shell(config::example(*capability)))).collect();
+    Err(CliError::usage(format!("{} cannot do without {}", manifest.name, whats.join(" and ")))
+        .hint(format!("grant it, such as {}", hows.join(" "))))
+}
+
+fn not_prepared(error: &PrepareError) -> CliError {
+    let say =
+        |problems: &conclave_core::config::Problems| problems.0.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>().join("\n");
+    match error {
+        PrepareError::Config(problems) => CliError::usage(say(problems)).with_problems(problems),
+        PrepareError::Plugins(problems) => CliError::plugin(say(problems)).with_problems(problems),
+    }
+}
+
+/// The tool that is meant, with or without the plugin's name before it.
+fn tool_name(given: Option<&str>, name: &str, manifest: &Manifest, tools: &[ToolSpec], found: &Found) -> Result<String, CliError> {
+    let plain = given.map(|given| match given.split_once('.') {
+        Some((plugin, tool)) if plugin == name || plugin == manifest.name => tool,
+        _ => given,
+    });
+    if let Some(tool) = tools.iter().find(|tool| Some(tool.name.as_str()) == plain) {
+        return Ok(tool.name.clone());
+    }
+    if tools.is_empty() {
+        return Err(no_tools(found));
+    }
+    let what = match plain {
+        Some(plain) => format!("{} has no tool `{}`; it has", manifest.name, one_line(plain, 64)),
+        None => format!("it is not said which tool of {}; it has", manifest.name),
+    };
+    let lines: Vec<String> = tools.iter().map(usage).collect();
+    Err(CliError::usage(format!("{what}\n{}", lines.join("\n"))))
+}
+
+fn no_tools(found: &Found) -> CliError {
+    let kinds: Vec<&str> = found.inspection.kinds.iter().map(|kind| kind.as_str()).collect();
+    CliError::usage(format!("{} has no tools; it serves as {}", found.inspection.manifest.name, kinds.join(", ")))
+}
+
+/// A line for a tool: its name, what it must be given, what it does.
+fn usage(tool: &ToolSpec) -> String {
+    let required = tool.input_schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    let fields: Vec<String> = required.map(|field| format!("\"{}\": …", one_line(field, 40))).collect();
+    let fields = if fields.is_empty() { "'{}'".to_owned() } else { format!("'{{{}}}'", fields.join(", ")) };
+    format!("  {} {fields}  {}", one_line(&tool.name, 64), one_line(&tool.description, 100))
+}
+
+fn finish(tool: &str, run: &ToolRun, told: &Told, output: Output) -> Result<u8, CliError> {
+    let code = code(&run.answer);
+    if output.json {
+        stdout::line(as_json(tool, run, told, code))?;
+        return Ok(code);
+    }
+    match &run.answer {
+        Ok(outcome) => stdout::line(stdout::safe(&text(outcome)))?,
+        Err(error) => {
+            told.line(&paint(BAD, printable(&error.to_text(tool))));
+            if let Some(limit) = limit(error).filter(|_| !output.quiet) {
+                told.line(&paint(FAINT, format_args!("to give it more: --limit {limit}=…")));
+            }
+        }
+    }
+    let report = &run.report;
+    // A call that was not started has cost nothing.
+    if !output.quiet && report.wall_us > 0 {
+        let refused = if report.denials.is_empty() { String::new() } else { format!(" · {} refused", report.denials.len()) };
+        let took = time(Duration::from_micros(report.wall_us));
+        told.line(&paint(FAINT, format_args!("{took} · {}{refused}", bytes(report.memory))));
+    }
+    Ok(code)
+}
+
+/// The limit that stopped it, as its message names it: `plugins.NAME.limits.cpu`.
+fn limit(error: &ToolError) -> Option<&str> {
+    let ToolError::Fault { fault } = error else { return None };
+    let (_, key) = fault.message.split_once(".limits.")?;
+    key.split(|c: char| !c.is_ascii_lowercase() && c != '_').next().filter(|key| !key.is_empty())
+}
+
+/// 0: it answered. 1: it says that it could not. 5: it had to be stopped.
+fn code(answer: &Result<ToolOutcome, ToolError>) -> u8 {
+    match answer {
+        Ok(_) => exit::OK,
+        Err(ToolError::Fault { .. }) => exit::PLUGIN,
+        Err(_) => exit::FAILED,
+    }
+}
+
+/// The text; where there is none, the value.
+fn text(outcome: &ToolOutcome) -> String {
+    match (&outcome.content, &outcome.value) {
+        (Some(content), _) => content.clone(),
+        (None, Some(value)) => format!("{value:#}"),
+        (None, None) => String::new(),
+    }
+}
+
+fn as_json(tool: &str, run: &ToolRun, told: &Told, code: u8) -> Value {
+    let (content, value, error) = match &run.answer {
+        Ok(outcome) => (json!(outcome.content), json!(outcome.value), Value::Null),
+        Err(error) => (Value::Null, Value::Null, json!({ "error": error, "message": error.to_text(tool) })),
+    };
+    let denials = run.report.denials.iter().map(|record| {
+        let mut denial = json!(record);
+        denial["allow"] = json!(told::argument(record));
+        denial
+    });
+    let denials: Vec<Value> = denials.collect();
+    json!({
+        "type": "call",
+        "tool": tool,
+        "result": content,
+        "value": value,
+        "error": error,
+        "log": told.log(),
+        "denials": denials,
+        "wall_us": run.report.wall_us,
+        "memory": run.report.memory,
+        "exit_code": code,
+    })
+}

@@ -1,0 +1,190 @@
+//! `conclave chat FILE [MESSAGE]`: a conversation with the entry task. What is said goes to stdout, everything else to stderr.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::Instant;
+
+use conclave_core::ids::{RoomId, TaskName};
+use conclave_core::outcome::Outcome;
+use conclave_runtime::channel::Answer;
+use conclave_runtime::ids::{Ids, RandomIds};
+use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
+use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::{Host, Prepared, Run, RunOptions};
+use tokio::sync::Notify;
+
+use super::run::JsonLinesOnStdout;
+use crate::approve::AtTerminal;
+use crate::args::{self, Output};
+use crate::chat::conversation::Conversation;
+use crate::chat::person_channel::{Inner, PersonChannel, keep_status};
+use crate::chat::status;
+use crate::error::CliError;
+use crate::exit::{self, Met};
+use crate::interrupt::Interrupts;
+use crate::person::{Person, Stops};
+use crate::screen::{Loudness, Screen};
+use crate::setup;
+use crate::show::tally::Tally;
+use crate::show::trace::Trace;
+use crate::show::{BAD, FAINT, head, paint, printable, time};
+use crate::{stdout, watch};
+
+pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
+    let loading = Instant::now();
+    let host = setup::open_host_in(&args.file)?;
+    let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, output).await?.for_chat();
+    let talk = Talk::new(&args, output, &host, &prepared, interrupts);
+    if !output.quiet && !output.json {
+        head::print(&prepared, Some(&talk.room), loading.elapsed());
+        if talk.person.is_there() {
+            talk.screen.line(paint(FAINT, "Alt-Enter begins a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n"));
+        }
+    }
+    let begun = Instant::now();
+    let Some(message) = talk.first_message(args.message).await else {
+        talk.person.leave();
+        return Ok(exit::OK);
+    };
+    talk.interrupts.chat_begins();
+    let text = message.text.clone();
+    let options = talk.options(message, args.journal.as_deref(), args.verbose, output);
+    let run = prepared.start(Some(text), options).map_err(|failure| CliError::internal(failure.to_string()))?;
+    let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
+    let ended = talk.follow(run).await;
+    drop(watched);
+    talk.screen.end_text();
+    talk.screen.clear_status();
+    talk.person.leave();
+    let code = talk.finish(&*ended?, output)?;
+    talk.screen.line(paint(FAINT, format_args!("{} in {}", status::spent(talk.tally.counts()), time(begun.elapsed()))));
+    Ok(code)
+}
+
+/// Everybody who takes part.
+struct Talk {
+    room: RoomId,
+    entry: TaskName,
+    screen: Arc<Screen>,
+    tally: Arc<Tally>,
+    conversation: Arc<Conversation>,
+    person: Arc<Person>,
+    channel: PersonChannel,
+    approver: Arc<AtTerminal>,
+    interrupts: Interrupts,
+    /// A program at the other end of the pipe wants the turn to stop.
+    stops: Arc<Notify>,
+}
+
+impl Talk {
+    fn new(args: &args::Chat, output: Output, host: &Host, prepared: &Prepared, interrupts: Interrupts) -> Self {
+        let (room, entry, screen) = (RandomIds.run(), prepared.setup().entry.clone(), Screen::new(Loudness::of(output)));
+        let tally = Arc::new(Tally::default());
+        let conversation = Conversation::new(Arc::clone(&screen), Arc::clone(&tally), Arc::clone(prepared.setup()), room.clone());
+        let (conversation, stops) = (Arc::new(conversation), Arc::new(Notify::new()));
+        let (at_work, stopping) = (Arc::clone(&conversation), Arc::clone(&stops));
+        let heard: Stops = Arc::new(move || {
+            // Where nothing goes on there is nothing to stop, now or later.
+            if at_work.is_at_work() {
+                stopping.notify_one();
+            }
+        });
+        let person = Person::new(Arc::clone(&screen), history_file(args.no_history), output.json.then_some(heard));
+        let channel = PersonChannel::new(Inner {
+            person: Arc::clone(&person),
+            screen: Arc::clone(&screen),
+            conversation: Arc::clone(&conversation),
+            tally: Arc::clone(&tally),
+            interrupts: interrupts.clone(),
+            blobs: Arc::clone(host.blobs()),
+            attachments: Mutex::default(),
+            entry: entry.clone(),
+            rights: head::table(prepared),
+            json: output.json,
+            has_ended: AtomicBool::new(false),
+            stops_background: AtomicBool::new(false),
+        });
+        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone());
+        Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops }
+    }
+
+    /// That of the command line, or the first that is typed; none when nobody has anything to say.
+    async fn first_message(&self, given: Option<String>) -> Option<Answer> {
+        match given {
+            Some(message) => {
+                self.conversation.begin_turn(&message);
+                Some(message.into())
+            }
+            None => self.channel.next_message().await,
+        }
+    }
+
+    fn options(&self, message: Answer, journal: Option<&Path>, verbose: bool, output: Output) -> RunOptions {
+        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone());
+        let mut subscribers: Vec<Arc<dyn Subscriber>> =
+            vec![Arc::clone(&self.tally) as _, Arc::clone(&self.conversation) as _, Arc::new(trace)];
+        if output.json {
+            subscribers.push(Arc::new(JsonLinesOnStdout));
+        }
+        let journals: Arc<dyn Journals> = match journal {
+            Some(folder) => Arc::new(JsonLines::in_folder(folder)),
+            None => Arc::new(NoJournals),
+        };
+        RunOptions {
+            ids: Arc::new(self.room.clone()),
+            attachments: message.attachments,
+            channels: Arc::new(self.channel.clone()),
+            approver: Arc::clone(&self.approver) as _,
+            journals,
+            subscribers: Subscribers::new(subscribers),
+            ..RunOptions::default()
+        }
+    }
+
+    /// Waits for the end. Ctrl-C stops a turn; once the person has ended the conversation, everything.
+    async fn follow(&self, run: Run) -> Result<Arc<Outcome>, CliError> {
+        let (stop, mut interrupts) = (run.stopper(), self.interrupts.clone());
+        let stop_turn = |reason: &str| {
+            self.conversation.stop_begins();
+            if self.channel.has_ended() { stop.stop(reason) } else { stop.stop_turn(reason) }
+        };
+        let mut outcome = std::pin::pin!(run.outcome());
+        let mut status = std::pin::pin!(keep_status(&self.conversation));
+        loop {
+            tokio::select! {
+                outcome = &mut outcome => return outcome.map_err(|failure| CliError::internal(failure.to_string())),
+                () = interrupts.next() => stop_turn("Ctrl-C"),
+                () = self.stops.notified() => stop_turn("/stop"),
+                () = &mut status => {}
+                () = self.channel.let_go() => stop.stop("the conversation is over"),
+            }
+        }
+    }
+
+    /// A conversation that the person ends went well. In a pipe, one whose last message brought no answer did not.
+    fn finish(&self, outcome: &Outcome, output: Output) -> Result<u8, CliError> {
+        let met = Met { trouble: self.tally.trouble(), nobody_to_ask: self.approver.has_refused_for_nobody() };
+        let ended_well = self.channel.has_ended() || outcome.status.is_success();
+        let code = match (ended_well, self.person.is_there()) {
+            (true, true) => exit::OK,
+            (true, false) if met.nobody_to_ask => exit::POLICY,
+            (true, false) => self.conversation.failure().unwrap_or(exit::OK),
+            (false, _) => exit::of(outcome.status, met),
+        };
+        if output.json {
+            stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
+        } else if !ended_well {
+            self.screen.notice(format_args!("\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason)));
+        }
+        Ok(code)
+    }
+}
+
+/// `conclave/chat-history` in the user's state folder; none where there is none, or nothing is to be remembered.
+fn history_file(nothing: bool) -> Option<PathBuf> {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let state = named("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
+    let state = state.or_else(|| named("HOME").map(|home| home.join(".local").join("state")));
+    state.filter(|_| !nothing).map(|folder: PathBuf| folder.join(Path::new("conclave/chat-history")))
+}

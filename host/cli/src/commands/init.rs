@@ -1,0 +1,94 @@
+//! `conclave init [FILE]`: a commented config that runs at once, and the schema that editors check it with.
+
+mod folder;
+mod template;
+
+use std::io::{ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::{Config, schema};
+use serde_json::json;
+
+use crate::args::{Init, Output};
+use crate::commands::add::shell;
+use crate::config_file::{create, unwritten};
+use crate::error::CliError;
+use crate::exit;
+use crate::show::{FAINT, GOOD, ODD, paint};
+use crate::stdout;
+
+pub(crate) use folder::too_much;
+
+use folder::Folder;
+use template::{Model, text};
+
+pub(crate) fn init(args: &Init, output: Output) -> Result<u8, CliError> {
+    let file = if args.file.is_dir() { args.file.join(crate::args::CONFIG) } else { args.file.clone() };
+    let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    let model = args.model.as_deref().map(Model::parse).transpose()?;
+    if file.exists() && !args.force {
+        let what = format!("{} is there already", file.display());
+        return Err(CliError::usage(what).hint("name another file, or write over it with --force"));
+    }
+    let folder = Folder::choose(&beside, args.folder.as_deref())?;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let text = text(&name, &folder, model.as_ref());
+    let config = Config::parse(&file.display().to_string(), &beside.to_string_lossy(), &text);
+    config.map_err(|problems| CliError::usage(format!("{}\n\n{problems}", "with these values the config would be wrong")))?;
+    write_schema(&beside.join(schema::FILE))?;
+    folder.make().map_err(|error| unwritten(&folder.path, &error))?;
+    create(&file, &text, args.force).map_err(|error| unwritten(&file, &error))?;
+    tell(&file, &folder, model.as_ref(), output)
+}
+
+/// The schema is of this program, so that of another version of it is replaced; anything else is left alone.
+fn write_schema(path: &Path) -> Result<(), CliError> {
+    let schema = schema::json_schema();
+    let text = format!("{schema:#}\n");
+    let failed = |error: std::io::Error| unwritten(path, &error);
+    match create(path, &text, false) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+            let old = std::fs::read_to_string(path).unwrap_or_default();
+            let is_ours = serde_json::from_str::<serde_json::Value>(&old).is_ok_and(|old| old["title"] == schema["title"]);
+            if !is_ours {
+                let what = format!("{} is there already, and is no schema of this program", path.display());
+                return Err(CliError::usage(what).hint("move it away; nothing was written"));
+            }
+            create(path, &text, true).map_err(failed)
+        }
+        written => written.map_err(failed),
+    }
+}
+
+fn tell(file: &Path, folder: &Folder, model: Option<&Model>, output: Output) -> Result<u8, CliError> {
+    let shown = shell(&file.display().to_string());
+    let next = match model {
+        Some(_) => format!("conclave chat {shown}"),
+        None => format!("conclave run {shown} {:?}", folder.question()),
+    };
+    if output.json {
+        stdout::line(json!({
+            "type": "config",
+            "file": file.display().to_string(),
+            "changed": true,
+            "granted": { "files": folder.path.display().to_string() },
+            "next": next,
+        }))?;
+    } else if !output.quiet {
+        let mut err = anstream::stderr();
+        let new = if folder.is_new { ", which was made with a page in it" } else { "" };
+        let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), file.display());
+        let _ = writeln!(err, "  search may read {}/{new}; nothing else may touch a file", folder.path.display());
+        match model {
+            Some(model) => {
+                let _ = writeln!(err, "  chat may ask {} at {}: {}", model.name, model.url, paint(ODD, "what it reads leaves to there"));
+            }
+            None => {
+                let _ = writeln!(err, "  no model, no key, no network: data can leave to nowhere");
+            }
+        }
+        let _ = writeln!(err, "\n{}\n  {next}", paint(FAINT, "now type"));
+        let _ = writeln!(err, "  conclave check {shown}");
+    }
+    Ok(exit::OK)
+}

@@ -1,0 +1,171 @@
+//! The text of a new config: every line that a newcomer meets says what it is for.
+
+use conclave_core::config::schema;
+
+use super::folder::Folder;
+use crate::error::CliError;
+use crate::show::one_line;
+
+/// A model and its server, as `--model` names them.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Model {
+    pub(super) url: String,
+    pub(super) name: String,
+}
+
+impl Model {
+    /// Takes `URL#NAME` apart.
+    ///
+    /// # Errors
+    /// When one of them is missing.
+    pub(super) fn parse(text: &str) -> Result<Self, CliError> {
+        match text.split_once('#') {
+            Some((url, name)) if !url.is_empty() && !name.is_empty() => Ok(Self { url: url.to_owned(), name: name.to_owned() }),
+            _ => {
+                let what = format!("--model {text} does not name a server and a model");
+                Err(CliError::usage(what).hint("write --model URL#NAME, such as --model http://127.0.0.1:11434/v1#qwen3:8b"))
+            }
+        }
+    }
+}
+
+/// The config.
+pub(super) fn text(file: &str, folder: &Folder, model: Option<&Model>) -> String {
+    let head = format!("#:schema ./{}\n", schema::FILE);
+    let (dir, at) = (quoted(&folder.written), quoted(&folder.at()));
+    // In a comment a name must not begin a line of its own.
+    let (file, shown) = (&one_line(file, 80), &one_line(&folder.written, 80));
+    match model {
+        None => head + &fill(DESK, &[("FILE", file), ("DIR", &dir), ("AT", &at), ("SHOWN", shown), ("QUESTION", folder.question())]),
+        Some(model) => {
+            let (url, name) = (quoted(&model.url), quoted(&model.name));
+            head + &fill(CHAT, &[("FILE", file), ("DIR", &dir), ("AT", &at), ("SHOWN", shown), ("URL", &url), ("MODEL", &name)])
+        }
+    }
+}
+
+fn fill(template: &str, values: &[(&str, &str)]) -> String {
+    let mut text = String::new();
+    let mut rest = template;
+    // Once from front to back: what was put in is not looked into again.
+    while let Some((before, (name, value), after)) = next(rest, values) {
+        text.push_str(before);
+        text.push_str(value);
+        rest = &after[name.len() + 2..];
+    }
+    text + rest
+}
+
+fn next<'a>(rest: &'a str, values: &[(&'a str, &'a str)]) -> Option<(&'a str, (&'a str, &'a str), &'a str)> {
+    let found = values.iter().filter_map(|(name, value)| Some((rest.find(&format!("<{name}>"))?, (*name, *value))));
+    found.min_by_key(|(at, _)| *at).map(|(at, value)| (&rest[..at], value, &rest[at..]))
+}
+
+fn quoted(text: &str) -> String {
+    conclave_core::config_edit::quoted(text)
+}
+
+const DESK: &str = r#"# A desk that answers from the text files in <SHOWN>/. No model, no key, no network.
+#   conclave run <FILE> "<QUESTION>"
+# Paths start at this file. A key that is not known is an error, and what is not granted is not allowed.
+entry = "desk"                          # the task that gets the message
+
+# -- plugins: where each comes from, and what it may touch
+[plugins.coordinator]                   # passes a question on
+source = "stock:coordinator"            # stock: is inside the program; ./x.wasm is a file
+grants.route = ["answer"]               # whom it may pass messages to
+
+[plugins.librarian]                     # answers with sentences that a search finds
+source = "stock:librarian"
+grants.tools = ["search.find"]          # the tools that it may call
+
+[plugins.search]                        # finds passages in text files
+source = "stock:search"
+grants.files = [{ dir = <DIR>, at = <AT>, mode = "read" }]  # the one folder; it sees it at `at`
+limits = { memory = "64 MiB", cpu = "5 s", wall = "10 s" }  # what one call may use up
+
+# -- tasks: who works, and who comes next
+[tasks.desk]
+agent = "coordinator"
+subtasks = ["answer"]
+
+[tasks.answer]
+agent = "librarian"
+tools = ["search.find"]                 # a task may narrow a grant, never widen it
+
+# -- hard stops of a run, background work included
+[limits.run]
+wall = "2 min"
+turns = 40
+
+# More: `conclave add stock:digest` lets a plugin in, `conclave init --model URL#NAME` writes a chat with a model.
+"#;
+
+const CHAT: &str = r#"# A chat with a model that may look things up in <SHOWN>/.
+#   conclave chat <FILE>
+# Paths start at this file. A key that is not known is an error, and what is not granted is not allowed.
+entry = "chat"                          # the task that gets the message
+
+# -- models: only the host talks to them, and only it reads the key
+[models.default]
+kind = "openai"                         # any server that speaks Chat Completions
+url = <URL>
+model = <MODEL>
+# key = { env = "MY_KEY" }              # the variable that holds the key; no plugin ever sees it
+# input_price = 0.25                    # US dollars for a million tokens; with both prices costs are counted,
+# output_price = 2.00                   # and `cost_usd` below holds
+
+# -- plugins: where each comes from, and what it may touch
+[plugins.chat]                          # answers with the model
+source = "stock:chat"                   # stock: is inside the program; ./x.wasm is a file
+grants.model = ["default"]              # the models that it may ask
+grants.tools = ["search.*"]             # the tools that the model may call
+
+[plugins.search]                        # finds passages in text files
+source = "stock:search"
+grants.files = [{ dir = <DIR>, at = <AT>, mode = "read" }]  # the one folder; it sees it at `at`
+limits = { memory = "64 MiB", cpu = "5 s", wall = "10 s" }  # what one call may use up
+
+# -- tasks: who works, with what
+[tasks.chat]
+agent = "chat"
+system = "You are a helpful assistant. Use the search tools when you are asked about the documents."
+
+# -- hard stops of a run
+[limits.run]
+wall = "10 min"
+turns = 40
+tokens = 200_000
+# cost_usd = 0.50
+"#;
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::config::Config;
+
+    use super::*;
+
+    fn folder(written: &str) -> Folder {
+        Folder { path: written.into(), written: written.to_owned(), is_new: false }
+    }
+
+    #[test]
+    fn what_is_written_is_right_without_a_warning() {
+        let model = Model::parse("http://127.0.0.1:11434/v1#qwen3:8b").unwrap();
+        for written in ["library", ".", "a \"quoted\" <DIR>", "two\nlines", "/srv/docs"] {
+            for model in [None, Some(&model)] {
+                let text = text("conclave.toml", &folder(written), model);
+                let config = Config::parse("conclave.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+                assert!(config.warnings.is_empty(), "{}", config.warnings);
+                assert_eq!(config.plugins["search"].grants.files[0].shown, written);
+            }
+        }
+    }
+
+    #[test]
+    fn a_model_has_a_server_and_a_name() {
+        for wrong in ["http://127.0.0.1/v1", "#name", "http://127.0.0.1/v1#"] {
+            assert!(Model::parse(wrong).is_err(), "{wrong}");
+        }
+    }
+}

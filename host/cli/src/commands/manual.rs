@@ -1,0 +1,35 @@
+//! `conclave completions SHELL` and `conclave man FOLDER`: the command line as other programs read it.
+
+use std::io::Write;
+use std::path::Path;
+
+use clap::CommandFactory;
+use clap_complete::Shell;
+
+use crate::args::{Cli, Output};
+use crate::error::CliError;
+use crate::exit;
+use crate::stdout;
+
+/// Writes a shell's completions to stdout.
+pub(crate) fn completions(shell: Shell) -> Result<u8, CliError> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), "conclave", &mut script);
+    stdout::write(&String::from_utf8_lossy(&script))?;
+    Ok(exit::OK)
+}
+
+/// Writes a page for each command into a folder.
+pub(crate) fn man(folder: &Path, output: Output) -> Result<u8, CliError> {
+    let written = std::fs::create_dir_all(folder).and_then(|()| clap_mangen::generate_to(Cli::command(), folder));
+    written.map_err(|error| CliError::internal(format!("the pages could not be written to {}: {error}", folder.display())))?;
+    if !output.quiet {
+        let _ = writeln!(
+            anstream::stderr(),
+            "wrote the pages to {}; read one with `man -l {}`",
+            folder.display(),
+            folder.join("conclave.1").display()
+        );
+    }
+    Ok(exit::OK)
+}

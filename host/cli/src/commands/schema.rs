@@ -1,0 +1,12 @@
+//! `conclave schema`: the JSON Schema of conclave.toml, for editors.
+
+use conclave_core::config::schema::json_schema;
+
+use crate::error::CliError;
+use crate::exit;
+use crate::stdout;
+
+pub(crate) fn schema() -> Result<u8, CliError> {
+    stdout::line(format!("{:#}", json_schema()))?;
+    Ok(exit::OK)
+}

@@ -1,0 +1,214 @@
+//! A config on the disk that is edited: read once, written whole or not at all, and not when somebody else changed it meanwhile. What is
+//! edited is decided elsewhere.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Error, ErrorKind, Write};
+use std::path::{Path, PathBuf};
+
+use conclave_core::config_edit::{ConfigText, EditError, Edited};
+use serde_json::{Value, json};
+
+use crate::args::Output;
+use crate::error::CliError;
+use crate::show::{BAD, GOOD, paint};
+use crate::stdout;
+
+/// A file as it was read.
+#[derive(Debug)]
+pub(crate) struct ConfigFile {
+    /// As it was named.
+    path: PathBuf,
+    /// What it leads to, links followed.
+    target: PathBuf,
+    text: String,
+}
+
+impl ConfigFile {
+    /// Reads it.
+    ///
+    /// # Errors
+    /// When it is not there or is no text.
+    pub(crate) fn open(path: &Path) -> Result<Self, CliError> {
+        let unread = |error: &Error| {
+            let hint = match error.kind() {
+                ErrorKind::NotFound => "write one with `conclave init`, or name it with `--file FILE`",
+                _ => "name a config with `--file FILE`",
+            };
+            CliError::usage(format!("{} could not be read: {error}", path.display())).hint(hint)
+        };
+        let target = fs::canonicalize(path).map_err(|error| unread(&error))?;
+        let text = fs::read_to_string(&target).map_err(|error| unread(&error))?;
+        Ok(Self { path: path.to_owned(), target, text })
+    }
+
+    /// As it was named.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Where its paths start, links followed.
+    pub(crate) fn folder(&self) -> &Path {
+        self.target.parent().unwrap_or(Path::new("/"))
+    }
+
+    /// Its text, to be edited.
+    ///
+    /// # Errors
+    /// When it is no TOML.
+    pub(crate) fn edit(&self) -> Result<ConfigText, CliError> {
+        let folder = self.path.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
+        ConfigText::open(&self.path.display().to_string(), &folder, &self.text).map_err(|error| refused(&error))
+    }
+
+    /// Writes the text of an edit.
+    ///
+    /// # Errors
+    /// When the file changed since it was read, or cannot be written. The old file is there then.
+    pub(crate) fn write(&self, edited: &Edited) -> Result<(), CliError> {
+        if edited.changes.is_empty() {
+            return Ok(());
+        }
+        let now = fs::read_to_string(&self.target).unwrap_or_default();
+        if now != self.text {
+            let what = format!("{} was changed by somebody else in the meantime; nothing was written", self.path.display());
+            return Err(CliError::usage(what).hint("type the command again"));
+        }
+        replace(&self.target, &edited.text).map_err(|error| unwritten(&self.path, &error))
+    }
+}
+
+/// An edit that was not made, as an error of the command line.
+pub(crate) fn refused(error: &EditError) -> CliError {
+    match error {
+        EditError::Wrong(problems) => {
+            let what = format!("with this change the config would be wrong; nothing was written\n\n{}", problems.to_string().trim_end());
+            CliError::usage(what).with_problems(problems)
+        }
+        EditError::Unreadable(problems) => {
+            CliError::usage(format!("the config cannot be read\n\n{}", problems.to_string().trim_end())).with_problems(problems)
+        }
+        error => CliError::usage(error.to_string()),
+    }
+}
+
+/// Tells what changed: for people on stderr, with `--json` as one object on stdout.
+pub(crate) fn tell(file: &ConfigFile, edited: &Edited, more: Value, output: Output) -> Result<(), CliError> {
+    if output.json {
+        let mut told = json!({
+            "type": "config",
+            "file": file.path().display().to_string(),
+            "changed": !edited.changes.is_empty(),
+            "changes": edited.changes,
+            "warnings": edited.warnings,
+        });
+        if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
+            told.extend(more);
+        }
+        return stdout::line(told);
+    }
+    if output.quiet {
+        return Ok(());
+    }
+    let mut err = anstream::stderr();
+    if edited.changes.is_empty() {
+        let _ = writeln!(err, "{} is as it was", file.path().display());
+        return Ok(());
+    }
+    let _ = writeln!(err, "{}", file.path().display());
+    for change in &edited.changes {
+        let line = change.to_string();
+        let style = if line.starts_with('-') { BAD } else { GOOD };
+        let _ = writeln!(err, "  {}", paint(style, line));
+    }
+    Ok(())
+}
+
+/// Makes a file that must not be there yet, unless `force` says otherwise.
+///
+/// # Errors
+/// `AlreadyExists`, and what the operating system says.
+pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()> {
+    if force && let Ok(target) = fs::canonicalize(path) {
+        return replace(&target, text);
+    }
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}
+
+/// That a file could not be written.
+pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
+    CliError::internal(format!("{} could not be written: {error}", path.display()))
+}
+
+/// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions stay.
+fn replace(target: &Path, text: &str) -> std::io::Result<()> {
+    let name = target.file_name().unwrap_or_default().to_string_lossy();
+    let beside = target.with_file_name(format!(".{name}.{}.new", std::process::id()));
+    let written = (|| {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
+        file.set_permissions(fs::metadata(target)?.permissions())?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, target)
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
+    use conclave_core::config_edit::Fragment;
+
+    use super::*;
+
+    const CONFIG: &str = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\n[tasks.t]\nagent = \"p\"\n";
+
+    fn edited(file: &ConfigFile) -> Edited {
+        let mut edit = file.edit().unwrap();
+        edit.grant("p", &Fragment::parse("route = [\"user\"]").unwrap()).unwrap();
+        edit.finish().unwrap()
+    }
+
+    #[test]
+    fn a_link_stays_a_link_and_permissions_stay() {
+        let temp = tempfile::tempdir().unwrap();
+        let (real, link) = (temp.path().join("real.toml"), temp.path().join("link.toml"));
+        fs::write(&real, CONFIG).unwrap();
+        fs::set_permissions(&real, fs::Permissions::from_mode(0o640)).unwrap();
+        std::os::unix::fs::symlink(&real, &link).unwrap();
+        let file = ConfigFile::open(&link).unwrap();
+        file.write(&edited(&file)).unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
+        assert!(fs::read_to_string(&real).unwrap().contains("grants.route"));
+        assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2, "nothing is left beside it");
+    }
+
+    #[test]
+    fn what_somebody_else_wrote_meanwhile_is_not_lost() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("conclave.toml");
+        fs::write(&path, CONFIG).unwrap();
+        let file = ConfigFile::open(&path).unwrap();
+        let edit = edited(&file);
+        fs::write(&path, format!("{CONFIG}# by hand\n")).unwrap();
+        assert!(file.write(&edit).unwrap_err().to_string().contains("somebody else"));
+        assert!(fs::read_to_string(&path).unwrap().ends_with("# by hand\n"));
+    }
+
+    #[test]
+    fn a_file_that_is_there_is_written_over_by_force_only() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("conclave.toml");
+        create(&path, "a", false).unwrap();
+        assert_eq!(create(&path, "b", false).unwrap_err().kind(), ErrorKind::AlreadyExists);
+        create(&path, "c", true).unwrap();
+        assert_eq!(fs::read_to_string(&path).unwrap(), "c");
+    }
+}

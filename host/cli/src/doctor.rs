@@ -1,0 +1,47 @@
+//! What this machine can do for the host, measured or read, each with what to do about it. Looks only; changes nothing but a file of
+//! its own that it removes again.
+
+mod disk;
+mod kernel;
+mod tools;
+
+use serde::Serialize;
+
+pub(crate) use disk::{Scratch, cache, syncing};
+pub(crate) use kernel::{address_space, maps, open_files, page_map_scan};
+pub(crate) use tools::authors_tools;
+
+/// How good a finding is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    Good,
+    /// It works, but slower or smaller than it could.
+    Fair,
+    /// Something will not work.
+    Bad,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    pub(crate) what: &'static str,
+    pub(crate) state: State,
+    pub(crate) found: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) advice: Option<String>,
+}
+
+impl Finding {
+    pub(crate) fn good(what: &'static str, found: impl Into<String>) -> Self {
+        Self { what, state: State::Good, found: found.into(), advice: None }
+    }
+
+    pub(crate) fn fair(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { what, state: State::Fair, found: found.into(), advice: Some(advice.into()) }
+    }
+
+    pub(crate) fn bad(what: &'static str, found: impl Into<String>, advice: impl Into<String>) -> Self {
+        Self { what, state: State::Bad, found: found.into(), advice: Some(advice.into()) }
+    }
+}

@@ -1,0 +1,268 @@
+//! The person at the terminal. One thread reads what they type, one question at a time; a short question (an approval) may interrupt a
+//! message that is being typed, which is still there afterwards. It knows nothing of what is asked.
+
+mod editor;
+mod kept;
+mod lines;
+
+use std::collections::VecDeque;
+use std::io::IsTerminal;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::sync::oneshot;
+
+use crate::screen::Screen;
+use editor::Editor;
+use lines::Lines;
+
+/// How long the line editor may take to give the terminal back.
+const GRACE: Duration = Duration::from_millis(500);
+
+/// What the person is asked.
+#[derive(Clone, Debug)]
+pub(crate) struct Question {
+    /// Printed once, above the prompt.
+    pub(crate) text: String,
+    /// Before the cursor.
+    pub(crate) prompt: String,
+    /// There already, to be edited.
+    pub(crate) initial: String,
+    pub(crate) kind: Kind,
+}
+
+/// What kind of answer is wanted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// One or several lines, kept in the history.
+    Message,
+    /// A letter or so, before anything else.
+    Short,
+}
+
+impl Question {
+    pub(crate) fn message(prompt: impl Into<String>) -> Self {
+        Self { text: String::new(), prompt: prompt.into(), initial: String::new(), kind: Kind::Message }
+    }
+
+    pub(crate) fn short(text: impl Into<String>, prompt: impl Into<String>) -> Self {
+        Self { text: text.into(), prompt: prompt.into(), initial: String::new(), kind: Kind::Short }
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Reply {
+    Line(String),
+    /// Ctrl-C.
+    Interrupted,
+    /// Ctrl-D, or the end of the input: nothing more will come.
+    End,
+}
+
+struct Request {
+    question: Question,
+    reply: oneshot::Sender<Reply>,
+    /// It was interrupted, so its text has been printed.
+    resumed: bool,
+}
+
+/// Is called when a program at the other end of a pipe wants the agent to stop.
+pub(crate) type Stops = Arc<dyn Fn() + Send + Sync>;
+
+/// How lines are read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// With the line editor: everything is a terminal.
+    Editor,
+    /// A line at a time, at a prompt on stderr.
+    Prompted,
+    /// A line at a time; whoever writes them is no person.
+    Piped,
+}
+
+/// The person, or whatever stdin is.
+pub(crate) struct Person {
+    way: Way,
+    screen: Arc<Screen>,
+    history: Option<PathBuf>,
+    stops: Option<Stops>,
+    thread: Mutex<Option<(Sender<Request>, JoinHandle<()>)>>,
+    leaving: Arc<AtomicBool>,
+}
+
+impl Person {
+    /// `history`: where messages are remembered; none: nowhere. `stops`: lines of a pipe are read as they come, and `/stop` is heard at
+    /// any time; none: a line is read once it is asked for.
+    pub(crate) fn new(screen: Arc<Screen>, history: Option<PathBuf>, stops: Option<Stops>) -> Arc<Self> {
+        let way = match (std::io::stdin().is_terminal(), std::io::stderr().is_terminal()) {
+            _ if stops.is_some() => Way::Piped,
+            (true, true) if screen.is_live() => Way::Editor,
+            (true, true) => Way::Prompted,
+            _ => Way::Piped,
+        };
+        let person = Self { way, screen, history, stops, thread: Mutex::default(), leaving: Arc::default() };
+        if person.stops.is_some() {
+            // It is to be heard before anything is asked.
+            drop(person.begin());
+        }
+        Arc::new(person)
+    }
+
+    /// Somebody sees a question and can answer it.
+    pub(crate) fn is_there(&self) -> bool {
+        self.way != Way::Piped
+    }
+
+    /// Asks, and waits for the answer. Dropping the future takes the question back.
+    pub(crate) async fn ask(&self, question: Question) -> Reply {
+        let (reply, answer) = oneshot::channel();
+        let interrupts = question.kind == Kind::Short;
+        if !self.send(Request { question, reply, resumed: false }) {
+            return Reply::End;
+        }
+        let wake = Arc::clone(self.screen.wake());
+        if interrupts {
+            wake.store(true, Ordering::SeqCst);
+        }
+        // The thread finds out that nobody waits any more when it is woken after the receiver is gone, so the order matters.
+        let mut asked = Asked { answer: Some(answer), wake };
+        match asked.answer.as_mut() {
+            Some(answer) => answer.await.unwrap_or(Reply::End),
+            None => Reply::End,
+        }
+    }
+
+    fn send(&self, request: Request) -> bool {
+        self.begin().as_ref().is_some_and(|(sender, _)| sender.send(request).is_ok())
+    }
+
+    /// The thread, which is not there before it is needed.
+    fn begin(&self) -> MutexGuard<'_, Option<(Sender<Request>, JoinHandle<()>)>> {
+        let mut thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner);
+        if thread.is_none() {
+            let (sender, requests) = channel();
+            let (screen, leaving) = (Arc::clone(&self.screen), Arc::clone(&self.leaving));
+            let (way, history, stops) = (self.way, self.history.clone(), self.stops.clone());
+            let serving = move || {
+                let mut reader = match way {
+                    Way::Editor => Reader::Editor(Box::new(Editor::new(screen, history))),
+                    Way::Prompted => Reader::Lines(Lines::new(screen, true, None)),
+                    Way::Piped => Reader::Lines(Lines::new(screen, false, stops)),
+                };
+                reader.serve(&requests, &leaving);
+            };
+            *thread = std::thread::Builder::new().name("conclave-person".to_owned()).spawn(serving).ok().map(|handle| (sender, handle));
+        }
+        thread
+    }
+
+    /// Gives the terminal back, also in the middle of a line.
+    pub(crate) fn leave(&self) {
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some((sender, handle)) = thread else { return };
+        drop(sender);
+        if self.way != Way::Editor {
+            // It may wait for a line that never comes.
+            return;
+        }
+        self.leaving.store(true, Ordering::SeqCst);
+        let until = Instant::now() + GRACE;
+        while !handle.is_finished() && Instant::now() < until {
+            self.screen.wake().store(true, Ordering::SeqCst);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        restore_terminal();
+    }
+}
+
+/// The terminal as it was before a line was edited. Does nothing where none is.
+pub(crate) fn restore_terminal() {
+    if crossterm::terminal::is_raw_mode_enabled().unwrap_or(false) {
+        let _ = crossterm::terminal::disable_raw_mode();
+    }
+}
+
+/// Takes a question back when nobody waits for its answer any more.
+struct Asked {
+    answer: Option<oneshot::Receiver<Reply>>,
+    wake: Arc<AtomicBool>,
+}
+
+impl Drop for Asked {
+    fn drop(&mut self) {
+        drop(self.answer.take());
+        self.wake.store(true, Ordering::SeqCst);
+    }
+}
+
+/// Questions in the order in which they are asked, short ones first.
+struct Queue<'a> {
+    requests: &'a Receiver<Request>,
+    waiting: VecDeque<Request>,
+    leaving: &'a AtomicBool,
+}
+
+impl Queue<'_> {
+    fn next(&mut self) -> Option<Request> {
+        self.collect();
+        loop {
+            self.waiting.retain(|request| !request.reply.is_closed());
+            if self.leaving.load(Ordering::SeqCst) {
+                return None;
+            }
+            let short = self.waiting.iter().position(|request| request.question.kind == Kind::Short);
+            if let Some(request) = self.waiting.remove(short.unwrap_or(0)) {
+                return Some(request);
+            }
+            self.waiting.push_back(self.requests.recv().ok()?);
+        }
+    }
+
+    fn collect(&mut self) {
+        loop {
+            match self.requests.try_recv() {
+                Ok(request) => self.waiting.push_back(request),
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    /// The question must make way: it was taken back, or something is more urgent.
+    fn interrupts(&mut self, current: &Request) -> bool {
+        self.collect();
+        let is_urgent = |request: &Request| request.question.kind == Kind::Short && !request.reply.is_closed();
+        current.reply.is_closed()
+            || self.leaving.load(Ordering::SeqCst)
+            || (current.question.kind == Kind::Message && self.waiting.iter().any(is_urgent))
+    }
+}
+
+/// Reads answers.
+enum Reader {
+    Editor(Box<Editor>),
+    Lines(Lines),
+}
+
+impl Reader {
+    fn serve(&mut self, requests: &Receiver<Request>, leaving: &AtomicBool) {
+        let mut queue = Queue { requests, waiting: VecDeque::new(), leaving };
+        while let Some(mut request) = queue.next() {
+            let reply = match self {
+                Self::Editor(editor) => editor.read(&request.question, request.resumed, || queue.interrupts(&request)),
+                Self::Lines(lines) => Some(lines.read(&request.question)),
+            };
+            match reply {
+                Some(reply) => drop(request.reply.send(reply)),
+                None => {
+                    request.resumed = true;
+                    queue.waiting.push_front(request);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,170 @@
+//! Lines from a terminal: history, several lines in one message, and output above the line while it is typed.
+
+use std::borrow::Cow;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+use std::time::Duration;
+
+use reedline::{
+    Color, EditCommand, ExternalPrinter, Highlighter, Prompt, PromptEditMode, PromptHistorySearch, Reedline, Signal, StyledText,
+    ValidationResult, Validator,
+};
+
+use super::{Kind, Question, Reply, kept};
+use crate::screen::Screen;
+
+/// Lines that can wait to be printed above the prompt at once; more wait on the screen.
+const WAITING: usize = 256;
+/// How soon output appears above the line that is typed.
+const POLL: Duration = Duration::from_millis(40);
+
+/// The line editor: one for messages, whose unfinished line survives a short question, and one for those.
+pub(super) struct Editor {
+    screen: Arc<Screen>,
+    messages: Reedline,
+    short: Reedline,
+    above_messages: SyncSender<String>,
+    above_short: SyncSender<String>,
+    colors: bool,
+}
+
+impl Editor {
+    pub(super) fn new(screen: Arc<Screen>, history: Option<PathBuf>) -> Self {
+        let colors = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
+        let (messages, above_messages) = line_editor(&screen, colors);
+        let (short, above_short) = line_editor(&screen, colors);
+        let messages = messages.with_validator(Box::new(Backslash)).use_bracketed_paste(true);
+        // A line that begins with a blank is not remembered, as in shells.
+        let messages = messages.with_history_exclusion_prefix(Some(" ".to_owned()));
+        let messages = match kept::history(history) {
+            Some(history) => messages.with_history(Box::new(history)),
+            None => messages,
+        };
+        Self { screen, messages, short, above_messages, above_short, colors }
+    }
+
+    /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something happened elsewhere.
+    pub(super) fn read(&mut self, question: &Question, resumed: bool, mut is_interrupted: impl FnMut() -> bool) -> Option<Reply> {
+        let (editor, above) = match question.kind {
+            Kind::Message => (&mut self.messages, &self.above_messages),
+            Kind::Short => (&mut self.short, &self.above_short),
+        };
+        if !resumed {
+            if !question.text.is_empty() {
+                self.screen.notice(&question.text);
+            }
+            if !question.initial.is_empty() {
+                editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);
+            }
+        }
+        let prompt = Label { text: plain(&question.prompt), colors: self.colors };
+        self.screen.begin_edit();
+        let reply = loop {
+            for line in self.screen.take_lines() {
+                let line = if self.colors { line } else { anstream::adapter::strip_str(&line).to_string() };
+                // More than fits is more than anyone reads while typing.
+                let _ = above.try_send(line);
+            }
+            match editor.read_line(&prompt) {
+                Ok(Signal::Success(text)) => break Some(Reply::Line(without_backslashes(&text))),
+                Ok(Signal::CtrlC) => break Some(Reply::Interrupted),
+                Ok(Signal::ExternalBreak(_)) if is_interrupted() => break None,
+                Ok(Signal::CtrlD) | Err(_) => break Some(Reply::End),
+                Ok(_) => {}
+            }
+        };
+        if question.kind == Kind::Message {
+            // Also what a program that is killed later would lose.
+            let _ = editor.sync_history();
+        }
+        if reply.is_none() {
+            eprintln!();
+        }
+        self.screen.end_edit();
+        reply
+    }
+}
+
+fn line_editor(screen: &Screen, colors: bool) -> (Reedline, SyncSender<String>) {
+    let printer = ExternalPrinter::new(WAITING);
+    let above = printer.sender();
+    let editor = Reedline::create()
+        .with_ansi_colors(colors)
+        .with_highlighter(Box::new(Uncolored))
+        .with_break_signal(Arc::clone(screen.wake()))
+        .with_external_printer(printer)
+        .with_poll_interval(POLL);
+    (editor, above)
+}
+
+/// Prompts are styled by the editor itself.
+fn plain(prompt: &str) -> String {
+    anstream::adapter::strip_str(prompt).to_string()
+}
+
+/// A backslash at the end of a line goes on with the next.
+struct Backslash;
+
+impl Validator for Backslash {
+    fn validate(&self, line: &str) -> ValidationResult {
+        if line.ends_with('\\') { ValidationResult::Incomplete } else { ValidationResult::Complete }
+    }
+}
+
+fn without_backslashes(text: &str) -> String {
+    text.replace("\\\n", "\n")
+}
+
+/// What is typed is in the terminal's own color: the editor's white cannot be read on a light ground.
+struct Uncolored;
+
+impl Highlighter for Uncolored {
+    fn highlight(&self, line: &str, _: usize) -> StyledText {
+        let mut text = StyledText::new();
+        text.push((Color::Default.normal(), line.to_owned()));
+        text
+    }
+}
+
+/// What stands before the cursor.
+struct Label {
+    text: String,
+    colors: bool,
+}
+
+impl Prompt for Label {
+    fn render_prompt_left(&self) -> Cow<'_, str> {
+        Cow::Borrowed(&self.text)
+    }
+
+    fn render_prompt_right(&self) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_indicator(&self, _: PromptEditMode) -> Cow<'_, str> {
+        Cow::Borrowed("")
+    }
+
+    fn render_prompt_multiline_indicator(&self) -> Cow<'_, str> {
+        Cow::Borrowed("  ")
+    }
+
+    fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
+        Cow::Owned(format!("(earlier: {}) ", search.term))
+    }
+
+    fn get_prompt_color(&self) -> Color {
+        if self.colors { Color::Cyan } else { Color::Default }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::without_backslashes;
+
+    #[test]
+    fn a_message_has_the_lines_and_not_the_backslashes() {
+        assert_eq!(without_backslashes("one\\\ntwo\nC:\\"), "one\ntwo\nC:\\");
+    }
+}

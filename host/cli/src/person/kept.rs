@@ -1,0 +1,75 @@
+//! Where messages are remembered from conversation to conversation: a file that only its owner can read, and that does not grow.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::{Path, PathBuf};
+
+use reedline::FileBackedHistory;
+
+/// Messages that are kept.
+const MESSAGES: usize = 1_000;
+/// A larger file loses its older half; messages can be long.
+const BYTES: u64 = 1 << 20;
+
+/// The history in this file; in memory alone when there is none, or it cannot be used.
+pub(super) fn history(file: Option<PathBuf>) -> Option<FileBackedHistory> {
+    let kept = file.and_then(|file| {
+        prepare(&file).ok()?;
+        FileBackedHistory::with_file(MESSAGES, file).ok()
+    });
+    kept.or_else(|| FileBackedHistory::new(MESSAGES).ok())
+}
+
+/// Makes the file, and its folder, for its owner alone.
+fn prepare(path: &Path) -> io::Result<()> {
+    if let Some(folder) = path.parent() {
+        std::fs::create_dir_all(folder)?;
+    }
+    let mut options = OpenOptions::new();
+    options.create(true).truncate(false).read(true).write(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let mut file = options.open(path)?;
+    #[cfg(unix)]
+    file.set_permissions(std::os::unix::fs::PermissionsExt::from_mode(0o600))?;
+    shrink(&mut file)
+}
+
+fn shrink(file: &mut File) -> io::Result<()> {
+    let length = file.metadata()?.len();
+    if length <= BYTES {
+        return Ok(());
+    }
+    file.seek(SeekFrom::Start(length - BYTES / 2))?;
+    let mut newer = Vec::new();
+    file.read_to_end(&mut newer)?;
+    // The first line is most likely the end of one.
+    let whole = newer.iter().position(|byte| *byte == b'\n').map_or(newer.len(), |end| end + 1);
+    file.rewind()?;
+    file.write_all(&newer[whole..])?;
+    file.set_len((newer.len() - whole) as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BYTES, prepare};
+
+    #[test]
+    fn the_file_is_its_owners_and_does_not_grow() {
+        let folder = std::env::temp_dir().join(format!("conclave-kept-{}", std::process::id()));
+        let path = folder.join("state/chat-history");
+        prepare(&path).unwrap();
+        let line = format!("{}\n", "x".repeat(99));
+        std::fs::write(&path, line.repeat(20_000)).unwrap();
+        prepare(&path).unwrap();
+        let kept = std::fs::read_to_string(&path).unwrap();
+        assert!(kept.len() as u64 <= BYTES / 2 && kept.len() as u64 > BYTES / 2 - 200, "{}", kept.len());
+        assert!(kept.lines().all(|line| line.len() == 99));
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::PermissionsExt;
+            assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+}

@@ -1,0 +1,197 @@
+//! The one place that writes to the terminal while a run goes on: whole lines, streamed text, the status line, and a prompt in between,
+//! so that none of them destroys another. It knows nothing of what is said.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use crate::args::Output;
+use crate::show::{FAINT, paint};
+
+/// Columns of a terminal whose size is not known.
+const COLUMNS: usize = 80;
+
+/// How much is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Loudness {
+    /// Everything.
+    Normal,
+    /// What is said, and nothing around it.
+    Quiet,
+    /// Only questions: the event stream goes to stdout.
+    Silent,
+}
+
+impl Loudness {
+    pub(crate) fn of(output: Output) -> Self {
+        match (output.json, output.quiet) {
+            (true, _) => Self::Silent,
+            (_, true) => Self::Quiet,
+            _ => Self::Normal,
+        }
+    }
+}
+
+/// Stdout and stderr of the program.
+#[derive(Debug)]
+pub(crate) struct Screen {
+    loudness: Loudness,
+    /// Both streams are shown on a terminal, so a line can be erased again.
+    live: bool,
+    state: Mutex<State>,
+    /// Raised when something waits to be printed above a line that is being typed.
+    wake: Arc<AtomicBool>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// A line is being typed; what comes is kept for the editor to print above it.
+    editing: bool,
+    lines: Vec<String>,
+    text: String,
+    /// Streamed text has no line end yet.
+    open: bool,
+    /// A status line is shown.
+    status: bool,
+}
+
+impl Screen {
+    pub(crate) fn new(loudness: Loudness) -> Arc<Self> {
+        let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        Arc::new(Self { loudness, live, state: Mutex::default(), wake: Arc::default() })
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.live
+    }
+
+    pub(crate) fn wake(&self) -> &Arc<AtomicBool> {
+        &self.wake
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A whole line, or several, about what happens. It goes to stderr.
+    pub(crate) fn line(&self, text: impl Display) {
+        if self.loudness == Loudness::Normal {
+            self.notice(text);
+        }
+    }
+
+    /// The same, also when only the result is wanted: a question, an error.
+    pub(crate) fn notice(&self, text: impl Display) {
+        let mut state = self.state();
+        if state.editing {
+            state.lines.extend(text.to_string().lines().map(str::to_owned));
+            self.wake.store(true, Ordering::SeqCst);
+            return;
+        }
+        make_room(&mut state);
+        // A closed stderr is no reason to stop a run.
+        let _ = writeln!(anstream::stderr(), "{text}");
+    }
+
+    /// A piece of what is said. It goes to stdout as it comes.
+    pub(crate) fn say(&self, piece: &str) {
+        if self.loudness == Loudness::Silent || piece.is_empty() {
+            return;
+        }
+        let mut state = self.state();
+        if state.editing {
+            state.text.push_str(piece);
+            return;
+        }
+        write_text(&mut state, piece);
+    }
+
+    /// What was said has an end.
+    pub(crate) fn end_text(&self) {
+        let mut state = self.state();
+        if state.editing && !state.text.is_empty() && !state.text.ends_with('\n') {
+            state.text.push('\n');
+        } else if !state.editing {
+            close_text(&mut state);
+        }
+    }
+
+    /// Shows what is going on in one faint line that is erased again. Does nothing where text is being streamed or a line is typed.
+    pub(crate) fn status(&self, text: &str) {
+        let mut state = self.state();
+        if !self.live || self.loudness != Loudness::Normal || state.editing || state.open {
+            return;
+        }
+        let most = columns().saturating_sub(1);
+        let text: String = text.chars().take(most).collect();
+        let mut err = anstream::stderr();
+        let _ = write!(err, "\r\u{1b}[2K{}", paint(FAINT, text));
+        let _ = err.flush();
+        state.status = true;
+    }
+
+    /// Erases the status line.
+    pub(crate) fn clear_status(&self) {
+        erase_status(&mut self.state());
+    }
+
+    /// A line is going to be typed: from here on output waits for [`Screen::take_lines`].
+    pub(crate) fn begin_edit(&self) {
+        let mut state = self.state();
+        make_room(&mut state);
+        state.editing = true;
+    }
+
+    /// What is to be printed above the line that is typed.
+    pub(crate) fn take_lines(&self) -> Vec<String> {
+        std::mem::take(&mut self.state().lines)
+    }
+
+    /// The line has been typed: what waited is printed.
+    pub(crate) fn end_edit(&self) {
+        let mut state = self.state();
+        state.editing = false;
+        for line in std::mem::take(&mut state.lines) {
+            let _ = writeln!(anstream::stderr(), "{line}");
+        }
+        let text = std::mem::take(&mut state.text);
+        if !text.is_empty() {
+            write_text(&mut state, &text);
+        }
+    }
+}
+
+/// How wide the terminal is.
+pub(crate) fn columns() -> usize {
+    crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| usize::from(columns)).max(20)
+}
+
+fn write_text(state: &mut State, text: &str) {
+    erase_status(state);
+    // What cannot be written is found out when the program writes its result.
+    let _ = crate::stdout::write(text);
+    state.open = !text.ends_with('\n');
+}
+
+fn close_text(state: &mut State) {
+    if state.open {
+        let _ = crate::stdout::write("\n");
+        state.open = false;
+    }
+}
+
+fn erase_status(state: &mut State) {
+    if state.status {
+        let mut err = anstream::stderr();
+        let _ = write!(err, "\r\u{1b}[2K");
+        let _ = err.flush();
+        state.status = false;
+    }
+}
+
+/// A line of its own for what comes on stderr.
+fn make_room(state: &mut State) {
+    erase_status(state);
+    close_text(state);
+}

@@ -1,0 +1,98 @@
+//! What a run used up and met so far, for the lines that sum it up and for the exit code. It prints nothing.
+
+use std::sync::{Mutex, PoisonError};
+
+use conclave_core::event::Event;
+use conclave_core::model::TroubleKind;
+use conclave_core::notice::Notice;
+use conclave_runtime::subscribe::{Happening, Subscriber, What};
+
+/// Amounts, background tasks included.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counts {
+    pub(crate) sandboxes: u64,
+    pub(crate) approvals: u64,
+    pub(crate) denials: u64,
+    pub(crate) faults: u64,
+    pub(crate) tokens: u64,
+    pub(crate) cost_micro_usd: u64,
+    /// Answers of models whose price is not known.
+    pub(crate) unpriced: u64,
+}
+
+impl Counts {
+    /// What came since `earlier`.
+    pub(crate) fn since(self, earlier: Self) -> Self {
+        Self {
+            sandboxes: self.sandboxes.saturating_sub(earlier.sandboxes),
+            approvals: self.approvals.saturating_sub(earlier.approvals),
+            denials: self.denials.saturating_sub(earlier.denials),
+            faults: self.faults.saturating_sub(earlier.faults),
+            tokens: self.tokens.saturating_sub(earlier.tokens),
+            cost_micro_usd: self.cost_micro_usd.saturating_sub(earlier.cost_micro_usd),
+            unpriced: self.unpriced.saturating_sub(earlier.unpriced),
+        }
+    }
+
+    /// In micro-US-dollars; none where it is not known, or nothing was asked.
+    pub(crate) fn cost(self) -> Option<u64> {
+        (self.unpriced == 0 && self.tokens > 0).then_some(self.cost_micro_usd)
+    }
+}
+
+/// Counts.
+#[derive(Debug, Default)]
+pub(crate) struct Tally(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    counts: Counts,
+    trouble: Option<TroubleKind>,
+}
+
+impl Tally {
+    /// What was counted so far.
+    pub(crate) fn counts(&self) -> Counts {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).counts
+    }
+
+    /// The trouble with the model that was asked last; none when it answered.
+    pub(crate) fn trouble(&self) -> Option<TroubleKind> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).trouble
+    }
+}
+
+impl State {
+    fn told(&mut self, notice: &Notice) {
+        let counts = &mut self.counts;
+        match notice {
+            Notice::ModelAnswered { usage, error, trouble, .. } => {
+                counts.tokens = counts.tokens.saturating_add(usage.input_tokens).saturating_add(usage.output_tokens);
+                counts.cost_micro_usd = counts.cost_micro_usd.saturating_add(usage.cost_micro_usd.unwrap_or_default());
+                counts.unpriced += u64::from(error.is_none() && usage.cost_micro_usd.is_none());
+                self.trouble = trouble.as_ref().map(|trouble| trouble.kind);
+            }
+            Notice::ToolAnswered { fault: Some(_), .. } | Notice::PluginFaulted { .. } => counts.faults += 1,
+            Notice::Denied { .. } => counts.denials += 1,
+            Notice::ApprovalGiven { .. } => counts.approvals += 1,
+            _ => {}
+        }
+    }
+}
+
+impl Subscriber for Tally {
+    fn on(&self, happening: &Happening) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        match &happening.what {
+            What::Told { told } => state.told(told),
+            What::Recorded { record } => state.counts.sandboxes += u64::from(is_sandbox(&record.event)),
+            What::Denied { .. } => state.counts.denials += 1,
+            _ => {}
+        }
+    }
+}
+
+/// The event is the end of a call in a sandbox of its own.
+fn is_sandbox(event: &Event) -> bool {
+    matches!(event, Event::AgentStepped { .. } | Event::AgentResponded { .. } | Event::ToolAnswered { .. } | Event::StrategyDecided { .. })
+}

@@ -1,0 +1,224 @@
+//! What a person names as a plugin's source, found and looked into: its bytes, what it says of itself, and how a config names it. Nothing
+//! of it is run, and nothing is built.
+
+use std::path::{Component, Path, PathBuf};
+use std::time::SystemTime;
+
+use conclave_core::config::{Config, PluginSource};
+use conclave_core::config_edit::quoted;
+use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_component};
+
+use crate::error::CliError;
+use crate::setup;
+use crate::show::one_line;
+
+/// The folder below a target folder where components are.
+const TARGET: &str = "wasm32-wasip2";
+const PROFILES: [&str; 3] = ["release", "plugin", "debug"];
+
+/// A component that was found.
+pub(crate) struct Found {
+    pub(crate) place: Place,
+    pub(crate) inspection: Inspection,
+}
+
+/// Where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Inside this program, under its name.
+    Stock(String),
+    File(PathBuf),
+    /// Address and digest, as a config writes them.
+    Url(String),
+}
+
+impl Place {
+    /// As a config in this folder names it.
+    pub(crate) fn in_config(&self, folder: &Path) -> String {
+        match self {
+            Self::Stock(name) => format!("stock:{name}"),
+            Self::Url(url) => url.clone(),
+            Self::File(file) if file.is_absolute() => file.display().to_string(),
+            Self::File(file) => relative(file, folder).display().to_string(),
+        }
+    }
+
+    /// It did not come with this program.
+    pub(crate) fn is_strange(&self) -> bool {
+        !matches!(self, Self::Stock(_))
+    }
+
+    /// For people.
+    pub(crate) fn shown(&self) -> String {
+        match self {
+            Self::Stock(name) => format!("stock:{name}"),
+            Self::Url(url) => url.split('#').next().unwrap_or_default().to_owned(),
+            Self::File(file) => file.display().to_string(),
+        }
+    }
+}
+
+/// Finds a component and looks into it.
+///
+/// # Errors
+/// When there is none, or it is no plugin.
+pub(crate) async fn find(source: &str) -> Result<Found, CliError> {
+    let (place, bytes) = match source.split_once(':') {
+        Some(("stock", name)) => (Place::Stock(name.to_owned()), stock_bytes(name)?),
+        Some(("http" | "https", _)) => download(source).await?,
+        _ => from_disk(Path::new(source))?,
+    };
+    let inspection = inspect(&bytes).map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", place.shown())))?;
+    Ok(Found { place, inspection })
+}
+
+/// What the config of an installed plugin names, where it can be looked into without fetching it.
+pub(crate) fn look_up(source: &PluginSource) -> Option<Inspection> {
+    let bytes = match source {
+        PluginSource::Stock(name) => stock_bytes(name).ok()?,
+        PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?,
+        PluginSource::Native(_) | PluginSource::Url { .. } => return None,
+    };
+    inspect(&bytes).ok()
+}
+
+fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
+    let stock = conclave_stock::stock();
+    if let Some(bytes) = stock.get(name) {
+        return Ok(bytes.to_vec());
+    }
+    let known: Vec<String> = stock.keys().map(|name| format!("stock:{name}")).collect();
+    let hint = match known.is_empty() {
+        true => "this program was built without stock plugins; build it with `cargo xtask build`".to_owned(),
+        false => format!("these are there: {}", known.join(", ")),
+    };
+    Err(CliError::usage(format!("there is no stock plugin `{}`", one_line(name, 64))).hint(hint))
+}
+
+async fn download(source: &str) -> Result<(Place, Vec<u8>), CliError> {
+    // The config's own rules for an address.
+    let text = format!("entry = \"t\"\n[plugins.p]\nsource = {}\n[tasks.t]\nagent = \"p\"\n", quoted(source));
+    let config = match Config::parse("SOURCE", "", &text) {
+        Ok(config) => config,
+        Err(_) if !source.contains('#') => return Err(without_digest(source).await),
+        Err(problems) => {
+            let what = problems.0.first().map(|problem| problem.what.replace("`source`", "the source")).unwrap_or_default();
+            return Err(CliError::usage(what).hint("write the component's SHA-256 behind the address: https://…/x.wasm#sha256=…"));
+        }
+    };
+    let Some(PluginSource::Url { url, sha256 }) = config.plugins.into_values().next().map(|plugin| plugin.source) else {
+        return Err(CliError::usage(format!("{} is no address of a component", one_line(source, 200))));
+    };
+    // Where the host will look for it, so that it is fetched once.
+    let downloads = Downloads::new(setup::cache_folder().map(|folder| folder.join("components")));
+    let fetched = downloads.component(&url, &sha256, || {}).await;
+    let bytes = fetched.map_err(|error| CliError::plugin(error.to_string()))?;
+    Ok((Place::Url(source.to_owned()), bytes))
+}
+
+/// Whoever answers could send anything; the digest that is there now is said, so that it can be held against its author's.
+async fn without_digest(url: &str) -> CliError {
+    let what = "an address needs the component's digest: whoever answers there could send another one tomorrow";
+    match fetch(url).await.ok().and_then(|bytes| inspect(&bytes).ok()) {
+        Some(found) => CliError::usage(what).hint(format!(
+            "what is there now is {} {}; if its author names the same digest, type\n  conclave add {url}#sha256={}",
+            found.manifest.name, found.manifest.version, found.sha256
+        )),
+        None => CliError::usage(what).hint("write it behind the address: https://…/x.wasm#sha256=…"),
+    }
+}
+
+fn from_disk(path: &Path) -> Result<(Place, Vec<u8>), CliError> {
+    let file = if path.is_dir() { built(path)? } else { path.to_owned() };
+    let bytes = read_component(&file).map_err(|error| {
+        let hint = "name stock:NAME, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…";
+        CliError::usage(format!("{} could not be read: {error}", file.display())).hint(hint)
+    })?;
+    if file.extension().is_none_or(|ending| ending != "wasm") {
+        return Err(CliError::usage(format!("{} does not end in .wasm", file.display())).hint("a config names components by such files"));
+    }
+    Ok((Place::File(file), bytes))
+}
+
+/// The newest component that was built of a crate. It is not built here: a stranger's build script is a stranger's program, and would run
+/// without a sandbox.
+fn built(folder: &Path) -> Result<PathBuf, CliError> {
+    let Ok(manifest) = std::fs::read_to_string(folder.join("Cargo.toml")) else {
+        let what = format!("{} is a folder without a Cargo.toml", folder.display());
+        return Err(CliError::usage(what).hint("name the component itself, a .wasm file"));
+    };
+    let name = crate_name(&manifest).ok_or_else(|| {
+        CliError::usage(format!("{} holds no crate of its own", folder.display())).hint("name the folder of the plugin's crate")
+    })?;
+    let file = format!("{}.wasm", name.replace('-', "_"));
+    let targets = target_folders(folder);
+    let candidates = targets.iter().flat_map(|target| PROFILES.map(|profile| target.join(TARGET).join(profile).join(&file)));
+    let modified = |path: &PathBuf| path.metadata().and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+    candidates.filter(|path| path.is_file()).max_by_key(modified).ok_or_else(|| {
+        let what = format!("{} is not built: there is no {file} for {TARGET}", folder.display());
+        let command = format!("cargo build --release --target {TARGET} --manifest-path {}", folder.join("Cargo.toml").display());
+        CliError::usage(what).hint(format!("build it with `{command}`; a build runs its author's programs, which no sandbox holds"))
+    })
+}
+
+/// The name of the package; enough of TOML is known for that.
+fn crate_name(manifest: &str) -> Option<String> {
+    let mut lines = manifest.lines().map(str::trim).skip_while(|line| *line != "[package]").skip(1);
+    let line = lines.by_ref().take_while(|line| !line.starts_with('[')).find(|line| line.starts_with("name"))?;
+    let value = line.split_once('=')?.1.trim();
+    Some(value.trim_start_matches(['"', '\'']).split(['"', '\'']).next()?.to_owned())
+}
+
+/// Where cargo may have put it: `CARGO_TARGET_DIR`, else `target` in the folder or in a workspace around it.
+fn target_folders(folder: &Path) -> Vec<PathBuf> {
+    if let Some(target) = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()) {
+        return vec![PathBuf::from(target)];
+    }
+    let mut folders = vec![folder.join("target")];
+    let whole = folder.canonicalize().unwrap_or_else(|_| folder.to_owned());
+    folders.extend(whole.ancestors().skip(1).filter(|above| above.join("Cargo.toml").is_file()).map(|above| above.join("target")));
+    folders
+}
+
+/// The way from a folder to a file; the file's full path where there is none.
+fn relative(file: &Path, folder: &Path) -> PathBuf {
+    let (Ok(file), Ok(folder)) = (file.canonicalize(), folder.canonicalize()) else { return file.to_owned() };
+    let (mut to, mut from) = (file.components().peekable(), folder.components().peekable());
+    let mut shared = 0;
+    while to.peek().is_some() && to.peek() == from.peek() {
+        to.next();
+        from.next();
+        shared += 1;
+    }
+    // Only the root is shared: the way would be longer than the path, and tells less.
+    if shared <= 1 {
+        return file;
+    }
+    let ups = from.count();
+    let start = if ups == 0 { PathBuf::from(".") } else { std::iter::repeat_n(Component::ParentDir, ups).collect() };
+    start.join(to.collect::<PathBuf>())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_named_from_the_folder_of_the_config() {
+        let temp = tempfile::tempdir().unwrap();
+        let root = temp.path().canonicalize().unwrap();
+        std::fs::create_dir_all(root.join("config/plugins")).unwrap();
+        std::fs::write(root.join("config/plugins/x.wasm"), "").unwrap();
+        std::fs::write(root.join("y.wasm"), "").unwrap();
+        let cases = [("config/plugins/x.wasm", "config", "./plugins/x.wasm"), ("y.wasm", "config/plugins", "../../y.wasm")];
+        for (file, folder, expected) in cases {
+            assert_eq!(relative(&root.join(file), &root.join(folder)), Path::new(expected));
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_crate_is_read() {
+        assert_eq!(crate_name("[package]\nname = \"my-tool\" # x\n[lib]\nname = \"other\"").as_deref(), Some("my-tool"));
+        assert_eq!(crate_name("[workspace]\n"), None);
+    }
+}

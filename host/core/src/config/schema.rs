@@ -1,0 +1,128 @@
+//! The JSON Schema of conclave.toml, for editors: made from the list of keys that the reader accepts, so that it knows neither more nor
+//! less of them. What it cannot say, such as that a name leads somewhere, is said by `conclave check`.
+
+use serde_json::{Map, Value, json};
+
+use super::keys::{KEYS, Key, Shape, of_table};
+use super::names::NAME_MAX;
+use super::units;
+
+/// The file that `#:schema` names in the configs that this program writes.
+pub const FILE: &str = "conclave.schema.json";
+
+/// The schema, draft 2020-12. Keys of later versions are left out, and so refused.
+#[must_use]
+pub fn json_schema() -> Value {
+    let mut root = table("");
+    root.insert("$schema".to_owned(), json!("https://json-schema.org/draft/2020-12/schema"));
+    root.insert("title".to_owned(), json!("conclave.toml"));
+    root.insert("$defs".to_owned(), Value::Object(definitions()));
+    Value::Object(root)
+}
+
+/// Every table below the top level, under its name.
+fn definitions() -> Map<String, Value> {
+    let mut definitions = Map::new();
+    for kind in KEYS.iter().filter(|key| key.available && !key.table.is_empty()).map(|key| key.table) {
+        definitions.entry(definition(kind)).or_insert_with(|| Value::Object(table(kind)));
+    }
+    definitions
+}
+
+/// What a table is called in `$defs`; brackets would have to be escaped in a reference.
+fn definition(kind: &str) -> String {
+    kind.replace("[]", "")
+}
+
+fn table(kind: &str) -> Map<String, Value> {
+    let keys = of_table(kind).filter(|key| key.available);
+    let properties: Map<String, Value> = keys.map(|key| (key.name.to_owned(), property(key))).collect();
+    let mut table = Map::new();
+    table.insert("type".to_owned(), json!("object"));
+    table.insert("properties".to_owned(), Value::Object(properties));
+    table.insert("additionalProperties".to_owned(), json!(false));
+    table
+}
+
+fn property(key: &Key) -> Value {
+    let mut property = shape(&key.shape);
+    property.insert("description".to_owned(), json!(key.doc));
+    if let Some(example) = example(key) {
+        property.insert("examples".to_owned(), json!([example]));
+    }
+    Value::Object(property)
+}
+
+fn shape(form: &Shape) -> Map<String, Value> {
+    let value = match form {
+        Shape::Text => json!({ "type": "string" }),
+        Shape::Choice(words) => json!({ "enum": words }),
+        Shape::Size => measure(units::names().0),
+        Shape::Duration => measure(units::names().1),
+        Shape::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
+        Shape::Dollars => json!({ "type": "number", "minimum": 0 }),
+        Shape::Flag => json!({ "type": "boolean" }),
+        Shape::List(entry) => json!({ "type": "array", "items": shape(entry) }),
+        Shape::Either(forms) => json!({ "anyOf": forms.iter().map(shape).collect::<Vec<_>>() }),
+        Shape::Table(kind) => reference(kind),
+        Shape::Named(kind) => json!({
+            "type": "object",
+            "propertyNames": { "pattern": format!("^[a-z][a-z0-9_-]{{0,{}}}$", NAME_MAX - 1) },
+            "additionalProperties": reference(kind),
+        }),
+        Shape::Texts => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
+        Shape::Free => json!({ "type": "object" }),
+    };
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+fn reference(kind: &str) -> Value {
+    json!({ "$ref": format!("#/$defs/{}", definition(kind)) })
+}
+
+/// A number with one of these units.
+fn measure<'a>(units: impl Iterator<Item = &'a str>) -> Value {
+    let units: Vec<&str> = units.collect();
+    json!({ "type": "string", "pattern": format!("^\\s*[0-9][0-9_]*\\s*({})\\s*$", units.join("|")) })
+}
+
+/// The value in a key's line; none where there is no line.
+fn example(key: &Key) -> Option<Value> {
+    let line: Value = toml::from_str(key.example).ok()?;
+    // The line of a grant begins at its plugin: `grants.tools = …`.
+    line.get(key.name).or_else(|| line.as_object()?.values().next()?.get(key.name)).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_table_that_is_referred_to_is_defined_and_closed() {
+        let schema = json_schema();
+        let text = schema.to_string();
+        let defined = schema["$defs"].as_object().expect("there are definitions");
+        let mut references = 0;
+        for part in text.split("\"#/$defs/").skip(1) {
+            let name = part.split('"').next().expect("a split has a first part");
+            assert!(defined.contains_key(name), "{name}");
+            references += 1;
+        }
+        assert!(references >= defined.len(), "{references} of {}", defined.len());
+        assert!(defined.values().all(|table| table["additionalProperties"] == json!(false)));
+    }
+
+    #[test]
+    fn keys_of_later_versions_are_left_out_and_the_others_have_an_example() {
+        let schema = json_schema();
+        for key in KEYS {
+            let table = if key.table.is_empty() { &schema } else { &schema["$defs"][definition(key.table)] };
+            let property = &table["properties"][key.name];
+            assert_eq!(property.is_object(), key.available, "{key:?}");
+            assert_eq!(property["examples"].is_array(), !key.example.is_empty(), "{key:?}");
+        }
+    }
+}

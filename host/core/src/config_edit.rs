@@ -1,0 +1,208 @@
+//! Edits of a conclave.toml as text: a plugin more, a grant more or less, and every comment and blank where the operator put it. Text goes
+//! in and text comes out; an edit that would make the config wrong is refused. Reads and writes no file.
+
+mod align;
+mod changes;
+mod fragment;
+mod grants;
+mod place;
+mod plugins;
+mod scan;
+mod sequence;
+
+use crate::config::wording::{code, suggest};
+use crate::config::{Config, Problem, Problems, Severity, check_name};
+use crate::manifest::Capability;
+
+pub use changes::{Change, changes};
+pub use fragment::{Fragment, FragmentError, GrantText};
+pub use plugins::quoted;
+
+use place::Tree;
+
+/// A config that is being edited.
+#[derive(Clone, Debug)]
+pub struct ConfigText {
+    file: String,
+    folder: String,
+    before: String,
+    text: String,
+}
+
+/// A config after its edits.
+#[derive(Clone, Debug)]
+pub struct Edited {
+    pub text: String,
+    /// None: the text is as it was.
+    pub changes: Vec<Change>,
+    /// None while the config has problems, which it had before.
+    pub config: Option<Config>,
+    /// What the edits made right and most likely not meant, such as a plugin that nobody uses yet.
+    pub warnings: Problems,
+}
+
+/// An edit that is not made.
+#[derive(Debug, thiserror::Error)]
+pub enum EditError {
+    /// It is no TOML.
+    #[error("{0}")]
+    Unreadable(Problems),
+    /// With the edit it would be wrong; the places are those of the text with the edit.
+    #[error("{0}")]
+    Wrong(Problems),
+    #[error("there is no plugin {}{}", code(.name), .help.as_ref().map(|help| format!("; {help}")).unwrap_or_default())]
+    NoPlugin { name: String, help: Option<String> },
+    #[error("there is a plugin {} already; choose another name", code(.0))]
+    PluginExists(String),
+    #[error("{} cannot be the name of a plugin: it {why}", code(.name))]
+    Name { name: String, why: String },
+    /// What is taken back is granted by a wider entry.
+    #[error("{} is not granted by name but as part of {}; take that back, and grant what may stay", code(.entry), code(.wider))]
+    Wider { entry: String, wider: String },
+    #[error("{} is the table form of a grant that has none", code(.0))]
+    NoTableForm(String),
+    /// The file is written in a form that this cannot edit.
+    #[error("{} is written in a way that is not edited here; change it by hand", code(.0))]
+    Form(String),
+}
+
+impl ConfigText {
+    /// Takes a config in; it may have problems, but must be TOML. The arguments are those of [`Config::parse`].
+    ///
+    /// # Errors
+    /// `Unreadable` when it is no TOML.
+    pub fn open(file_name: &str, folder: &str, text: &str) -> Result<Self, EditError> {
+        let (file, folder, text) = (file_name.to_owned(), folder.to_owned(), text.to_owned());
+        let edit = Self { file, folder, before: text.clone(), text };
+        match Tree::parse(&edit.text) {
+            Some(_) => Ok(edit),
+            None => Err(EditError::Unreadable(edit.problems(&edit.text))),
+        }
+    }
+
+    /// The text as it is now.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// The names of its plugins.
+    #[must_use]
+    pub fn plugins(&self) -> Vec<String> {
+        self.tree().and_then(|tree| Some(plugins::names(tree.find(&["plugins"])?))).unwrap_or_default()
+    }
+
+    /// Writes `[plugins.NAME]` with its source behind the other plugins, under lines of comment.
+    ///
+    /// # Errors
+    /// `PluginExists` and `Name` for a name that it cannot have.
+    pub fn add_plugin(&mut self, name: &str, source: &str, comment: &[String]) -> Result<(), EditError> {
+        check_name(name).map_err(|error| EditError::Name { name: name.to_owned(), why: error.to_string() })?;
+        if self.plugins().iter().any(|other| other == name) {
+            return Err(EditError::PluginExists(name.to_owned()));
+        }
+        let edited = self.tree().map(|tree| plugins::add(&tree, name, source, comment));
+        self.replace("plugins", edited)
+    }
+
+    /// Adds to what a plugin was granted: lists grow by what is not in them, limits and directories at the same place are replaced.
+    ///
+    /// # Errors
+    /// `NoPlugin`, or `Form` where the grant is written in a form that is not edited.
+    pub fn grant(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), EditError> {
+        self.require_plugin(plugin)?;
+        fragment.grants.iter().try_for_each(|grant| grants::grant(self, plugin, grant))
+    }
+
+    /// Takes back what was granted: the entries of the fragment, or all of a grant; what is not granted is no error. A limit is never
+    /// lifted.
+    ///
+    /// # Errors
+    /// `NoPlugin`; `Wider` when an entry is granted by a pattern, which would go on granting it; `Form` as for `grant`.
+    pub fn revoke(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), EditError> {
+        self.require_plugin(plugin)?;
+        fragment.grants.iter().try_for_each(|grant| grants::revoke(self, plugin, grant))
+    }
+
+    /// Writes a value, TOML as text, to a path such as `["limits", "run", "turns"]`, in place of what is there.
+    ///
+    /// # Errors
+    /// `Form` where there is no place for it.
+    pub fn set(&mut self, path: &[&str], value: &str) -> Result<(), EditError> {
+        self.set_after(path, value, None)
+    }
+
+    /// Takes a key away, with all below it; one that is not there is no error.
+    ///
+    /// # Errors
+    /// `Form` where it is written in a form that is not edited.
+    pub fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
+        let edited = self.tree().filter(|tree| tree.find(path).is_some()).map(|tree| tree.remove(path));
+        if edited.is_none() { Ok(()) } else { self.replace(&path.join("."), edited) }
+    }
+
+    /// Ends with the new text and what is new in it.
+    ///
+    /// # Errors
+    /// `Wrong` with the problems that the edits brought; those that were there before do not count.
+    pub fn finish(self) -> Result<Edited, EditError> {
+        let old = self.problems(&self.before);
+        let changes = changes(&self.before, &self.text);
+        let parsed = Config::parse(&self.file, &self.folder, &self.text);
+        let now = match &parsed {
+            Ok(config) => config.warnings.clone(),
+            Err(problems) => problems.clone(),
+        };
+        let is_new = |problem: &Problem| !old.0.iter().any(|other| (&other.what, other.severity) == (&problem.what, problem.severity));
+        let (errors, warnings): (Vec<Problem>, Vec<Problem>) =
+            now.0.into_iter().filter(is_new).partition(|problem| problem.severity == Severity::Error);
+        if !errors.is_empty() {
+            return Err(EditError::Wrong(Problems(errors)));
+        }
+        Ok(Edited { text: self.text, changes, config: parsed.ok(), warnings: Problems(warnings) })
+    }
+
+    fn tree(&self) -> Option<Tree<'_>> {
+        Tree::parse(&self.text)
+    }
+
+    fn set_after(&mut self, path: &[&str], value: &str, after: Option<&str>) -> Result<(), EditError> {
+        let edited = self.tree().map(|tree| tree.set(path, value, after));
+        self.replace(&path.join("."), edited)
+    }
+
+    /// Takes an edited text over, when there is one and it is TOML.
+    fn replace(&mut self, what: &str, edited: Option<Option<String>>) -> Result<(), EditError> {
+        let edited = edited.flatten().filter(|text| Tree::parse(text).is_some());
+        let edited = edited.ok_or_else(|| EditError::Form(what.to_owned()))?;
+        self.text = align::align(&self.text, &edited);
+        Ok(())
+    }
+
+    fn require_plugin(&self, name: &str) -> Result<(), EditError> {
+        let plugins = self.plugins();
+        if plugins.iter().any(|other| other == name) {
+            return Ok(());
+        }
+        Err(EditError::NoPlugin { name: name.to_owned(), help: suggest(name, &plugins, "these are there") })
+    }
+
+    fn problems(&self, text: &str) -> Problems {
+        match Config::parse(&self.file, &self.folder, text) {
+            Ok(config) => config.warnings,
+            Err(problems) => problems,
+        }
+    }
+}
+
+/// A name for a plugin, made from the one in its manifest; none when nothing of it can stay.
+#[must_use]
+pub fn proposed_name(text: &str) -> Option<String> {
+    crate::config::names::proposed_name(text)
+}
+
+/// The capability that a grant is about.
+#[must_use]
+pub fn capability_of(grant: &GrantText) -> Option<Capability> {
+    Capability::named(grant.key)
+}

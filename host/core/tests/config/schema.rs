@@ -1,0 +1,140 @@
+//! The JSON Schema and the reader know the same keys. Every config of these tests is held against both.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use conclave_core::config::schema::json_schema;
+use conclave_core::config::{Config, KEYS, Key, Problems, Shape};
+use jsonschema::Validator;
+use serde_json::{Value, json};
+
+static SCHEMA: LazyLock<Validator> = LazyLock::new(|| jsonschema::draft202012::new(&json_schema()).unwrap());
+
+/// What the reader takes the schema takes; a key that the reader does not know the schema refuses.
+pub fn agrees(text: &str, parsed: &Result<Config, Problems>) {
+    let unknown = match parsed {
+        Ok(_) => None,
+        Err(problems) => match problems.0.iter().find(|problem| problem.what.starts_with("unknown key")) {
+            None => return,
+            unknown => unknown,
+        },
+    };
+    let Ok(value) = toml::from_str::<Value>(text) else { return };
+    match unknown {
+        Some(problem) => assert!(!SCHEMA.is_valid(&value), "the schema lets this pass: {problem}\n{text}"),
+        None => assert!(SCHEMA.is_valid(&value), "{}\n{text}", complaints(&value)),
+    }
+}
+
+fn complaints(value: &Value) -> String {
+    SCHEMA.iter_errors(value).map(|error| format!("{}: {error}", error.instance_path())).collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn every_example_line_of_a_key_is_valid_in_its_table() {
+    for key in KEYS.iter().filter(|key| !key.example.is_empty()) {
+        let mut schema = json_schema();
+        // The line of a grant begins at its plugin.
+        let table = if key.example.starts_with("grants.") { "plugins.NAME" } else { key.table };
+        if !table.is_empty() {
+            schema["$ref"] = json!(format!("#/$defs/{}", table.replace("[]", "")));
+            schema.as_object_mut().unwrap().retain(|name, _| name.starts_with('$'));
+        }
+        let validator = jsonschema::draft202012::new(&schema).unwrap();
+        let line: Value = toml::from_str(key.example).unwrap();
+        assert!(validator.is_valid(&line), "{key:?}");
+        let misspelt: Value = toml::from_str(&key.example.replacen(key.name, "zzz", 1)).unwrap();
+        assert!(!validator.is_valid(&misspelt), "{key:?}");
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the configs of the repository are what is tested")]
+fn every_example_config_is_valid() {
+    let mut seen = 0;
+    for folder in ["../../docs/examples", "../../tests/data"] {
+        for file in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder)).unwrap().flatten().map(|entry| entry.path()) {
+            if file.extension().is_some_and(|ending| ending == "toml") {
+                let value: Value = toml::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+                assert!(SCHEMA.is_valid(&value), "{}: {}", file.display(), complaints(&value));
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen >= 3, "{seen}");
+}
+
+/// A value of a key, alone in its table: the reader goes on past all that is missing around it.
+fn alone(key: &Key, value: &str) -> String {
+    let name = key.table.replace("NAME", "some");
+    let header = match name.strip_suffix("[]") {
+        Some(list) => format!("[[{list}]]\n"),
+        None if name.is_empty() => String::new(),
+        None => format!("[{name}]\n"),
+    };
+    // Which keys of a model are read depends on its kind.
+    let kind = match (key.table, key.name) {
+        ("models.NAME", "kind") => "",
+        ("models.NAME", "replies") => "kind = \"scripted\"\n",
+        ("models.NAME", _) => "kind = \"openai\"\n",
+        ("models.NAME.key", _) => return format!("[models.some]\nkind = \"openai\"\n{header}{} = {value}\n", key.name),
+        _ => "",
+    };
+    format!("{header}{kind}{} = {value}\n", key.name)
+}
+
+/// The reader and the schema both take the value, or both do not.
+fn same(key: &Key, value: &str) {
+    let text = alone(key, value);
+    let is_about = |what: &str| ["cannot be `", "must be ", "is not available"].iter().any(|words| what.contains(words));
+    let problems = Config::parse("conclave.toml", "", &text).map_or_else(|problems| problems.0, |_| Vec::new());
+    let said = problems.iter().find(|problem| problem.line == text.lines().count() && is_about(&problem.what));
+    let is_valid = SCHEMA.is_valid(&toml::from_str(&text).unwrap());
+    assert_eq!(said.is_none(), is_valid, "{text}{said:?}");
+}
+
+#[test]
+fn the_reader_and_the_schema_agree_about_every_form() {
+    for key in KEYS.iter().filter(|key| key.available) {
+        let values: Vec<String> = match key.shape {
+            Shape::Choice(words) => words.iter().copied().chain(["zzz"]).map(|word| format!("{word:?}")).chain(["5".to_owned()]).collect(),
+            // TOML has no integers above those of 64 bits.
+            Shape::Whole { least, most } => [i128::from(least) - 1, least.into(), most.into(), i128::from(most) + 1]
+                .into_iter()
+                .filter(|number| *number <= i128::from(i64::MAX))
+                .map(|number| number.to_string())
+                .chain(["1.5".to_owned()])
+                .collect(),
+            Shape::Size => ["\"1 MiB\"", "\"64\"", "\"5 s\"", "64"].map(str::to_owned).to_vec(),
+            Shape::Duration => ["\"1 min\"", "\"5\"", "\"5 MiB\"", "5"].map(str::to_owned).to_vec(),
+            Shape::Dollars => ["0.5", "2", "-1", "\"1\""].map(str::to_owned).to_vec(),
+            Shape::Flag => ["true", "\"yes\""].map(str::to_owned).to_vec(),
+            Shape::Text => ["5", "[]"].map(str::to_owned).to_vec(),
+            Shape::List(_) | Shape::Either(_) | Shape::Table(_) | Shape::Named(_) | Shape::Texts | Shape::Free => vec!["5".to_owned()],
+        };
+        values.iter().for_each(|value| same(key, value));
+    }
+}
+
+#[test]
+fn a_value_of_another_form_is_refused() {
+    let wrong = [
+        "entry = 5",
+        "[plugins.Desk]",
+        "[plugins.a]\nlimits = { memory = \"64\" }",
+        "[plugins.a]\nlimits = { memory = 64 }",
+        "[plugins.a]\nlimits = { wall = \"2 MiB\" }",
+        "[plugins.a]\nlimits = { handles = 0 }",
+        "[plugins.a]\ngrants.tools = \"search.find\"",
+        "[plugins.a]\ngrants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"write\" }]",
+        "[plugins.a]\ngrants.fetch = [\"https://models.example/*\"]",
+        "[tasks.a]\ndone_if_response = [\"nobody\"]",
+        "[tasks.a]\ninteractive = \"yes\"",
+        "[tasks.a]\nhandle_llm_no_tool = \"never\"",
+        "[[policy]]\ndecide = \"maybe\"",
+        "[limits.run]\nturns = 1.5",
+    ];
+    for text in wrong {
+        assert!(!SCHEMA.is_valid(&toml::from_str(text).unwrap()), "{text}");
+    }
+}

@@ -1,0 +1,219 @@
+//! A completion as it grows out of chunks. A whole reply is one chunk that holds everything.
+
+use conclave_core::message::ToolCall;
+use conclave_core::model::{Completion, Stop, Usage};
+use conclave_core::text::is_deceptive;
+use serde_json::Value;
+
+use super::names::ToolNames;
+use super::wire::{CallPiece, Choice, Chunk, Said, Tokens};
+use crate::TextSink;
+
+/// Characters of an id or a model's name that are kept.
+const NAME_LENGTH: usize = 200;
+
+/// Calls of one answer; nobody means more.
+const CALLS_MAX: usize = 1024;
+
+/// The answer holds more bytes or calls than allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AnswerTooLong;
+
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// Bytes that may still be added.
+    room: u64,
+    id: String,
+    model: String,
+    content: Option<String>,
+    reasoning: String,
+    refusal: String,
+    calls: Vec<GrowingCall>,
+    finish: Option<String>,
+    tokens: Tokens,
+}
+
+#[derive(Debug, Default)]
+struct GrowingCall {
+    index: Option<u64>,
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl Answer {
+    /// An answer of at most `limit` bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self {
+            room: limit,
+            id: String::new(),
+            model: String::new(),
+            content: None,
+            reasoning: String::new(),
+            refusal: String::new(),
+            calls: Vec::new(),
+            finish: None,
+            tokens: Tokens::default(),
+        }
+    }
+
+    /// The model has said that it is done; only the usage may follow.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Takes what a chunk adds; new text goes to the sink.
+    ///
+    /// # Errors
+    /// When the answer becomes too long.
+    pub(crate) fn handle_chunk(&mut self, chunk: Chunk, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
+        for (kept, new) in [(&mut self.id, chunk.id), (&mut self.model, chunk.model)] {
+            if kept.is_empty() {
+                *kept = named(&new);
+            }
+        }
+        // Sent once at the end, or with every chunk and growing.
+        self.tokens = chunk.usage.unwrap_or(self.tokens);
+        let first = |choice: &Choice| choice.index.unwrap_or_default() == 0;
+        for choice in chunk.choices.into_iter().flatten().filter(first) {
+            for said in [choice.delta, choice.message].into_iter().flatten() {
+                self.handle_said(said, sink)?;
+            }
+            self.finish = choice.finish_reason.filter(|reason| !reason.is_empty()).or(self.finish.take());
+        }
+        Ok(())
+    }
+
+    fn handle_said(&mut self, said: Said, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
+        // Both names are in use; a server that sends both sends the same.
+        if let Some(reasoning) = said.reasoning_content.or(said.reasoning) {
+            let reasoning = reasoning.into_text();
+            self.use_room(reasoning.len())?;
+            self.reasoning.push_str(&reasoning);
+        }
+        if let Some(refusal) = said.refusal {
+            self.use_room(refusal.len())?;
+            self.refusal.push_str(&refusal);
+        }
+        if let Some(content) = said.content {
+            let content = content.into_text();
+            self.use_room(content.len())?;
+            self.content.get_or_insert_default().push_str(&content);
+            if !content.is_empty() {
+                sink.text(&content);
+            }
+        }
+        said.tool_calls.into_iter().flatten().try_for_each(|piece| self.handle_call(piece))
+    }
+
+    fn handle_call(&mut self, piece: CallPiece) -> Result<(), AnswerTooLong> {
+        let function = piece.function.unwrap_or_default();
+        let arguments = match function.arguments {
+            None | Some(Value::Null) => String::new(),
+            Some(Value::String(text)) => text,
+            Some(whole) => whole.to_string(),
+        };
+        self.use_room(piece.id.len() + function.name.len() + arguments.len())?;
+        let slot = match self.slot_of(piece.index, &piece.id, &function.name) {
+            Some(slot) => slot,
+            None if self.calls.len() == CALLS_MAX => return Err(AnswerTooLong),
+            None => {
+                self.calls.push(GrowingCall { index: piece.index, ..GrowingCall::default() });
+                self.calls.len() - 1
+            }
+        };
+        let call = &mut self.calls[slot];
+        if call.id.is_empty() {
+            call.id = piece.id;
+        }
+        // Some servers send the name again with every piece.
+        if call.name.is_empty() {
+            call.name = function.name;
+        }
+        call.arguments.push_str(&arguments);
+        Ok(())
+    }
+
+    /// The call that a piece continues. By index, as the protocol says; an id that differs begins another call all the same, for some
+    /// servers count every call as the first. Without an index by id; with neither, a name begins a call and the rest continues the last.
+    fn slot_of(&self, index: Option<u64>, id: &str, name: &str) -> Option<usize> {
+        let other_id = |call: &GrowingCall| !id.is_empty() && !call.id.is_empty() && call.id != id;
+        match index {
+            Some(_) => self.calls.iter().rposition(|call| call.index == index && !other_id(call)),
+            None if !id.is_empty() => self.calls.iter().rposition(|call| call.id == id),
+            None if name.is_empty() => self.calls.len().checked_sub(1),
+            None => None,
+        }
+    }
+
+    fn use_room(&mut self, bytes: usize) -> Result<(), AnswerTooLong> {
+        self.room = self.room.checked_sub(bytes as u64).ok_or(AnswerTooLong)?;
+        Ok(())
+    }
+
+    /// The completion; names of tools as the host knows them. `model` when the server named none.
+    pub(crate) fn finish(self, names: &ToolNames<'_>, model: &str) -> Completion {
+        let is_refused = !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
+        let tool_calls = finished_calls(self.calls, names);
+        let stop = match self.finish.as_deref() {
+            _ if is_refused => Stop::ContentFilter,
+            Some("length") => Stop::Length,
+            Some("content_filter") => Stop::ContentFilter,
+            // Some servers say `stop` although the model called something.
+            Some("tool_calls" | "function_call" | "stop") | None if !tool_calls.is_empty() => Stop::ToolCalls,
+            Some("stop") => Stop::End,
+            _ => Stop::Other,
+        };
+        let content = if is_refused { Some(self.refusal) } else { self.content };
+        let or = |text: String, other: &str| if text.is_empty() { other.to_owned() } else { text };
+        Completion {
+            id: or(self.id, "completion"),
+            // Beside calls, servers write nothing as null or as an empty text.
+            content: content.filter(|text| tool_calls.is_empty() || !text.is_empty()),
+            reasoning: Some(self.reasoning).filter(|text| !text.is_empty()),
+            tool_calls,
+            stop,
+            usage: usage(self.tokens),
+            model: or(self.model, model),
+        }
+    }
+}
+
+fn finished_calls(calls: Vec<GrowingCall>, names: &ToolNames<'_>) -> Vec<ToolCall> {
+    let mut finished: Vec<ToolCall> = Vec::with_capacity(calls.len());
+    for (number, call) in calls.into_iter().enumerate() {
+        let mut id = named(&call.id);
+        // An id is unique within its message, whatever the server made of it.
+        if id.is_empty() || finished.iter().any(|other| other.id == id) {
+            id = format!("call-{}", number + 1);
+        }
+        let arguments = arguments(call.arguments);
+        finished.push(ToolCall { id, name: names.ours(&call.name).to_owned(), arguments });
+    }
+    finished
+}
+
+/// What is not JSON stays text: the host checks it, and the model is told.
+fn arguments(text: String) -> Value {
+    match text.trim() {
+        "" => Value::Object(serde_json::Map::new()),
+        json => serde_json::from_str(json).unwrap_or(Value::String(text)),
+    }
+}
+
+fn usage(tokens: Tokens) -> Usage {
+    Usage {
+        input_tokens: tokens.prompt_tokens,
+        cached_input_tokens: tokens.prompt_tokens_details.unwrap_or_default().cached_tokens,
+        output_tokens: tokens.completion_tokens,
+        // A cast of a float stops at the ends of the integer.
+        cost_micro_usd: tokens.cost.map(|dollars| (dollars * 1_000_000.0).round() as u64),
+    }
+}
+
+fn named(text: &str) -> String {
+    text.chars().filter(|c| !is_deceptive(*c)).take(NAME_LENGTH).collect()
+}
+
+#[cfg(test)]
+mod tests;

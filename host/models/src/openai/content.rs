@@ -1,0 +1,182 @@
+//! Attachments as parts of a message: images as data URLs, short texts as text, everything else as a word that it is there.
+
+use std::fmt;
+use std::sync::Arc;
+
+use base64::display::Base64Display;
+use base64::engine::general_purpose::STANDARD;
+use conclave_core::message::Blob;
+use conclave_core::model::ModelError;
+use conclave_core::text::show_size;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+
+use crate::BlobSource;
+
+/// Bytes of all images of one request together: providers take about as much.
+const IMAGES_MAX: usize = 20 << 20;
+
+/// Bytes of a text that is shown whole.
+const TEXT_MAX: usize = 64 << 10;
+
+/// A part of a message's content.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum ContentPart<'a> {
+    Text(&'a str),
+    Attachment(String),
+    Image { media_type: &'a str, bytes: Arc<[u8]> },
+}
+
+/// Counts the images of one request.
+#[derive(Debug, Default)]
+pub(crate) struct ImageCount {
+    bytes: usize,
+}
+
+impl ImageCount {
+    /// An attachment as the model gets it.
+    ///
+    /// # Errors
+    /// `other` when the images of the request are too large together.
+    pub(crate) fn part<'a>(&mut self, blob: &'a Blob, source: &dyn BlobSource) -> Result<ContentPart<'a>, ModelError> {
+        let (is_image, is_text) = (is_image(&blob.media_type), blob.media_type.starts_with("text/"));
+        let fits = is_image || (is_text && blob.length <= TEXT_MAX as u64);
+        let Some(bytes) = fits.then(|| source.read(&blob.sha256)).flatten() else {
+            return Ok(ContentPart::Attachment(format!("{} cannot be shown to this model.", title(blob))));
+        };
+        if is_image {
+            self.bytes = self.bytes.saturating_add(bytes.len());
+            if self.bytes > IMAGES_MAX {
+                let message = format!("the images of the prompt are larger than {} together", show_size(IMAGES_MAX as u64));
+                return Err(ModelError::Other { message });
+            }
+            return Ok(ContentPart::Image { media_type: &blob.media_type, bytes });
+        }
+        // The length that was declared is not trusted.
+        let shown = &bytes[..bytes.len().min(TEXT_MAX)];
+        Ok(ContentPart::Attachment(format!("{}:\n{}", title(blob), String::from_utf8_lossy(shown))))
+    }
+}
+
+/// What providers can look at. The type goes into a URL as it is, so nothing else may be in it.
+fn is_image(media_type: &str) -> bool {
+    matches!(media_type, "image/png" | "image/jpeg" | "image/gif" | "image/webp" | "image/bmp" | "image/tiff" | "image/heic" | "image/avif")
+}
+
+fn title(blob: &Blob) -> String {
+    let name = blob.name.as_deref().unwrap_or("without a name");
+    format!("Attachment {name:?} ({:?}, {})", blob.media_type, show_size(blob.length))
+}
+
+impl Serialize for ContentPart<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(2))?;
+        match self {
+            Self::Text(text) => {
+                map.serialize_entry("type", "text")?;
+                map.serialize_entry("text", text)?;
+            }
+            Self::Attachment(text) => {
+                map.serialize_entry("type", "text")?;
+                map.serialize_entry("text", text)?;
+            }
+            Self::Image { media_type, bytes } => {
+                map.serialize_entry("type", "image_url")?;
+                map.serialize_entry("image_url", &ImageUrl { url: DataUrl { media_type, bytes } })?;
+            }
+        }
+        map.end()
+    }
+}
+
+#[derive(Serialize)]
+struct ImageUrl<'a> {
+    url: DataUrl<'a>,
+}
+
+/// Written straight into the request: no second copy of an image in memory.
+struct DataUrl<'a> {
+    media_type: &'a str,
+    bytes: &'a [u8],
+}
+
+impl fmt::Display for DataUrl<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "data:{};base64,{}", self.media_type, Base64Display::new(self.bytes, &STANDARD))
+    }
+}
+
+impl Serialize for DataUrl<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use conclave_core::message::Blob;
+    use conclave_core::model::ModelError;
+    use serde_json::{Value, json};
+
+    use super::{IMAGES_MAX, ImageCount, TEXT_MAX};
+    use crate::BlobSource;
+
+    struct Kept(Vec<u8>);
+
+    impl BlobSource for Kept {
+        fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
+            (sha256 == "kept").then(|| self.0.clone().into())
+        }
+    }
+
+    fn blob(sha256: &str, media_type: &str, length: u64) -> Blob {
+        Blob { sha256: sha256.to_owned(), media_type: media_type.to_owned(), length, name: Some("a\n.b".to_owned()) }
+    }
+
+    fn part(blob: &Blob, bytes: &[u8]) -> Value {
+        serde_json::to_value(ImageCount::default().part(blob, &Kept(bytes.to_owned())).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_image_is_a_data_url() {
+        let image = part(&blob("kept", "image/png", 3), b"\x01\x02\xff");
+        assert_eq!(image, json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AQL/"}}));
+    }
+
+    #[test]
+    fn a_short_text_is_shown_with_its_name() {
+        let text = part(&blob("kept", "text/plain", 4), b"ab\xffc");
+        assert_eq!(text, json!({"type": "text", "text": "Attachment \"a\\n.b\" (\"text/plain\", 4 B):\nab\u{fffd}c"}));
+    }
+
+    #[test]
+    fn anything_else_is_mentioned_only() {
+        let long = TEXT_MAX as u64 + 1;
+        let strange = [
+            blob("kept", "image/png;x", 3),
+            blob("kept", "application/pdf", 3),
+            blob("kept", "text/plain", long),
+            blob("gone", "image/png", 3),
+        ];
+        for blob in strange {
+            let text = part(&blob, b"xyz")["text"].as_str().unwrap().to_owned();
+            assert!(text.contains("cannot be shown") && text.contains(r"a\n.b") && !text.contains("xyz"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_text_longer_than_declared_is_cut() {
+        let text = part(&blob("kept", "text/plain", 1), &b"x".repeat(TEXT_MAX * 2));
+        assert!(text["text"].as_str().unwrap().len() < TEXT_MAX + 100);
+    }
+
+    #[test]
+    fn images_are_counted_together() {
+        let (image, source) = (blob("kept", "image/png", 3), Kept(vec![0; IMAGES_MAX / 2]));
+        let mut count = ImageCount::default();
+        assert!(count.part(&image, &source).is_ok() && count.part(&image, &source).is_ok());
+        assert!(matches!(count.part(&image, &Kept(vec![0])), Err(ModelError::Other { .. })));
+    }
+}

@@ -1,0 +1,257 @@
+//! One request and its answer: attempts, waits, time-outs. Everything that is decided about an answer is decided elsewhere, from bytes.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use conclave_core::model::{Completion, ModelError, Prompt};
+use conclave_core::text::is_deceptive;
+use reqwest::header::LOCATION;
+use reqwest::{Request, Response};
+use serde::Deserialize;
+use tokio::time::{Instant, sleep, timeout, timeout_at};
+
+use super::failure::{Again, Failed, Teller};
+use super::names::ToolNames;
+use super::reply::{Reply, ReplyError};
+use super::retry::{self, Patience};
+use super::server_error::ServerError;
+use super::transport::set_key;
+use super::{Shared, request};
+use crate::{Key, ModelFailure, TextSink};
+
+/// Bytes of an error that are read.
+const ERROR_MAX: usize = 64 << 10;
+
+/// Bytes of a list of models that are read; gateways have thousands of models.
+const LIST_MAX: usize = 4 << 20;
+
+/// For the list of models: somebody waits for a diagnosis.
+const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After the model said that it is done, for the usage and the end of the stream; not every server ends it.
+const TAIL_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// After a stream said that it is over, for the end of the body.
+const END_TIMEOUT: Duration = Duration::from_millis(20);
+
+/// Names of models that are told beside one that the server does not know.
+const NAMES_TOLD: usize = 5;
+
+/// Characters of a model's name that are kept.
+const NAME_LENGTH: usize = 200;
+
+/// As good as never; a clock cannot be set later.
+const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
+
+/// Hands text on, and knows that it did: what was read cannot be taken back by another attempt.
+struct Heard {
+    sink: Arc<dyn TextSink>,
+    is_streamed: bool,
+    any: AtomicBool,
+}
+
+impl TextSink for Heard {
+    fn text(&self, piece: &str) {
+        if self.is_streamed {
+            self.any.store(true, Ordering::Relaxed);
+            self.sink.text(piece);
+        }
+    }
+}
+
+/// What all attempts of one request share.
+struct Exchange<'a> {
+    shared: &'a Shared,
+    names: ToolNames<'a>,
+    request: Request,
+    heard: Heard,
+    deadline: Instant,
+}
+
+impl Shared {
+    pub(super) async fn complete(&self, prompt: &Prompt, sink: Arc<dyn TextSink>) -> Result<Completion, ModelFailure> {
+        let names = ToolNames::of(prompt);
+        let body = request::body(prompt, &names, &self.settings)?;
+        let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
+        let heard = Heard { sink, is_streamed: prompt.stream, any: AtomicBool::new(false) };
+        let request = self.server.request(&["chat", "completions"], Some(body));
+        let exchange = Exchange { shared: self, names, request, heard, deadline };
+        let outcome = timeout_at(deadline, exchange.attempts()).await;
+        let failed = match outcome {
+            Ok(Ok(completion)) => return Ok(completion),
+            Ok(Err(failed)) => failed,
+            Err(_) => self.teller(None).timed_out("did not answer", self.settings.timeout, Again::Never),
+        };
+        Err(self.with_known_models(failed).await.into())
+    }
+
+    /// Names of the server's models. Tried once.
+    pub(super) async fn probe(&self) -> Result<Vec<String>, Failed> {
+        let models = timeout(PROBE_TIMEOUT, self.models()).await;
+        models.unwrap_or_else(|_| Err(self.teller(None).timed_out("did not list its models", PROBE_TIMEOUT, Again::Never)))
+    }
+
+    fn teller(&self, key: Option<&Key>) -> Teller<'_> {
+        let quoter = self.quoter.with(key);
+        Teller { server: &self.server.shown, model: &self.settings.model, quoter, has_key: key.is_some() }
+    }
+
+    async fn key(&self) -> Result<Option<Key>, Failed> {
+        self.keys.current().await.map_err(|reason| self.teller(None).no_key(&reason))
+    }
+
+    async fn models(&self) -> Result<Vec<String>, Failed> {
+        let key = self.key().await?;
+        let teller = self.teller(key.as_ref());
+        let response = self.send(self.server.request(&["models"], None), key.as_ref(), &teller).await?;
+        let (bytes, error) = read_at_most(response, LIST_MAX).await;
+        let names = serde_json::from_slice::<ModelList>(&bytes).ok().and_then(ModelList::names);
+        names.ok_or_else(|| match error {
+            Some(error) => teller.broken_off(Some(error)),
+            None => {
+                let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
+                teller.reply(ReplyError::NotUnderstood { beginning }, 0, None)
+            }
+        })
+    }
+
+    /// Sends a request; the response has begun, and it is one of success.
+    async fn send(&self, mut request: Request, key: Option<&Key>, teller: &Teller<'_>) -> Result<Response, Failed> {
+        if let Some(key) = key {
+            set_key(&mut request, key).ok_or_else(|| teller.unusable_key())?;
+        }
+        let response = self.server.send(request).await.map_err(|error| teller.unreachable(error))?;
+        let status = response.status();
+        if status.is_success() {
+            return Ok(response);
+        }
+        if status.is_redirection() {
+            let location = response.headers().get(LOCATION).and_then(|location| location.to_str().ok());
+            return Err(teller.redirected(status.as_u16(), location));
+        }
+        let asked = retry::asked(response.headers());
+        let (bytes, _) = read_at_most(response, ERROR_MAX).await;
+        Err(teller.refused(status.as_u16(), &ServerError::parse(&bytes), asked))
+    }
+
+    /// Beside a model that the server does not know it helps to read which ones it does.
+    async fn with_known_models(&self, mut failed: Failed) -> Failed {
+        if matches!(failed.error, ModelError::UnknownModel { .. })
+            && let Ok(mut models) = self.probe().await
+            && !models.is_empty()
+        {
+            let count = models.len();
+            models.truncate(NAMES_TOLD);
+            let more = if count > NAMES_TOLD { format!(", and {} more", count - NAMES_TOLD) } else { String::new() };
+            failed.trouble.text += &format!(" It has {}{more}.", self.quoter.quote(&models.join(", ")));
+        }
+        failed
+    }
+}
+
+impl Exchange<'_> {
+    async fn attempts(&self) -> Result<Completion, Failed> {
+        let settings = &self.shared.settings;
+        let mut patience = Patience::new(settings.retries, settings.backoff, self.deadline);
+        let mut key = self.shared.key().await?;
+        let mut is_key_new = false;
+        let mut tried = 0;
+        loop {
+            tried += 1;
+            let mut failed = match self.attempt(key.as_ref()).await {
+                Ok(completion) => return Ok(completion),
+                Err(failed) => failed,
+            };
+            if self.heard.any.load(Ordering::Relaxed) {
+                return Err(failed);
+            }
+            match failed.again {
+                Again::Never => return Err(failed),
+                Again::WithNewKey => {
+                    let Some(refused) = key.filter(|_| !is_key_new) else { return Err(failed) };
+                    let Ok(Some(renewed)) = self.shared.keys.renewed(&refused).await else { return Err(failed) };
+                    (key, is_key_new) = (Some(renewed), true);
+                }
+                Again::Later(asked) => match patience.wait(asked) {
+                    Some(wait) => sleep(wait).await,
+                    None if tried == 1 => return Err(failed),
+                    None => {
+                        failed.trouble.text += &format!(" (tried {tried} times)");
+                        return Err(failed);
+                    }
+                },
+            }
+        }
+    }
+
+    async fn attempt(&self, key: Option<&Key>) -> Result<Completion, Failed> {
+        let teller = self.shared.teller(key);
+        let limit = self.shared.settings.attempt_timeout;
+        let request = self.request.try_clone().expect("a body that is in memory can be sent twice");
+        let exchange = async { self.read(self.shared.send(request, key, &teller).await?, &teller).await };
+        timeout(limit, exchange).await.unwrap_or_else(|_| Err(teller.timed_out("did not answer", limit, Again::Later(None))))
+    }
+
+    async fn read(&self, mut response: Response, teller: &Teller<'_>) -> Result<Completion, Failed> {
+        let settings = &self.shared.settings;
+        let asked = retry::asked(response.headers());
+        let told = |error| teller.reply(error, settings.reply_max, asked);
+        let mut reply = Reply::new(settings.reply_max);
+        while !reply.is_done() {
+            let silence = match (self.heard.is_streamed, reply.is_finished()) {
+                (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),
+                (true, false) => settings.idle_timeout,
+                // Nothing needs to come before everything is there; the attempt has a time-out.
+                (false, _) => FOREVER,
+            };
+            match timeout(silence, response.chunk()).await {
+                Ok(Ok(Some(bytes))) => reply.handle_bytes(&bytes, &self.heard).map_err(told)?,
+                Ok(Ok(None)) => break,
+                // Everything was said; what is missing is an end in due form.
+                _ if reply.is_finished() => break,
+                Ok(Err(error)) => return Err(teller.broken_off(Some(error))),
+                Err(_) => return Err(teller.timed_out("fell silent: nothing more came", silence, Again::Later(None))),
+            }
+        }
+        if reply.is_done() {
+            // A connection is used again only when its answer was read to the end, which mostly is under way now.
+            drop(timeout(END_TIMEOUT, response.chunk()).await);
+        }
+        reply.finish(&self.names, &settings.model, &self.heard).map_err(told)
+    }
+}
+
+/// The body up to a size; the error when it broke off.
+async fn read_at_most(mut response: Response, limit: usize) -> (Vec<u8>, Option<reqwest::Error>) {
+    let mut bytes = Vec::new();
+    while bytes.len() < limit {
+        match response.chunk().await {
+            Ok(Some(chunk)) => bytes.extend_from_slice(&chunk[..chunk.len().min(limit - bytes.len())]),
+            Ok(None) => break,
+            Err(error) => return (bytes, Some(error)),
+        }
+    }
+    (bytes, None)
+}
+
+/// The standard form, and one that some servers send beside it or instead of it.
+#[derive(Deserialize)]
+struct ModelList {
+    data: Option<Vec<ModelEntry>>,
+    models: Option<Vec<ModelEntry>>,
+}
+
+#[derive(Deserialize)]
+struct ModelEntry {
+    id: Option<String>,
+    name: Option<String>,
+}
+
+impl ModelList {
+    /// None when it is no list of models.
+    fn names(self) -> Option<Vec<String>> {
+        let names = self.data.or(self.models)?.into_iter().filter_map(|entry| entry.id.or(entry.name));
+        Some(names.map(|name| name.chars().filter(|c| !is_deceptive(*c)).take(NAME_LENGTH).collect()).collect())
+    }
+}

@@ -1,0 +1,193 @@
+//! Failures, told twice: to the plugin what it needs to go on, to the operator which server, what it said and what to do.
+
+use std::time::Duration;
+
+use conclave_core::model::{ModelError, Trouble, TroubleKind};
+use conclave_core::text::show_size;
+use reqwest::{StatusCode, Url};
+
+use super::quote::Quoter;
+use super::reply::ReplyError;
+use super::server_error::{Refusal, ServerError};
+use super::transport::{NoConnection, chain, innermost};
+use crate::ModelFailure;
+
+/// An attempt that failed.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Failed {
+    pub error: ModelError,
+    pub trouble: Trouble,
+    pub again: Again,
+}
+
+impl From<Failed> for ModelFailure {
+    fn from(failed: Failed) -> Self {
+        Self { error: failed.error, trouble: Some(failed.trouble) }
+    }
+}
+
+/// Whether another attempt makes sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Again {
+    Never,
+    /// If there is another key by now.
+    WithNewKey,
+    /// After this time, if the server named one.
+    Later(Option<Duration>),
+}
+
+/// Finds the words, for one request.
+#[derive(Clone, Debug)]
+pub(crate) struct Teller<'a> {
+    /// Its address, without secrets.
+    pub server: &'a str,
+    pub model: &'a str,
+    pub quoter: Quoter,
+    pub has_key: bool,
+}
+
+impl Teller<'_> {
+    /// There is no key, and its source says why.
+    pub(crate) fn no_key(&self, reason: &str) -> Failed {
+        let text = format!("There is no key for {}: {}", self.server, self.quoter.quote(reason));
+        failed(other("the model's key is missing"), TroubleKind::Key, text, Again::Never)
+    }
+
+    /// The key has characters that no header can hold.
+    pub(crate) fn unusable_key(&self) -> Failed {
+        let text = format!(
+            "The key for {} has characters that cannot be sent. Look for line breaks and quotes in the place that it comes from.",
+            self.server
+        );
+        failed(other("the model's key is not usable"), TroubleKind::Key, text, Again::Never)
+    }
+
+    /// The server refused, or failed.
+    pub(crate) fn refused(&self, status: u16, error: &ServerError, asked: Option<Duration>) -> Failed {
+        let (server, model) = (self.server, self.model);
+        let said = self.said(status, error);
+        let refused = |error, text, again| failed(error, TroubleKind::Refused, text, again);
+        match error.refusal(status) {
+            Refusal::Key => {
+                let advice = if self.has_key {
+                    "Check that the model's key is still valid, and that it is one of this server."
+                } else {
+                    "The server wants a key: set the model's key."
+                };
+                let gist = "the model's server did not accept the operator's key";
+                failed(other(gist), TroubleKind::Key, format!("{said}. {advice}"), Again::WithNewKey)
+            }
+            Refusal::UnknownModel => {
+                let error = ModelError::UnknownModel { name: model.to_owned() };
+                refused(error, format!("{said}. It does not know the model {model:?}."), Again::Never)
+            }
+            Refusal::TooLong { fits } => refused(ModelError::ContextTooLong { tokens: fits }, said, Again::Never),
+            Refusal::Quota => {
+                let text = format!("{said}. The account behind the key is used up: waiting does not help.");
+                refused(unavailable(None), text, Again::Never)
+            }
+            Refusal::Busy => {
+                let wait = asked.map(|asked| format!(". It asks to wait for {asked:?}")).unwrap_or_default();
+                refused(unavailable(asked), format!("{said}{wait}"), Again::Later(asked))
+            }
+            Refusal::Other if status == 404 => {
+                let text = format!("{said}. Does {server} end where the API begins, mostly with /v1?");
+                refused(gist_of(status), text, Again::Never)
+            }
+            Refusal::Other => refused(gist_of(status), said, Again::Never),
+        }
+    }
+
+    /// The server points elsewhere. It is not followed: the key is for the server that was named.
+    pub(crate) fn redirected(&self, status: u16, location: Option<&str>) -> Failed {
+        let base = Url::parse(self.server).ok();
+        let target = location.and_then(|location| base?.join(location).ok());
+        let target = target.map(|target| target.origin().ascii_serialization());
+        let text = format!(
+            "{} answered {status} and points to {}. It was not followed, for the key is meant for the first: correct the url if the second is right.",
+            self.server,
+            target.as_deref().map_or_else(|| "nowhere".to_owned(), |target| self.quoter.quote(target))
+        );
+        failed(gist_of(status), TroubleKind::Refused, text, Again::Never)
+    }
+
+    /// No answer began.
+    pub(crate) fn unreachable(&self, error: reqwest::Error) -> Failed {
+        let kind = NoConnection::of(&error);
+        let error = error.without_url();
+        let (words, innermost) = (self.quoter.quote(&chain(&error)), self.quoter.quote(&innermost(&error)));
+        let (reason, again) = match kind {
+            NoConnection::Refused => ("connection refused: is the server running?".to_owned(), Again::Later(None)),
+            NoConnection::UnknownHost => (format!("its name cannot be resolved: {innermost}"), Again::Later(None)),
+            NoConnection::NotSecure => (format!("the connection cannot be secured: {innermost}"), Again::Never),
+            NoConnection::TimedOut => ("no connection in time".to_owned(), Again::Later(None)),
+            NoConnection::Closed => {
+                let text = format!("{} took the request and closed the connection without an answer: {words}", self.server);
+                return failed(unavailable(None), TroubleKind::Unreachable, text, Again::Later(None));
+            }
+            NoConnection::Other => (words, Again::Later(None)),
+        };
+        let text = format!("{} cannot be reached: {reason}", self.server);
+        failed(unavailable(None), TroubleKind::Unreachable, text, again)
+    }
+
+    /// The answer broke off, or the connection did.
+    pub(crate) fn broken_off(&self, error: Option<reqwest::Error>) -> Failed {
+        let words = error.map(|error| format!(": {}", self.quoter.quote(&chain(&error.without_url()))));
+        let text = format!("{} broke off in the middle of its answer{}", self.server, words.unwrap_or_default());
+        failed(unavailable(None), TroubleKind::Unreachable, text, Again::Later(None))
+    }
+
+    /// A time-out; `what` was waited for, for so long.
+    pub(crate) fn timed_out(&self, what: &str, limit: Duration, again: Again) -> Failed {
+        let text = format!("{} {what} within {limit:?}", self.server);
+        failed(unavailable(None), TroubleKind::Unreachable, text, again)
+    }
+
+    /// A body that is no answer.
+    pub(crate) fn reply(&self, error: ReplyError, limit: u64, asked: Option<Duration>) -> Failed {
+        match error {
+            ReplyError::TooLong => {
+                let text = format!("The answer of {} is larger than the {} that an answer may have", self.server, show_size(limit));
+                failed(other("the model's answer is too long"), TroubleKind::Limit, text, Again::Never)
+            }
+            ReplyError::NotUnderstood { beginning } => {
+                let begins = match self.quoter.quote(&beginning) {
+                    empty if empty.is_empty() => "is empty".to_owned(),
+                    beginning => format!("begins with: {beginning}"),
+                };
+                let text =
+                    format!("{} answered with something that is not Chat Completions. Is its url right? The answer {begins}", self.server);
+                let gist = "the answer of the model's server cannot be read";
+                failed(other(gist), TroubleKind::Malformed, text, Again::Never)
+            }
+            ReplyError::Server(error) => self.refused(error.inner_status(), &error, asked),
+            ReplyError::BrokenOff => self.broken_off(None),
+        }
+    }
+
+    fn said(&self, status: u16, error: &ServerError) -> String {
+        let reason = StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
+        let reason = reason.map(|reason| format!(" ({reason})")).unwrap_or_default();
+        match self.quoter.quote(&error.message) {
+            message if message.is_empty() => format!("{} answered {status}{reason}", self.server),
+            message => format!("{} answered {status}{reason}: {}", self.server, message.trim_end_matches('.')),
+        }
+    }
+}
+
+fn failed(error: ModelError, kind: TroubleKind, text: String, again: Again) -> Failed {
+    Failed { error, trouble: Trouble { kind, text }, again }
+}
+
+fn other(message: &str) -> ModelError {
+    ModelError::Other { message: message.to_owned() }
+}
+
+fn gist_of(status: u16) -> ModelError {
+    ModelError::Other { message: format!("the model's server refused the request with status {status}") }
+}
+
+fn unavailable(after: Option<Duration>) -> ModelError {
+    ModelError::Unavailable { retry_after_ms: after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX)) }
+}

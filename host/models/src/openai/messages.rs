@@ -1,0 +1,351 @@
+//! The order of messages on the wire. A provider wants every call answered at once and every answer called for; a history that was cut,
+//! drafted by a plugin or written by several hands does not keep to that. Calls get new ids here, so that ids need not be trusted.
+
+use std::collections::HashMap;
+
+use conclave_core::message::{Blob, Entity, ToolCall, ToolResult};
+use conclave_core::model::{Prompt, PromptPiece};
+
+/// Told in place of a result that the prompt does not hold.
+pub(crate) const NO_RESULT: &str = "There is no result of this call.";
+
+/// A message as the wire wants it. Borrows from the prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Outgoing<'a> {
+    Said {
+        role: &'static str,
+        text: Option<&'a str>,
+        attachments: &'a [Blob],
+    },
+    Called {
+        text: Option<&'a str>,
+        /// With their number within the request.
+        calls: Vec<(usize, &'a ToolCall)>,
+    },
+    /// The result of the call with this number; none when it is missing.
+    Answered {
+        number: usize,
+        result: Option<&'a ToolResult>,
+    },
+    /// A result whose call is not in the prompt.
+    Orphaned {
+        result: &'a ToolResult,
+    },
+}
+
+/// A piece of the prompt, or a message of one.
+#[derive(Clone, Copy, Debug)]
+struct Turn<'a> {
+    role: Entity,
+    text: Option<&'a str>,
+    calls: &'a [ToolCall],
+    results: &'a [ToolResult],
+    attachments: &'a [Blob],
+}
+
+/// A call: its turn, and which of the turn's calls it is.
+type Place = (usize, usize);
+
+/// The whole prompt, in an order that every provider takes.
+pub(crate) fn arrange(prompt: &Prompt) -> Vec<Outgoing<'_>> {
+    let turns = turns(prompt);
+    let (answers, orphans) = pair(&turns);
+    let mut orphans = orphans.into_iter().peekable();
+    let mut outgoing = Vec::with_capacity(turns.len());
+    let mut number = 0;
+    for (index, turn) in turns.iter().enumerate() {
+        while let Some((_, result)) = orphans.next_if(|(at, _)| *at == index) {
+            outgoing.push(Outgoing::Orphaned { result });
+        }
+        if turn.calls.is_empty() {
+            outgoing.extend(said(turn));
+            continue;
+        }
+        let first = number;
+        number += turn.calls.len();
+        outgoing.push(Outgoing::Called { text: turn.text, calls: (first..).zip(turn.calls).collect() });
+        outgoing.extend((0..turn.calls.len()).map(|call| {
+            let result = answers.get(&(index, call)).copied();
+            Outgoing::Answered { number: first + call, result }
+        }));
+        outgoing.extend(attached(turn));
+    }
+    outgoing
+}
+
+fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
+    let mut turns = Vec::new();
+    for piece in &prompt.pieces {
+        match piece {
+            PromptPiece::System { text } => {
+                turns.push(Turn { role: Entity::System, text: Some(text), calls: &[], results: &[], attachments: &[] });
+            }
+            PromptPiece::History { messages, start, end } => {
+                turns.extend((*start..(*end).min(messages.len())).filter_map(|index| messages.get(index)).map(|message| Turn {
+                    role: message.sender,
+                    // The host's message about results says in its text what they say.
+                    text: message.content.as_deref().filter(|_| message.tool_results.is_empty()),
+                    calls: &message.tool_calls,
+                    results: &message.tool_results,
+                    attachments: &message.attachments,
+                }));
+            }
+            PromptPiece::Draft { draft } => turns.push(Turn {
+                role: draft.role,
+                text: Some(&draft.content),
+                calls: &draft.tool_calls,
+                results: &draft.tool_results,
+                attachments: &[],
+            }),
+        }
+    }
+    for turn in &mut turns {
+        turn.text = turn.text.filter(|text| !text.is_empty());
+    }
+    turns
+}
+
+/// What a turn without calls says; an empty one says nothing.
+fn said<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
+    let role = match turn.role {
+        Entity::Llm => "assistant",
+        Entity::System => "system",
+        Entity::User | Entity::Agent => "user",
+    };
+    // Only a user's message can show something that is not text.
+    match (turn.text, role) {
+        (None, _) => attached(turn),
+        (text, "user") => Some(Outgoing::Said { role, text, attachments: turn.attachments }),
+        (text, _) => Some(Outgoing::Said { role, text, attachments: &[] }),
+    }
+}
+
+fn attached<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
+    (!turn.attachments.is_empty()).then_some(Outgoing::Said { role: "user", text: None, attachments: turn.attachments })
+}
+
+/// Finds the call of every result. An id may occur again and again: the newest open call with this id and name is meant.
+fn pair<'a>(turns: &[Turn<'a>]) -> (HashMap<Place, &'a ToolResult>, Vec<(usize, &'a ToolResult)>) {
+    let mut open = OpenCalls::default();
+    let (mut answers, mut orphans) = (HashMap::new(), Vec::new());
+    for (index, turn) in turns.iter().enumerate() {
+        for result in turn.results {
+            match open.take(result, |place| answers.contains_key(place)) {
+                Some(place) => drop(answers.insert(place, result)),
+                None => orphans.push((index, result)),
+            }
+        }
+        // From the back, so that the first of a message is on top.
+        turn.calls.iter().enumerate().rev().for_each(|(position, call)| open.add(call, (index, position)));
+    }
+    (answers, orphans)
+}
+
+/// Calls so far, in three orders. A call that was found in one is skipped in the others: no search gets longer with the history.
+#[derive(Default)]
+struct OpenCalls<'a> {
+    exact: HashMap<(&'a str, &'a str), Vec<Place>>,
+    by_id: HashMap<&'a str, Vec<Place>>,
+    by_name: HashMap<&'a str, Vec<Place>>,
+}
+
+impl<'a> OpenCalls<'a> {
+    fn add(&mut self, call: &'a ToolCall, place: Place) {
+        self.exact.entry((&call.id, &call.name)).or_default().push(place);
+        self.by_id.entry(&call.id).or_default().push(place);
+        self.by_name.entry(&call.name).or_default().push(place);
+    }
+
+    fn take(&mut self, result: &'a ToolResult, is_answered: impl Fn(&Place) -> bool) -> Option<Place> {
+        let newest = |places: Option<&mut Vec<Place>>| {
+            let places = places?;
+            std::iter::from_fn(|| places.pop()).find(|place| !is_answered(place))
+        };
+        let (id, name) = (result.call_id.as_str(), result.name.as_str());
+        newest(self.exact.get_mut(&(id, name))).or_else(|| match id {
+            // A result without an id answers the newest open call of its tool; an id that no call has is somebody else's.
+            "" => newest(self.by_name.get_mut(name)),
+            _ => newest(self.by_id.get_mut(id)),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use conclave_core::history::History;
+    use conclave_core::message::{Entity, Message, ToolCall, ToolResult};
+    use conclave_core::model::{Draft, Prompt, PromptPiece, ToolChoice, ToolFormat};
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::{Outgoing, arrange};
+
+    fn prompt(messages: &[Message], start: usize) -> Prompt {
+        let mut history = History::default();
+        messages.iter().enumerate().for_each(|(seq, message)| history.push(&Arc::new(Message { seq: seq as u64, ..message.clone() })));
+        Prompt {
+            pieces: vec![PromptPiece::History { messages: history, start, end: messages.len() }],
+            tools: Vec::new(),
+            tool_format: ToolFormat::Native,
+            tool_choice: ToolChoice::Auto,
+            output_schema: None,
+            stream: false,
+            options: Vec::new(),
+        }
+    }
+
+    fn text(sender: Entity, text: &str) -> Message {
+        let mut message = Message::new(0, sender, "x");
+        message.content = Some(text.to_owned());
+        message
+    }
+
+    fn calls(calls: &[(&str, &str)]) -> Message {
+        let mut message = Message::new(0, Entity::Llm, "x");
+        message.tool_calls =
+            calls.iter().map(|(id, name)| ToolCall { id: (*id).to_owned(), name: (*name).to_owned(), arguments: json!({}) }).collect();
+        message
+    }
+
+    fn results(results: &[(&str, &str, &str)]) -> Message {
+        let mut message = text(Entity::Agent, "what the results say");
+        message.tool_results = results
+            .iter()
+            .map(|(id, name, content)| ToolResult {
+                call_id: (*id).to_owned(),
+                name: (*name).to_owned(),
+                content: (*content).to_owned(),
+                value: None,
+                is_error: false,
+            })
+            .collect();
+        message
+    }
+
+    /// One line a message, such as `call 0 a, 1 b` or `0 = text`.
+    fn shown(messages: &[Message], start: usize) -> Vec<String> {
+        let prompt = prompt(messages, start);
+        let line = |outgoing: &Outgoing<'_>| match outgoing {
+            Outgoing::Said { role, text, .. } => format!("{role}: {}", text.unwrap_or_default()),
+            Outgoing::Called { calls, .. } => {
+                let calls: Vec<String> = calls.iter().map(|(number, call)| format!("{number} {}", call.name)).collect();
+                format!("call {}", calls.join(", "))
+            }
+            Outgoing::Answered { number, result } => {
+                format!("{number} = {}", result.map_or("missing", |result| result.content.as_str()))
+            }
+            Outgoing::Orphaned { result } => format!("orphan {}", result.content),
+        };
+        arrange(&prompt).iter().map(line).collect()
+    }
+
+    #[test]
+    fn results_follow_their_calls_and_what_came_between_follows_them() {
+        let history = [
+            text(Entity::System, "be good"),
+            text(Entity::User, "do"),
+            calls(&[("1", "a"), ("2", "b")]),
+            text(Entity::User, "hurry"),
+            results(&[("2", "b", "B")]),
+            results(&[("1", "a", "A")]),
+            text(Entity::Llm, "done"),
+        ];
+        assert_eq!(
+            shown(&history, 0),
+            ["system: be good", "user: do", "call 0 a, 1 b", "0 = A", "1 = B", "user: hurry", "assistant: done"]
+        );
+    }
+
+    #[test]
+    fn a_history_cut_between_call_and_result_stays_valid() {
+        let history = [calls(&[("1", "a")]), results(&[("1", "a", "A")]), calls(&[("2", "b")])];
+        assert_eq!(shown(&history, 1), ["orphan A", "call 0 b", "0 = missing"]);
+    }
+
+    #[test]
+    fn an_id_used_twice_means_the_newest_open_call() {
+        let history = [
+            calls(&[("1", "a")]),
+            results(&[("1", "a", "first")]),
+            calls(&[("1", "a")]),
+            calls(&[("1", "a")]),
+            results(&[("1", "a", "third")]),
+            results(&[("1", "a", "second")]),
+            results(&[("1", "a", "fourth")]),
+        ];
+        let expected = ["call 0 a", "0 = first", "call 1 a", "1 = second", "call 2 a", "2 = third", "orphan fourth"];
+        assert_eq!(shown(&history, 0), expected);
+    }
+
+    #[test]
+    fn ids_that_are_missing_or_the_same_are_told_apart_by_name_then_by_order() {
+        let history = [calls(&[("", "a"), ("", "b"), ("", "b")]), results(&[("", "b", "B1"), ("", "b", "B2"), ("", "a", "A")])];
+        assert_eq!(shown(&history, 0), ["call 0 a, 1 b, 2 b", "0 = A", "1 = B1", "2 = B2"]);
+        let history = [calls(&[("x", "a"), ("y", "b")]), results(&[("", "b", "B"), ("z", "a", "foreign")])];
+        assert_eq!(shown(&history, 0), ["call 0 a, 1 b", "0 = missing", "1 = B", "orphan foreign"]);
+    }
+
+    #[test]
+    fn empty_messages_are_left_out_and_drafts_keep_their_text() {
+        let mut prompt = prompt(&[text(Entity::User, ""), Message::new(0, Entity::Llm, "x")], 0);
+        let (calls, results) = (calls(&[("1", "a")]).tool_calls, results(&[("1", "a", "A")]).tool_results);
+        let draft = |role, content: &str, tool_calls, tool_results| PromptPiece::Draft {
+            draft: Draft { role, content: content.to_owned(), tool_calls, tool_results },
+        };
+        prompt.pieces.push(draft(Entity::Llm, "let me see", calls, Vec::new()));
+        prompt.pieces.push(draft(Entity::Agent, "and now?", Vec::new(), results));
+        let outgoing = arrange(&prompt);
+        assert!(matches!(&outgoing[0], Outgoing::Called { text: Some("let me see"), .. }));
+        assert!(matches!(&outgoing[1], Outgoing::Answered { result: Some(_), .. }));
+        assert!(matches!(&outgoing[2], Outgoing::Said { role: "user", text: Some("and now?"), .. }));
+        assert_eq!(outgoing.len(), 3);
+    }
+
+    proptest! {
+        #[test]
+        fn any_history_becomes_a_valid_sequence(
+            seeds in prop::collection::vec((0..4u8, prop::collection::vec((0..3u8, 0..2u8), 0..4)), 0..12),
+            start in 0..4usize,
+        ) {
+            let name = |seed: u8| ["", "1", "2"][usize::from(seed)];
+            let history: Vec<Message> = seeds.iter().map(|(kind, items)| {
+                let calls_of: Vec<(&str, &str)> = items.iter().map(|(id, tool)| (name(*id), name(*tool + 1))).collect();
+                let results_of: Vec<(&str, &str, &str)> = calls_of.iter().map(|(id, tool)| (*id, *tool, "r")).collect();
+                match kind {
+                    0 => calls(&calls_of),
+                    1 => results(&results_of),
+                    2 => text(Entity::User, "u"),
+                    _ => text(Entity::Llm, "l"),
+                }
+            }).collect();
+            let prompt = prompt(&history, start);
+            let kept = &history[start.min(history.len())..];
+            let outgoing = arrange(&prompt);
+            let mut expected = 0;
+            let mut due = 0..0;
+            let mut told = 0;
+            for message in &outgoing {
+                if let Outgoing::Answered { number, result } = message {
+                    prop_assert_eq!(Some(*number), due.next());
+                    told += usize::from(result.is_some());
+                    continue;
+                }
+                prop_assert!(due.is_empty());
+                match message {
+                    Outgoing::Called { calls, .. } => {
+                        due = expected..expected + calls.len();
+                        expected = due.end;
+                        prop_assert!(!calls.is_empty());
+                    }
+                    Outgoing::Orphaned { .. } => told += 1,
+                    _ => {}
+                }
+            }
+            prop_assert!(due.is_empty());
+            prop_assert_eq!(told, kept.iter().map(|message| message.tool_results.len()).sum::<usize>());
+            prop_assert_eq!(expected, kept.iter().map(|message| message.tool_calls.len()).sum::<usize>());
+        }
+    }
+}

@@ -1,0 +1,134 @@
+//! Tool names on the wire. Providers take letters, digits, `_` and `-`, at most 64; ours are `plugin.tool`. Within one request every
+//! name has a wire name of its own, and the answer's names are turned back.
+
+use std::collections::HashMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use conclave_core::model::{Prompt, PromptPiece, ToolChoice};
+
+const LENGTH: usize = 64;
+
+/// Both directions, for one request.
+#[derive(Debug, Default)]
+pub(crate) struct ToolNames<'a> {
+    wire: HashMap<&'a str, String>,
+    ours: HashMap<String, &'a str>,
+}
+
+impl<'a> ToolNames<'a> {
+    /// Names of everything that the prompt mentions. What is offered comes first, so that its wire names do not hang on the history.
+    pub(crate) fn of(prompt: &'a Prompt) -> Self {
+        let mut names = Self::default();
+        prompt.tools.iter().for_each(|tool| names.add(&tool.name));
+        if let ToolChoice::Named { name } = &prompt.tool_choice {
+            names.add(name);
+        }
+        for piece in &prompt.pieces {
+            match piece {
+                PromptPiece::System { .. } => {}
+                PromptPiece::History { messages, start, end } => {
+                    let messages = (*start..*end).filter_map(|index| messages.get(index));
+                    messages.flat_map(|message| &message.tool_calls).for_each(|call| names.add(&call.name));
+                }
+                PromptPiece::Draft { draft } => draft.tool_calls.iter().for_each(|call| names.add(&call.name)),
+            }
+        }
+        names
+    }
+
+    /// The name that the provider reads.
+    pub(crate) fn wire<'b>(&'b self, name: &'b str) -> &'b str {
+        self.wire.get(name).map_or(name, String::as_str)
+    }
+
+    /// The name that the host knows; a name that was never sent stays as it is, and the room answers it.
+    pub(crate) fn ours<'b>(&'b self, wire: &'b str) -> &'b str {
+        self.ours.get(wire).copied().unwrap_or(wire)
+    }
+
+    fn add(&mut self, name: &'a str) {
+        if self.wire.contains_key(name) {
+            return;
+        }
+        let plain = plain(name);
+        let mut wire = if plain.is_empty() || plain.len() > LENGTH { tailed(&plain, name, 0) } else { plain.clone() };
+        let mut round = 1;
+        while self.ours.contains_key(&wire) {
+            wire = tailed(&plain, name, round);
+            round += 1;
+        }
+        self.ours.insert(wire.clone(), name);
+        self.wire.insert(name, wire);
+    }
+}
+
+fn plain(name: &str) -> String {
+    let mut plain = String::with_capacity(name.len() + 1);
+    for c in name.chars() {
+        match c {
+            'a'..='z' | 'A'..='Z' | '0'..='9' | '_' | '-' => plain.push(c),
+            '.' => plain.push_str("__"),
+            _ => plain.push('_'),
+        }
+    }
+    plain
+}
+
+/// Cut, with a tail that tells it from others that were cut to the same.
+fn tailed(plain: &str, name: &str, round: u32) -> String {
+    let mut hasher = DefaultHasher::new();
+    (name, round).hash(&mut hasher);
+    let tail = format!("_{:08x}", hasher.finish() & 0xffff_ffff);
+    format!("{}{tail}", &plain[..plain.len().min(LENGTH - tail.len())])
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use proptest::prelude::*;
+
+    use super::{LENGTH, ToolNames};
+
+    fn names<'a>(list: &[&'a str]) -> ToolNames<'a> {
+        let mut names = ToolNames::default();
+        list.iter().for_each(|name| names.add(name));
+        names
+    }
+
+    #[test]
+    fn a_dot_is_two_underscores_and_comes_back() {
+        let names = names(&["search.find", "finish"]);
+        assert_eq!((names.wire("search.find"), names.wire("finish")), ("search__find", "finish"));
+        assert_eq!((names.ours("search__find"), names.ours("finish")), ("search.find", "finish"));
+    }
+
+    #[test]
+    fn an_unknown_name_stays_as_it_is() {
+        assert_eq!(names(&["a.b"]).ours("a.c"), "a.c");
+    }
+
+    #[test]
+    fn names_that_would_be_the_same_are_told_apart() {
+        let names = names(&["a.b", "a__b", "a_.b"]);
+        assert_eq!(names.wire("a.b"), "a__b");
+        assert_ne!(names.wire("a__b"), "a__b");
+        assert_eq!(names.ours(names.wire("a__b")), "a__b");
+    }
+
+    proptest! {
+        #[test]
+        fn every_name_has_its_own_that_providers_take(list in prop::collection::vec("([ab._é-]{0,6}|[a.]{60,90})", 0..20)) {
+            let list: Vec<&str> = list.iter().map(String::as_str).collect();
+            let names = names(&list);
+            let wires: HashSet<&str> = list.iter().map(|name| names.wire(name)).collect();
+            prop_assert_eq!(wires.len(), list.iter().collect::<HashSet<_>>().len());
+            for name in list {
+                let wire = names.wire(name);
+                prop_assert!((1..=LENGTH).contains(&wire.len()), "{}", wire);
+                prop_assert!(wire.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{}", wire);
+                prop_assert_eq!(names.ours(wire), name);
+            }
+        }
+    }
+}

@@ -1,0 +1,173 @@
+//! The body of a reply, from bytes as they come to an answer. Whether it is one JSON value or a stream of events is seen from its first
+//! byte: servers stream what was not to be streamed, send whole what was, and label both as they like. Pure; cut anywhere.
+
+use conclave_core::model::Completion;
+
+use super::answer::{Answer, AnswerTooLong};
+use super::names::ToolNames;
+use super::server_error::ServerError;
+use super::wire::Chunk;
+use crate::TextSink;
+use crate::event_stream::{Event, EventStream};
+
+/// A stream wraps every few letters in some hundred bytes of JSON, so it may be this many times longer than what it says.
+const WRAPPING: u64 = 64;
+
+/// Bytes that are kept to show what came instead of an answer.
+const BEGINNING: usize = 400;
+
+/// Why a body is no answer.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub(crate) enum ReplyError {
+    #[error("the answer is larger than allowed")]
+    TooLong,
+    #[error("the answer is not what Chat Completions says")]
+    NotUnderstood { beginning: String },
+    #[error("the server reports an error in its answer")]
+    Server(ServerError),
+    #[error("the answer broke off")]
+    BrokenOff,
+}
+
+impl From<AnswerTooLong> for ReplyError {
+    fn from(_: AnswerTooLong) -> Self {
+        Self::TooLong
+    }
+}
+
+#[derive(Debug)]
+enum Form {
+    Unknown,
+    Whole(Vec<u8>),
+    Events(EventStream),
+}
+
+/// A reply that is being read.
+#[derive(Debug)]
+pub(crate) struct Reply {
+    limit: u64,
+    taken: u64,
+    form: Form,
+    beginning: Vec<u8>,
+    answer: Answer,
+    has_chunks: bool,
+    is_done: bool,
+}
+
+impl Reply {
+    /// A reply that says at most `limit` bytes.
+    pub(crate) fn new(limit: u64) -> Self {
+        Self { limit, taken: 0, form: Form::Unknown, beginning: Vec::new(), answer: Answer::new(limit), has_chunks: false, is_done: false }
+    }
+
+    /// Nothing more needs to be read.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// It would be an answer if it ended here.
+    pub(crate) fn is_finished(&self) -> bool {
+        self.answer.is_finished()
+    }
+
+    /// Reads on; new text goes to the sink.
+    ///
+    /// # Errors
+    /// When it is too long, or no answer.
+    pub(crate) fn handle_bytes(&mut self, bytes: &[u8], sink: &dyn TextSink) -> Result<(), ReplyError> {
+        self.taken = self.taken.saturating_add(bytes.len() as u64);
+        let kept = bytes.len().min(BEGINNING - self.beginning.len());
+        self.beginning.extend_from_slice(&bytes[..kept]);
+        let mut bytes = bytes;
+        if matches!(self.form, Form::Unknown) {
+            // White space in front keeps a connection alive while the model thinks.
+            bytes = bytes.trim_ascii_start();
+            self.form = match bytes.first() {
+                None => return Ok(()),
+                Some(b'{' | b'[' | b'"' | b'<') => Form::Whole(Vec::new()),
+                Some(_) => Form::Events(EventStream::new(usize::try_from(self.limit).unwrap_or(usize::MAX))),
+            };
+        }
+        match &mut self.form {
+            Form::Unknown => Ok(()),
+            Form::Whole(_) if self.taken > self.limit => Err(ReplyError::TooLong),
+            Form::Whole(whole) => {
+                whole.extend_from_slice(bytes);
+                Ok(())
+            }
+            Form::Events(_) if self.taken > self.limit.saturating_mul(WRAPPING) => Err(ReplyError::TooLong),
+            Form::Events(stream) => {
+                let mut events = Vec::new();
+                stream.handle_bytes(bytes, &mut events).map_err(|_| ReplyError::TooLong)?;
+                events.into_iter().try_for_each(|event| self.handle_event(&event, sink))
+            }
+        }
+    }
+
+    /// The body has ended, or need not be read further.
+    ///
+    /// # Errors
+    /// When it was no answer, or not all of it.
+    pub(crate) fn finish(mut self, names: &ToolNames<'_>, model: &str, sink: &dyn TextSink) -> Result<Completion, ReplyError> {
+        match std::mem::replace(&mut self.form, Form::Unknown) {
+            Form::Unknown => return Err(self.not_understood()),
+            Form::Whole(whole) => {
+                self.handle_json(&whole, sink)?;
+                if !self.has_chunks {
+                    return Err(self.not_understood());
+                }
+            }
+            Form::Events(stream) => {
+                if let Some(event) = stream.finish()
+                    && !self.is_done
+                {
+                    // Half an event is no news: the stream broke off, and that is said below.
+                    self.handle_event(&event, sink).or_else(|error| match error {
+                        ReplyError::NotUnderstood { .. } if self.has_chunks => Ok(()),
+                        error => Err(error),
+                    })?;
+                }
+                if !self.has_chunks {
+                    return Err(self.not_understood());
+                }
+                if !self.is_done && !self.answer.is_finished() {
+                    return Err(ReplyError::BrokenOff);
+                }
+            }
+        }
+        Ok(self.answer.finish(names, model))
+    }
+
+    fn handle_event(&mut self, event: &Event, sink: &dyn TextSink) -> Result<(), ReplyError> {
+        match event.data.trim() {
+            _ if self.is_done => Ok(()),
+            "[DONE]" => {
+                self.is_done = true;
+                Ok(())
+            }
+            "" => Ok(()),
+            data if event.kind == "error" => Err(ReplyError::Server(ServerError::parse(data.as_bytes()))),
+            data => self.handle_json(data.as_bytes(), sink),
+        }
+    }
+
+    fn handle_json(&mut self, json: &[u8], sink: &dyn TextSink) -> Result<(), ReplyError> {
+        let chunk: Chunk = serde_json::from_slice(json).map_err(|_| self.not_understood())?;
+        if chunk.error.is_some() || chunk.object == "error" {
+            return Err(ReplyError::Server(ServerError::parse(json)));
+        }
+        if chunk.choices.as_ref().is_none_or(Vec::is_empty) && chunk.usage.is_none() {
+            // Something of the server's own between the chunks; where it is all there is, it is seen at the end.
+            return Ok(());
+        }
+        self.has_chunks = true;
+        Ok(self.answer.handle_chunk(chunk, sink)?)
+    }
+
+    fn not_understood(&self) -> ReplyError {
+        ReplyError::NotUnderstood { beginning: String::from_utf8_lossy(&self.beginning).into_owned() }
+    }
+}
+
+#[cfg(test)]
+mod tests;

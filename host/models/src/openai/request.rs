@@ -1,0 +1,243 @@
+//! The body of a request. Written in one pass from the borrowed prompt: a history is not copied into values first.
+
+use std::borrow::Cow;
+
+use conclave_core::message::{ToolCall, ToolResult};
+use conclave_core::model::{ModelError, Prompt, ToolChoice, ToolFormat};
+use conclave_core::tool::ToolSummary;
+use serde::ser::{SerializeMap, SerializeSeq};
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::OpenAiSettings;
+use super::content::{ContentPart, ImageCount};
+use super::messages::{NO_RESULT, Outgoing, arrange};
+use super::names::ToolNames;
+use super::options;
+
+/// The body, as JSON.
+///
+/// # Errors
+/// `other` when the prompt asks for something that cannot be sent; in words for the plugin.
+pub(crate) fn body(prompt: &Prompt, names: &ToolNames<'_>, settings: &OpenAiSettings) -> Result<Vec<u8>, ModelError> {
+    let other = |message: &str| ModelError::Other { message: message.to_owned() };
+    let tools: &[ToolSummary] = match prompt.tool_format {
+        ToolFormat::Native => &prompt.tools,
+        ToolFormat::Off => &[],
+        ToolFormat::Json | ToolFormat::Xml => {
+            return Err(other("this version offers tools to a model in its native form only: set the tool format to native or off"));
+        }
+    };
+    match &prompt.tool_choice {
+        ToolChoice::Required if tools.is_empty() => return Err(other("the model is to call a tool, but none is offered")),
+        ToolChoice::Named { name } if !tools.iter().any(|tool| tool.name == *name) => {
+            return Err(other("the tool that the model is to call is not offered"));
+        }
+        _ => {}
+    }
+    let messages = messages(prompt, names, settings)?;
+    if messages.is_empty() {
+        return Err(other("the prompt says nothing"));
+    }
+    let options = options::merged(&settings.options, &prompt.options)?;
+    let body = Body { prompt, names, model: &settings.model, messages, tools, options };
+    serde_json::to_vec(&body).map_err(|_| other("the prompt cannot be written as JSON"))
+}
+
+fn messages<'a>(prompt: &'a Prompt, names: &'a ToolNames<'a>, settings: &OpenAiSettings) -> Result<Vec<WireMessage<'a>>, ModelError> {
+    let mut images = ImageCount::default();
+    let with_parts = |message: Outgoing<'a>| {
+        let attachments = if let Outgoing::Said { attachments, .. } = &message { *attachments } else { &[] };
+        let parts = attachments.iter().map(|blob| images.part(blob, &*settings.images)).collect::<Result<Vec<_>, _>>()?;
+        Ok(WireMessage { message, parts, names })
+    };
+    arrange(prompt).into_iter().map(with_parts).collect()
+}
+
+struct Body<'a> {
+    prompt: &'a Prompt,
+    names: &'a ToolNames<'a>,
+    model: &'a str,
+    messages: Vec<WireMessage<'a>>,
+    tools: &'a [ToolSummary],
+    options: Map<String, Value>,
+}
+
+impl Serialize for Body<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("model", self.model)?;
+        map.serialize_entry("messages", &self.messages)?;
+        if !self.tools.is_empty() {
+            map.serialize_entry("tools", &Tools { tools: self.tools, names: self.names })?;
+            map.serialize_entry("tool_choice", &self.tool_choice())?;
+        }
+        if let Some(schema) = &self.prompt.output_schema {
+            let format = json!({"type": "json_schema", "json_schema": {"name": "answer", "strict": false, "schema": schema}});
+            map.serialize_entry("response_format", &format)?;
+        }
+        if self.prompt.stream {
+            map.serialize_entry("stream", &true)?;
+            if !self.options.contains_key("stream_options") {
+                map.serialize_entry("stream_options", &json!({"include_usage": true}))?;
+            }
+        }
+        for (name, value) in self.options.iter().filter(|(name, value)| self.goes_out(name, value)) {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+impl Body<'_> {
+    fn tool_choice(&self) -> Value {
+        match &self.prompt.tool_choice {
+            ToolChoice::Auto => json!("auto"),
+            ToolChoice::None => json!("none"),
+            ToolChoice::Required => json!("required"),
+            ToolChoice::Named { name } => json!({"type": "function", "function": {"name": self.names.wire(name)}}),
+        }
+    }
+
+    /// An option that goes with this request: some make sense, and are taken, only beside something else.
+    fn goes_out(&self, name: &str, value: &Value) -> bool {
+        match name {
+            "stream_options" => self.prompt.stream && !value.is_null(),
+            "response_format" => self.prompt.output_schema.is_none(),
+            "parallel_tool_calls" => !self.tools.is_empty(),
+            _ => true,
+        }
+    }
+}
+
+struct WireMessage<'a> {
+    message: Outgoing<'a>,
+    parts: Vec<ContentPart<'a>>,
+    names: &'a ToolNames<'a>,
+}
+
+impl Serialize for WireMessage<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(None)?;
+        match &self.message {
+            Outgoing::Said { role, text, .. } => {
+                map.serialize_entry("role", role)?;
+                if self.parts.is_empty() {
+                    map.serialize_entry("content", text.unwrap_or_default())?;
+                } else {
+                    let text = text.map(ContentPart::Text);
+                    map.serialize_entry("content", &text.iter().chain(&self.parts).collect::<Vec<_>>())?;
+                }
+            }
+            Outgoing::Called { text, calls } => {
+                map.serialize_entry("role", "assistant")?;
+                map.serialize_entry("content", text)?;
+                map.serialize_entry("tool_calls", &Calls { calls, names: self.names })?;
+            }
+            Outgoing::Answered { number, result } => {
+                map.serialize_entry("role", "tool")?;
+                map.serialize_entry("tool_call_id", &call_id(*number))?;
+                map.serialize_entry("content", &result.map_or(Cow::Borrowed(NO_RESULT), result_text))?;
+            }
+            Outgoing::Orphaned { result } => {
+                map.serialize_entry("role", "user")?;
+                let text = format!("Result of an earlier call of {}, which is not shown here:\n{}", result.name, result_text(result));
+                map.serialize_entry("content", &text)?;
+            }
+        }
+        map.end()
+    }
+}
+
+/// Nine letters and digits: at least one provider takes nothing else.
+fn call_id(number: usize) -> String {
+    format!("call{number:05}")
+}
+
+fn result_text(result: &ToolResult) -> Cow<'_, str> {
+    match &result.value {
+        Some(value) if result.content.is_empty() => value.to_string().into(),
+        _ => result.content.as_str().into(),
+    }
+}
+
+struct Calls<'a> {
+    calls: &'a [(usize, &'a ToolCall)],
+    names: &'a ToolNames<'a>,
+}
+
+impl Serialize for Calls<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.calls.len()))?;
+        for (number, call) in self.calls {
+            let function = json!({"name": self.names.wire(&call.name), "arguments": arguments(&call.arguments)});
+            list.serialize_element(&json!({"id": call_id(*number), "type": "function", "function": function}))?;
+        }
+        list.end()
+    }
+}
+
+/// A JSON object as text. Templates of some servers fail for anything else, and a model may have written anything.
+fn arguments(arguments: &Value) -> String {
+    match arguments {
+        Value::Object(_) => arguments.to_string(),
+        Value::Null => "{}".to_owned(),
+        other => json!({"not_an_object": other}).to_string(),
+    }
+}
+
+struct Tools<'a> {
+    tools: &'a [ToolSummary],
+    names: &'a ToolNames<'a>,
+}
+
+impl Serialize for Tools<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.tools.len()))?;
+        for tool in self.tools {
+            let function =
+                Function { name: self.names.wire(&tool.name), description: &tool.description, parameters: Parameters(&tool.input_schema) };
+            list.serialize_element(&Tool { kind: "function", function })?;
+        }
+        list.end()
+    }
+}
+
+#[derive(Serialize)]
+struct Tool<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    function: Function<'a>,
+}
+
+#[derive(Serialize)]
+struct Function<'a> {
+    name: &'a str,
+    description: &'a str,
+    parameters: Parameters<'a>,
+}
+
+/// The tool's schema as it is, when it says that it is one of an object; else with these words added, for providers insist on them.
+struct Parameters<'a>(&'a Value);
+
+impl Serialize for Parameters<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let schema = self.0.as_object();
+        if schema.is_some_and(|schema| schema.get("type").is_some_and(|kind| kind == "object") && schema.contains_key("properties")) {
+            return self.0.serialize(serializer);
+        }
+        let has_properties = schema.is_some_and(|schema| schema.contains_key("properties"));
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("type", "object")?;
+        if !has_properties {
+            map.serialize_entry("properties", &Map::new())?;
+        }
+        for (name, value) in schema.into_iter().flatten().filter(|(name, _)| *name != "type") {
+            map.serialize_entry(name, value)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests;

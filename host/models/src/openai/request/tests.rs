@@ -1,0 +1,169 @@
+//! Whole bodies: what goes over the wire for what a plugin asked for.
+
+use std::sync::Arc;
+
+use conclave_core::history::History;
+use conclave_core::message::{Blob, Entity, Message, ToolCall, ToolResult};
+use conclave_core::model::{ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::tool::ToolSummary;
+use serde_json::{Value, json};
+
+use super::body;
+use crate::BlobSource;
+use crate::openai::OpenAiSettings;
+use crate::openai::names::ToolNames;
+
+struct Kept;
+
+impl BlobSource for Kept {
+    fn read(&self, _sha256: &str) -> Option<Arc<[u8]>> {
+        Some(b"abc".as_slice().into())
+    }
+}
+
+fn prompt(pieces: Vec<PromptPiece>) -> Prompt {
+    Prompt {
+        pieces,
+        tools: Vec::new(),
+        tool_format: ToolFormat::Native,
+        tool_choice: ToolChoice::Auto,
+        output_schema: None,
+        stream: false,
+        options: Vec::new(),
+    }
+}
+
+fn simple() -> Prompt {
+    prompt(vec![PromptPiece::System { text: "be good".into() }])
+}
+
+fn tool(name: &str, schema: Value) -> ToolSummary {
+    ToolSummary { name: name.to_owned(), description: "finds".to_owned(), input_schema: schema }
+}
+
+fn sent_with(prompt: &Prompt, options: Value) -> Result<Value, ModelError> {
+    let Value::Object(options) = options else { panic!("options are an object") };
+    let settings = OpenAiSettings { model: "m".to_owned(), options, images: Arc::new(Kept), ..OpenAiSettings::default() };
+    body(prompt, &ToolNames::of(prompt), &settings).map(|body| serde_json::from_slice(&body).unwrap())
+}
+
+fn sent(prompt: &Prompt) -> Value {
+    sent_with(prompt, json!({})).unwrap()
+}
+
+#[test]
+fn a_small_prompt_makes_a_small_request() {
+    assert_eq!(sent(&simple()), json!({"model": "m", "messages": [{"role": "system", "content": "be good"}]}));
+}
+
+#[test]
+fn a_history_with_calls_goes_out_in_order() {
+    let mut question = Message::new(0, Entity::User, "user");
+    question.content = Some("what is this?".to_owned());
+    question.attachments = vec![Blob { sha256: "x".to_owned(), media_type: "image/png".to_owned(), length: 3, name: None }];
+    let mut asking = Message::new(1, Entity::Llm, "agent");
+    let call = |id: &str, arguments| ToolCall { id: id.to_owned(), name: "search.find".to_owned(), arguments };
+    asking.tool_calls = vec![call("same", json!({"x": 1})), call("same", json!("{bad"))];
+    let mut answer = Message::new(2, Entity::Agent, "agent");
+    answer.content = Some("as in the results".to_owned());
+    let result = |content: &str, value| ToolResult {
+        call_id: "same".to_owned(),
+        name: "search.find".to_owned(),
+        content: content.to_owned(),
+        value,
+        is_error: false,
+    };
+    answer.tool_results = vec![result("found", None), result("", Some(json!([1])))];
+    answer.attachments =
+        vec![Blob { sha256: "y".to_owned(), media_type: "text/csv".to_owned(), length: 3, name: Some("t.csv".to_owned()) }];
+    let mut messages = History::default();
+    [question, asking, answer].into_iter().for_each(|message| messages.push(&Arc::new(message)));
+    let messages = sent(&prompt(vec![PromptPiece::History { messages, start: 0, end: 9 }]))["messages"].clone();
+    let function = |arguments: &str| json!({"name": "search__find", "arguments": arguments});
+    assert_eq!(
+        messages,
+        json!([
+            {"role": "user", "content": [
+                {"type": "text", "text": "what is this?"}, {"type": "image_url", "image_url": {"url": "data:image/png;base64,YWJj"}}]},
+            {"role": "assistant", "content": null, "tool_calls": [
+                {"id": "call00000", "type": "function", "function": function("{\"x\":1}")},
+                {"id": "call00001", "type": "function", "function": function("{\"not_an_object\":\"{bad\"}")}]},
+            {"role": "tool", "tool_call_id": "call00000", "content": "found"},
+            {"role": "tool", "tool_call_id": "call00001", "content": "[1]"},
+            {"role": "user", "content": [{"type": "text", "text": "Attachment \"t.csv\" (\"text/csv\", 3 B):\nabc"}]},
+        ])
+    );
+}
+
+#[test]
+fn tools_are_offered_under_names_that_providers_take() {
+    let schema = json!({"type": "object", "properties": {"q": {"type": "string"}}, "required": ["q"]});
+    let mut prompt = simple();
+    prompt.tools = vec![tool("search.find", schema.clone()), tool("b", json!(true)), tool("c", json!({"type": "string", "title": "t"}))];
+    let body = sent(&prompt);
+    let function =
+        |name: &str, parameters| json!({"type": "function", "function": {"name": name, "description": "finds", "parameters": parameters}});
+    let empty = json!({"type": "object", "properties": {}});
+    let titled = json!({"type": "object", "properties": {}, "title": "t"});
+    assert_eq!(body["tools"], json!([function("search__find", schema), function("b", empty), function("c", titled)]));
+    assert_eq!(body["tool_choice"], "auto");
+}
+
+#[test]
+fn a_choice_of_tools_is_sent_or_refused() {
+    let mut prompt = simple();
+    prompt.tools = vec![tool("a.b", json!({}))];
+    for (choice, expected) in [
+        (ToolChoice::None, json!("none")),
+        (ToolChoice::Required, json!("required")),
+        (ToolChoice::Named { name: "a.b".to_owned() }, json!({"type": "function", "function": {"name": "a__b"}})),
+    ] {
+        prompt.tool_choice = choice;
+        assert_eq!(sent(&prompt)["tool_choice"], expected);
+    }
+    prompt.tool_choice = ToolChoice::Named { name: "a.c".to_owned() };
+    assert!(sent_with(&prompt, json!({})).is_err());
+    (prompt.tool_choice, prompt.tool_format) = (ToolChoice::Required, ToolFormat::Off);
+    assert!(sent_with(&prompt, json!({})).is_err());
+    prompt.tool_choice = ToolChoice::Auto;
+    assert!(sent(&prompt).get("tools").is_none());
+    prompt.tool_format = ToolFormat::Xml;
+    assert!(matches!(sent_with(&prompt, json!({})), Err(ModelError::Other { .. })));
+}
+
+#[test]
+fn a_schema_for_the_answer_goes_over_the_operator_s_format() {
+    let mut prompt = simple();
+    let operator = json!({"response_format": {"type": "json_object"}});
+    assert_eq!(sent_with(&prompt, operator.clone()).unwrap()["response_format"]["type"], "json_object");
+    prompt.output_schema = Some(json!({"type": "array"}));
+    let expected = json!({"type": "json_schema", "json_schema": {"name": "answer", "strict": false, "schema": {"type": "array"}}});
+    assert_eq!(sent_with(&prompt, operator).unwrap()["response_format"], expected);
+}
+
+#[test]
+fn a_stream_asks_for_the_usage_unless_the_operator_says_otherwise() {
+    let mut prompt = simple();
+    prompt.stream = true;
+    let body = sent(&prompt);
+    assert_eq!((&body["stream"], &body["stream_options"]), (&json!(true), &json!({"include_usage": true})));
+    assert!(sent_with(&prompt, json!({"stream_options": null})).unwrap().get("stream_options").is_none());
+    prompt.stream = false;
+    assert!(sent_with(&prompt, json!({"stream_options": {"x": 1}})).unwrap().get("stream_options").is_none());
+}
+
+#[test]
+fn options_go_beside_and_never_over_what_the_host_sends() {
+    let mut prompt = simple();
+    prompt.options = vec![("max-output-tokens".to_owned(), json!(5)), ("parallel-tool-calls".to_owned(), json!(true))];
+    let body = sent_with(&prompt, json!({"temperature": 0.25})).unwrap();
+    assert_eq!((&body["max_tokens"], &body["temperature"]), (&json!(5), &json!(0.25)));
+    assert!(body.get("parallel_tool_calls").is_none(), "providers refuse it without tools");
+    prompt.options = vec![("model".to_owned(), json!("dearer"))];
+    assert!(matches!(sent_with(&prompt, json!({})), Err(ModelError::Other { .. })));
+}
+
+#[test]
+fn an_empty_prompt_is_not_sent() {
+    assert!(matches!(sent_with(&prompt(Vec::new()), json!({})), Err(ModelError::Other { .. })));
+}

@@ -1,0 +1,178 @@
+//! What servers write when they refuse. Each has its own form; what is looked for is the same: which kind of refusal, and the words.
+
+use serde_json::Value;
+
+/// An error as the server wrote it. Untrusted: to be told only through a [`Quoter`](super::quote::Quoter).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ServerError {
+    pub message: String,
+    /// The fields `code` and `type`, in small letters.
+    marks: Vec<String>,
+    /// A status inside the body, of servers that answer with another one outside.
+    pub status: Option<u16>,
+    /// What fits, when the server says so in a field.
+    fits: Option<u64>,
+}
+
+/// Kinds of refusal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refusal {
+    Key,
+    UnknownModel,
+    /// So many tokens fit; 0 when the server does not say.
+    TooLong {
+        fits: u64,
+    },
+    /// The account is empty: waiting does not help.
+    Quota,
+    /// Waiting helps.
+    Busy,
+    Other,
+}
+
+impl ServerError {
+    /// Reads a body in any of the known forms; what is none of them is its own message.
+    pub(crate) fn parse(body: &[u8]) -> Self {
+        let Ok(value) = serde_json::from_slice::<Value>(body) else {
+            return Self { message: String::from_utf8_lossy(body).into_owned(), ..Self::default() };
+        };
+        // A list with one error is in use, too.
+        let outer = value.get(0).unwrap_or(&value);
+        let error = ["error", "detail"].iter().find_map(|name| outer.get(*name)).unwrap_or(outer);
+        let text = |value: &Value| match value {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        let message = error.get("message").or_else(|| outer.get("message")).unwrap_or(error);
+        let status = error.get("code").or_else(|| error.get("status")).and_then(|code| match code {
+            Value::String(text) => text.parse().ok(),
+            other => other.as_u64().and_then(|code| u16::try_from(code).ok()),
+        });
+        Self {
+            message: text(message),
+            marks: ["code", "type"].iter().filter_map(|name| error.get(*name)?.as_str()).map(str::to_lowercase).collect(),
+            status: status.filter(|status| (400..600).contains(status)),
+            fits: error.get("n_ctx").and_then(Value::as_u64),
+        }
+    }
+
+    /// Which kind it is, with the status that it came with.
+    pub(crate) fn refusal(&self, status: u16) -> Refusal {
+        let message = self.message.to_lowercase();
+        let says = |words: &[&str]| words.iter().any(|word| message.contains(word));
+        let is_marked = |marks: &[&str]| self.marks.iter().any(|mark| marks.contains(&mark.as_str()));
+        let is_quota = is_marked(&["insufficient_quota", "billing_hard_limit_reached", "insufficient_balance"]);
+        if is_marked(&["context_length_exceeded", "exceed_context_size_error"])
+            || (matches!(status, 400 | 413 | 422 | 500) && says(&TOO_LONG))
+        {
+            return Refusal::TooLong { fits: self.fits.or_else(|| fits(&message)).unwrap_or_default() };
+        }
+        let is_unknown = says(&["model"]) && says(&["not found", "does not exist", "unknown model", "invalid model", "not a valid model"]);
+        match status {
+            401 | 403 => Refusal::Key,
+            402 => Refusal::Quota,
+            400 | 404 if is_marked(&["model_not_found"]) || is_unknown => Refusal::UnknownModel,
+            429 if is_quota => Refusal::Quota,
+            408 | 429 | 500.. => Refusal::Busy,
+            _ => Refusal::Other,
+        }
+    }
+
+    /// The status to judge by, for an error that came with a status of success.
+    pub(crate) fn inner_status(&self) -> u16 {
+        let is_marked = |words: &[&str]| self.marks.iter().any(|mark| words.iter().any(|word| mark.contains(word)));
+        match self.status {
+            Some(status) => status,
+            None if is_marked(&["rate_limit"]) => 429,
+            None if is_marked(&["server_error", "overloaded", "internal", "unavailable", "timeout"]) => 503,
+            None => 400,
+        }
+    }
+}
+
+/// How servers say that a prompt is too long: OpenAI, vLLM, llama.cpp, Ollama, gateways.
+const TOO_LONG: [&str; 8] = [
+    "maximum context length",
+    "max context length",
+    "maximum model length",
+    "available context size",
+    "exceeds the context length",
+    "exceeds the model's context",
+    "contextwindowexceeded",
+    "prompt is too long",
+];
+
+/// The number after the words that name the limit.
+fn fits(message: &str) -> Option<u64> {
+    let (_, after) = TOO_LONG.iter().take(4).find_map(|words| message.split_once(words))?;
+    let start = after.find(|c: char| c.is_ascii_digit()).filter(|start| *start <= 16)?;
+    let digits: String = after[start..].chars().filter(|c| *c != ',').take_while(char::is_ascii_digit).collect();
+    digits.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::{Refusal, ServerError};
+
+    fn refusal(status: u16, body: &Value) -> Refusal {
+        ServerError::parse(body.to_string().as_bytes()).refusal(status)
+    }
+
+    #[test]
+    fn the_words_are_found_in_every_form() {
+        for body in [
+            json!({"error": {"message": "no", "code": 7}}),
+            json!({"error": "no"}),
+            json!({"message": "no", "object": "error"}),
+            json!({"detail": "no"}),
+            json!([{"error": {"message": "no"}}]),
+            json!("no"),
+        ] {
+            assert_eq!(ServerError::parse(body.to_string().as_bytes()).message, "no", "{body}");
+        }
+        assert_eq!(ServerError::parse(b"<html>no\xff").message, "<html>no\u{fffd}");
+        assert_eq!(ServerError::parse(b"{\"a\":1}").message, "{\"a\":1}");
+    }
+
+    #[test]
+    fn a_prompt_that_is_too_long_is_known_from_every_server() {
+        let openai = "This model's maximum context length is 8192 tokens. However, your messages resulted in 9000 tokens.";
+        let llama = json!({"code": 400, "message": "the request exceeds the available context size", "type": "exceed_context_size_error",
+            "n_prompt_tokens": 9000, "n_ctx": 4096});
+        for (status, body, fits) in [
+            (400, json!({"error": {"message": openai, "code": "context_length_exceeded"}}), 8192),
+            (400, json!({"message": "... longer than the maximum model length of 32,768"}), 32768),
+            (400, json!({"error": llama}), 4096),
+            (400, json!({"error": "the input length exceeds the context length"}), 0),
+            (400, json!({"error": {"message": "litellm.ContextWindowExceededError: ..."}}), 0),
+        ] {
+            assert_eq!(refusal(status, &body), Refusal::TooLong { fits }, "{body}");
+        }
+    }
+
+    #[test]
+    fn refusals_are_told_apart() {
+        let said = |message: &str| json!({"error": {"message": message}});
+        assert_eq!(refusal(401, &said("no")), Refusal::Key);
+        assert_eq!(refusal(404, &said("model \"x\" not found, try pulling it first")), Refusal::UnknownModel);
+        assert_eq!(refusal(404, &said("The model `x` does not exist.")), Refusal::UnknownModel);
+        assert_eq!(refusal(400, &said("Invalid model name passed in model=x")), Refusal::UnknownModel);
+        assert_eq!(refusal(404, &said("404 page not found")), Refusal::Other);
+        assert_eq!(refusal(429, &json!({"error": {"message": "pay", "type": "insufficient_quota"}})), Refusal::Quota);
+        assert_eq!(refusal(429, &said("slow down")), Refusal::Busy);
+        assert_eq!((refusal(408, &said("")), refusal(503, &said(""))), (Refusal::Busy, Refusal::Busy));
+        assert_eq!(refusal(400, &said("bad schema")), Refusal::Other);
+    }
+
+    #[test]
+    fn an_error_inside_a_good_answer_has_a_status() {
+        let inner = |error: Value| ServerError::parse(json!({"error": error}).to_string().as_bytes()).inner_status();
+        assert_eq!(inner(json!({"code": 502, "message": "x"})), 502);
+        assert_eq!(inner(json!({"code": "429", "message": "x"})), 429);
+        assert_eq!(inner(json!({"type": "overloaded_error"})), 503);
+        assert_eq!(inner(json!({"code": "rate_limit_exceeded"})), 429);
+        assert_eq!(inner(json!({"message": "x"})), 400);
+    }
+}

@@ -1,0 +1,94 @@
+//! What an operator says about a model behind Chat Completions, and what in it can be wrong.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use crate::{BlobSource, KeySource, NoBlobs};
+
+/// How a model is reached. The default has no address and no model: both must be set.
+#[derive(Clone)]
+pub struct OpenAiSettings {
+    /// Where the API starts, such as `http://127.0.0.1:11434/v1`; a slash at its end makes no difference. A query is kept.
+    pub url: String,
+    /// The model, in the server's words.
+    pub model: String,
+    /// Sent as a bearer token; none for a server that wants no key.
+    pub key: Option<Arc<dyn KeySource>>,
+    /// Sent with every request, in addition. Their values are treated as secrets.
+    pub headers: BTreeMap<String, String>,
+    /// Put into every request as they are; a plugin's own options go over them.
+    pub options: Map<String, Value>,
+    /// A proxy for all requests; the environment's proxies are not looked at.
+    pub proxy: Option<String>,
+    /// How often a request is sent again after a failure that may pass.
+    pub retries: u32,
+    /// The wait before the first retry; it doubles from there, up to 20 s. A server that names a time is given that time.
+    pub backoff: Duration,
+    /// For everything: attempts and waits together.
+    pub timeout: Duration,
+    /// For one attempt.
+    pub attempt_timeout: Duration,
+    /// For silence within a streamed answer; a server that says that it is alive is not silent.
+    pub idle_timeout: Duration,
+    /// Bytes of an answer: a body that comes whole, or the text, the reasoning and the arguments of a streamed one.
+    pub reply_max: u64,
+    /// Where attachments are found.
+    pub images: Arc<dyn BlobSource>,
+}
+
+impl Default for OpenAiSettings {
+    fn default() -> Self {
+        Self {
+            url: String::new(),
+            model: String::new(),
+            key: None,
+            headers: BTreeMap::new(),
+            options: Map::new(),
+            proxy: None,
+            retries: 3,
+            backoff: Duration::from_millis(500),
+            timeout: Duration::from_secs(600),
+            attempt_timeout: Duration::from_secs(300),
+            idle_timeout: Duration::from_secs(60),
+            reply_max: 8 << 20,
+            images: Arc::new(NoBlobs),
+        }
+    }
+}
+
+/// Addresses and headers may hold secrets, so neither is shown.
+impl fmt::Debug for OpenAiSettings {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("OpenAiSettings")
+            .field("model", &self.model)
+            .field("has_key", &self.key.is_some())
+            .field("headers", &self.headers.keys())
+            .field("has_proxy", &self.proxy.is_some())
+            .field("retries", &self.retries)
+            .field("timeout", &self.timeout)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Settings that cannot be used. Says which one, never its secret.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenAiError {
+    #[error("the url of the model's server is not usable: {reason}")]
+    Url { reason: String },
+    #[error("the model has no name")]
+    NoModel,
+    #[error("the header {name:?} cannot be sent: {reason}")]
+    Header { name: String, reason: &'static str },
+    #[error("the option {name:?} is the host's to set")]
+    Option { name: String },
+    #[error("the proxy is not usable: {reason}")]
+    Proxy { reason: String },
+    #[error("no connection can be secured: {reason}. Install the system's certificates (often the package ca-certificates).")]
+    Certificates { reason: String },
+    #[error("the client for the model's server cannot be made: {reason}")]
+    Client { reason: String },
+}

@@ -1,0 +1,225 @@
+//! The connection to a model's server: one HTTP client for each, which keeps its connections. No proxy but the one that was set, no
+//! redirects, and certificates from the platform.
+
+use std::error::Error;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Client, ClientBuilder, Method, Proxy, Request, Url};
+use rustls::ClientConfig;
+use rustls_platform_verifier::BuilderVerifierExt;
+
+use super::{OpenAiError, OpenAiSettings};
+use crate::Key;
+
+/// For a connection to be made. Attempts have a time-out of their own; this one tells a dead host from a slow model.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What the client sets itself, for every request.
+const RESERVED: [HeaderName; 5] =
+    [CONTENT_TYPE, reqwest::header::HOST, reqwest::header::CONTENT_LENGTH, reqwest::header::TRANSFER_ENCODING, reqwest::header::CONNECTION];
+
+/// A server, and how to reach it.
+#[derive(Clone)]
+pub(crate) struct Server {
+    client: Client,
+    headers: HeaderMap,
+    base: Url,
+    /// The address without what may be a secret.
+    pub shown: String,
+}
+
+impl Server {
+    pub(crate) fn new(settings: &OpenAiSettings) -> Result<Self, OpenAiError> {
+        let base = base_url(&settings.url)?;
+        let builder = Client::builder()
+            .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .redirect(Policy::none())
+            // Attempts are counted here, all of them.
+            .retry(reqwest::retry::never())
+            // Also takes away what the environment says.
+            .no_proxy();
+        let (builder, is_proxy_secure) = with_proxy(builder, settings.proxy.as_deref())?;
+        let builder = builder.tls_backend_preconfigured(tls(base.scheme() == "https" || is_proxy_secure)?);
+        let client = builder.build().map_err(|error| OpenAiError::Client { reason: chain(&error.without_url()) })?;
+        let shown = shown(&base);
+        Ok(Self { client, headers: headers(settings)?, base, shown })
+    }
+
+    /// A request to a path below the base; with a body, it is a POST of JSON.
+    pub(crate) fn request(&self, path: &[&str], body: Option<Vec<u8>>) -> Request {
+        let mut url = self.base.clone();
+        if let Ok(mut segments) = url.path_segments_mut() {
+            segments.pop_if_empty().extend(path);
+        }
+        let mut request = Request::new(if body.is_some() { Method::POST } else { Method::GET }, url);
+        *request.headers_mut() = self.headers.clone();
+        if let Some(body) = body {
+            request.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            *request.body_mut() = Some(body.into());
+        }
+        request
+    }
+
+    pub(crate) async fn send(&self, request: Request) -> Result<reqwest::Response, reqwest::Error> {
+        self.client.execute(request).await
+    }
+}
+
+/// Puts the key into a request, marked so that nothing prints it. None when no header can hold it.
+pub(crate) fn set_key(request: &mut Request, key: &Key) -> Option<()> {
+    let mut value = HeaderValue::from_str(&format!("Bearer {}", key.reveal())).ok()?;
+    value.set_sensitive(true);
+    request.headers_mut().insert(AUTHORIZATION, value);
+    Some(())
+}
+
+fn base_url(text: &str) -> Result<Url, OpenAiError> {
+    let wrong = |reason: &str| OpenAiError::Url { reason: reason.to_owned() };
+    let url = Url::parse(text.trim()).map_err(|error| OpenAiError::Url { reason: error.to_string() })?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(wrong("it must begin with http:// or https://"));
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err(wrong("it must not hold a name or a password: set a key or a header"));
+    }
+    if url.path().trim_end_matches('/').ends_with("/chat/completions") {
+        return Err(wrong("it must end before /chat/completions"));
+    }
+    Ok(url)
+}
+
+/// Without query and fragment: a query may hold a key.
+fn shown(url: &Url) -> String {
+    let mut url = url.clone();
+    url.set_query(None);
+    url.set_fragment(None);
+    url.as_str().trim_end_matches('/').to_owned()
+}
+
+fn with_proxy(builder: ClientBuilder, proxy: Option<&str>) -> Result<(ClientBuilder, bool), OpenAiError> {
+    let Some(proxy) = proxy else { return Ok((builder, false)) };
+    let is_secure = proxy.trim_start().starts_with("https:");
+    let proxy = Proxy::all(proxy).map_err(|error| OpenAiError::Proxy { reason: chain(&error.without_url()) })?;
+    Ok((builder.proxy(proxy), is_secure))
+}
+
+/// Secure connections as this crate makes them, for others who speak HTTP: certificates from the platform, cryptography from ring.
+///
+/// # Errors
+/// When the platform has no certificates.
+pub fn platform_tls() -> Result<ClientConfig, OpenAiError> {
+    tls(true)
+}
+
+/// The platform's certificates are read only for a server that needs them: a machine without any can still reach a local one.
+fn tls(is_needed: bool) -> Result<ClientConfig, OpenAiError> {
+    let wrong = |error: rustls::Error| OpenAiError::Certificates { reason: error.to_string() };
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions().map_err(wrong)?;
+    if is_needed {
+        Ok(builder.with_platform_verifier().map_err(wrong)?.with_no_client_auth())
+    } else {
+        Ok(builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth())
+    }
+}
+
+fn headers(settings: &OpenAiSettings) -> Result<HeaderMap, OpenAiError> {
+    let mut headers = HeaderMap::new();
+    for (name, value) in &settings.headers {
+        let wrong = |reason| OpenAiError::Header { name: name.clone(), reason };
+        let header: HeaderName = name.parse().map_err(|_| wrong("this is no name of a header"))?;
+        if RESERVED.contains(&header) {
+            return Err(wrong("the host sets it"));
+        }
+        if header == AUTHORIZATION && settings.key.is_some() {
+            return Err(wrong("the key is sent in it"));
+        }
+        let mut value = HeaderValue::from_str(value).map_err(|_| wrong("its value has characters that no header can hold"))?;
+        value.set_sensitive(true);
+        headers.insert(header, value);
+    }
+    Ok(headers)
+}
+
+/// Why a request came to nothing before there was an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoConnection {
+    Refused,
+    UnknownHost,
+    /// The connection cannot be made secure: trying again does not help.
+    NotSecure,
+    TimedOut,
+    /// There was a connection, and it was closed instead of an answer.
+    Closed,
+    Other,
+}
+
+impl NoConnection {
+    pub(crate) fn of(error: &reqwest::Error) -> Self {
+        let is_refused = |error: &io::Error| error.kind() == io::ErrorKind::ConnectionRefused;
+        if causes(error).any(|cause| cause.is::<rustls::Error>()) {
+            Self::NotSecure
+        } else if error.is_dns() {
+            Self::UnknownHost
+        } else if causes(error).filter_map(|cause| cause.downcast_ref::<io::Error>()).any(is_refused) {
+            Self::Refused
+        } else if error.is_timeout() {
+            Self::TimedOut
+        } else if !error.is_connect() {
+            Self::Closed
+        } else {
+            Self::Other
+        }
+    }
+}
+
+/// The innermost cause in words: what happened, without the layers that it went through.
+pub(crate) fn innermost(error: &(dyn Error + 'static)) -> String {
+    causes(error).last().map(ToString::to_string).unwrap_or_default()
+}
+
+/// The chain of causes in words, outermost first, without repetitions.
+pub(crate) fn chain(error: &(dyn Error + 'static)) -> String {
+    let mut words: Vec<String> = Vec::new();
+    for cause in causes(error).map(ToString::to_string) {
+        if !words.iter().any(|known| known.contains(&cause)) {
+            words.push(cause);
+        }
+    }
+    words.join(": ")
+}
+
+/// The error and its causes. An IO error hides the one that it wraps from `source`.
+fn causes<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
+    std::iter::successors(Some(error), |outer: &&'a (dyn Error + 'static)| {
+        let outer: &'a (dyn Error + 'static) = *outer;
+        match outer.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            Some(wrapped) => Some(wrapped),
+            None => outer.source(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{base_url, shown};
+
+    #[test]
+    fn an_address_is_shown_without_what_may_be_secret() {
+        assert_eq!(shown(&base_url("https://api.example/v1/?key=sk-1#x").unwrap()), "https://api.example/v1");
+        assert_eq!(shown(&base_url("http://127.0.0.1:80/").unwrap()), "http://127.0.0.1");
+    }
+
+    #[test]
+    fn addresses_that_cannot_be_meant_are_refused_without_being_repeated() {
+        for url in ["", "api.example/v1", "file:///etc", "https://user:secret@host/v1", "http://host/v1/chat/completions/"] {
+            let error = base_url(url).unwrap_err().to_string();
+            assert!(!error.contains("secret"), "{error}");
+        }
+    }
+}

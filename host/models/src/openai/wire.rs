@@ -1,0 +1,136 @@
+//! Chat Completions as servers send them, whole or in chunks. Everything may be missing or null, for something is, somewhere.
+
+use serde::de::IgnoredAny;
+use serde::{Deserialize, Deserializer};
+use serde_json::Value;
+
+/// A whole reply, or one chunk of it.
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Chunk {
+    #[serde(default, deserialize_with = "text")]
+    pub id: String,
+    #[serde(default, deserialize_with = "text")]
+    pub model: String,
+    #[serde(default)]
+    pub choices: Option<Vec<Choice>>,
+    #[serde(default)]
+    pub usage: Option<Tokens>,
+    /// Some servers report an error in the middle of a stream, or with a status that says that all is well.
+    #[serde(default)]
+    pub error: Option<Value>,
+    /// `error` when the whole value is one, in an older form.
+    #[serde(default, deserialize_with = "text")]
+    pub object: String,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Choice {
+    #[serde(default)]
+    pub index: Option<u64>,
+    /// In a chunk.
+    #[serde(default)]
+    pub delta: Option<Said>,
+    /// In a whole reply.
+    #[serde(default)]
+    pub message: Option<Said>,
+    #[serde(default)]
+    pub finish_reason: Option<String>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct Said {
+    #[serde(default)]
+    pub content: Option<Content>,
+    #[serde(default)]
+    pub reasoning_content: Option<Content>,
+    #[serde(default)]
+    pub reasoning: Option<Content>,
+    /// The provider's policy speaks instead of the model.
+    #[serde(default)]
+    pub refusal: Option<String>,
+    #[serde(default)]
+    pub tool_calls: Option<Vec<CallPiece>>,
+}
+
+/// Text, or a list of parts of which some are text.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+pub(crate) enum Content {
+    Text(String),
+    Parts(Vec<TextPart>),
+    Other(IgnoredAny),
+}
+
+#[derive(Debug, Deserialize)]
+pub(crate) struct TextPart {
+    #[serde(default)]
+    text: Option<String>,
+}
+
+impl Content {
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
+            Self::Other(_) => String::new(),
+        }
+    }
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct CallPiece {
+    #[serde(default)]
+    pub index: Option<u64>,
+    #[serde(default, deserialize_with = "text")]
+    pub id: String,
+    #[serde(default)]
+    pub function: Option<FunctionPiece>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+pub(crate) struct FunctionPiece {
+    #[serde(default, deserialize_with = "text")]
+    pub name: String,
+    /// A piece of JSON as text; a few servers send the JSON itself.
+    #[serde(default)]
+    pub arguments: Option<Value>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct Tokens {
+    #[serde(default, deserialize_with = "amount")]
+    pub prompt_tokens: u64,
+    #[serde(default, deserialize_with = "amount")]
+    pub completion_tokens: u64,
+    #[serde(default)]
+    pub prompt_tokens_details: Option<TokenDetails>,
+    /// In dollars; some gateways tell it.
+    #[serde(default, deserialize_with = "dollars")]
+    pub cost: Option<f64>,
+}
+
+#[derive(Clone, Copy, Debug, Default, Deserialize)]
+pub(crate) struct TokenDetails {
+    #[serde(default, deserialize_with = "amount")]
+    pub cached_tokens: u64,
+}
+
+/// Text, a number as text, or nothing.
+fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
+    Ok(match Value::deserialize(deserializer)? {
+        Value::String(text) => text,
+        Value::Number(number) => number.to_string(),
+        _ => String::new(),
+    })
+}
+
+/// A count; zero for anything that is none.
+fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
+    let value = Value::deserialize(deserializer)?;
+    let rounded = value.as_f64().filter(|amount| *amount >= 0.0).map(|amount| amount as u64);
+    Ok(value.as_u64().or(rounded).unwrap_or_default())
+}
+
+fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
+    Ok(Value::deserialize(deserializer)?.as_f64().filter(|cost| cost.is_finite() && *cost >= 0.0))
+}

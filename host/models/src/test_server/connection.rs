@@ -1,0 +1,70 @@
+//! HTTP/1.1 by hand, as much of it as a test server needs: requests with a length, answers in chunks.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpStream};
+
+use super::Request;
+use super::answer::{Answer, Ending};
+
+/// Requests of tests are small; some hold an image.
+const BODY_MAX: u64 = 64 << 20;
+
+/// The next request; none when the client has closed the connection.
+pub(super) fn read_request(stream: &TcpStream) -> io::Result<Option<Request>> {
+    // A client sends no request before it has its answer, so nothing that was buffered is lost.
+    let mut reader = BufReader::new(stream);
+    let Some(first) = read_line(&mut reader)? else { return Ok(None) };
+    let mut words = first.split(' ').map(str::to_owned);
+    let (method, path) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+    let mut headers = BTreeMap::new();
+    while let Some(line) = read_line(&mut reader)?.filter(|line| !line.is_empty()) {
+        if let Some((name, value)) = line.split_once(':') {
+            headers.insert(name.to_ascii_lowercase(), value.trim().to_owned());
+        }
+    }
+    let length = headers.get("content-length").and_then(|length| length.parse().ok()).unwrap_or(0u64);
+    let mut body = Vec::new();
+    reader.take(length.min(BODY_MAX)).read_to_end(&mut body)?;
+    Ok(Some(Request { method, path, headers, body }))
+}
+
+fn read_line(reader: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = String::new();
+    let length = reader.read_line(&mut line)?;
+    Ok((length > 0).then(|| line.trim_end().to_owned()))
+}
+
+/// Writes an answer; whether the connection can be used again.
+///
+/// # Errors
+/// When the client went away before it had the whole answer.
+pub(super) fn write_answer(mut stream: &TcpStream, answer: &Answer) -> io::Result<bool> {
+    if let Some(status) = answer.status {
+        let mut head = format!("HTTP/1.1 {status} As Scripted\r\ntransfer-encoding: chunked\r\n");
+        answer.headers.iter().for_each(|(name, value)| head += &format!("{name}: {value}\r\n"));
+        head += "\r\n";
+        stream.write_all(head.as_bytes())?;
+        for piece in answer.body.chunks(answer.piece) {
+            let mut chunk = format!("{:x}\r\n", piece.len()).into_bytes();
+            chunk.extend_from_slice(piece);
+            chunk.extend_from_slice(b"\r\n");
+            stream.write_all(&chunk)?;
+        }
+    }
+    match answer.ending {
+        Ending::Proper => {
+            stream.write_all(b"0\r\n\r\n")?;
+            Ok(true)
+        }
+        Ending::Cut => {
+            stream.shutdown(Shutdown::Both)?;
+            Ok(false)
+        }
+        Ending::Silence => {
+            // Ends when the client closes: nobody sends a second request before the first is answered.
+            io::copy(&mut stream, &mut io::sink())?;
+            Err(io::ErrorKind::ConnectionAborted.into())
+        }
+    }
+}

@@ -1,0 +1,160 @@
+//! Keys: asked for once, renewed after a refusal, told to nobody.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conclave_core::model::{ModelError, TroubleKind};
+use conclave_models::openai::{OpenAi, OpenAiError};
+use conclave_models::test_server::{Answer, Request, Server};
+use conclave_models::{BoxFuture, Key, KeySource};
+
+use crate::world::{SECRET, ask, client, fails, settings};
+
+/// Gives `key-1`, `key-2`, … up to a last one.
+struct Rotating {
+    asked: AtomicUsize,
+    last: usize,
+}
+
+impl KeySource for Rotating {
+    fn key(&self) -> BoxFuture<'static, Result<Key, String>> {
+        let number = (self.asked.fetch_add(1, Ordering::Relaxed) + 1).min(self.last);
+        Box::pin(async move { Ok(Key::new(format!("key-{number}"))) })
+    }
+}
+
+fn rotating(server: &Server, last: usize) -> (OpenAi, Arc<Rotating>) {
+    let source = Arc::new(Rotating { asked: AtomicUsize::new(0), last });
+    let mut settings = settings(server);
+    settings.key = Some(Arc::<Rotating>::clone(&source));
+    (OpenAi::new(settings).unwrap(), source)
+}
+
+/// Takes one key only.
+fn taking(key: &'static str) -> Server {
+    Server::answering(move |request: &Request| {
+        let given = request.headers.get("authorization").map_or("", String::as_str);
+        if given == format!("Bearer {key}") { Answer::says("in") } else { Answer::error(401, &format!("no such key: {given}")) }
+    })
+}
+
+#[tokio::test]
+async fn a_key_is_asked_for_once_and_again_after_a_refusal() {
+    let server = taking("key-2");
+    let (client, source) = rotating(&server, 9);
+    for _ in 0..3 {
+        ask(&client, false).await.0.unwrap();
+    }
+    assert_eq!((source.asked.load(Ordering::Relaxed), server.requests().len()), (2, 4));
+}
+
+#[tokio::test]
+async fn a_second_refusal_is_the_last() {
+    let server = taking("key-9");
+    let (client, source) = rotating(&server, 9);
+    let (_, kind, text) = fails(&client, false).await;
+    assert_eq!((kind, server.requests().len(), source.asked.load(Ordering::Relaxed)), (TroubleKind::Key, 2, 2));
+    assert!(text.contains("401") && text.contains(&server.url()) && !text.contains("key-2"), "{text}");
+}
+
+#[tokio::test]
+async fn the_same_key_is_not_tried_twice() {
+    let server = taking("other");
+    let (client, _) = rotating(&server, 1);
+    assert_eq!(fails(&client, false).await.1, TroubleKind::Key);
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_key_that_a_server_sends_back_is_not_told() {
+    for status in [400, 401, 404, 429, 500, 200] {
+        let server = Server::start(vec![Answer::error(status, &format!("bad {SECRET}\u{1b}[2J and Bearer {SECRET}"))]);
+        let (_, _, text) = fails(&client(&server), true).await;
+        assert!(text.contains("bad (key)"), "{text}");
+    }
+    for body in [format!("<html>{SECRET}"), format!("data: {{{SECRET}\n\n")] {
+        let server = Server::start(vec![Answer::bytes(200, "text/html", body)]);
+        assert!(fails(&client(&server), true).await.2.contains("(key)"));
+    }
+}
+
+#[tokio::test]
+async fn headers_of_the_operator_s_are_secrets_too() {
+    let server = Server::answering(|request| Answer::error(400, &request.headers["x-token"]));
+    let mut settings = settings(&server);
+    settings.headers.insert("x-token".to_owned(), "tok-777".to_owned());
+    let client = OpenAi::new(settings.clone()).unwrap();
+    assert!(!fails(&client, false).await.2.contains("tok-777"));
+    assert!(!format!("{settings:?} {client:?}").contains("tok-777"));
+    assert!(!format!("{settings:?} {client:?}").contains(SECRET));
+}
+
+#[tokio::test]
+async fn without_a_key_nothing_is_sent() {
+    struct Nothing;
+    impl KeySource for Nothing {
+        fn key(&self) -> BoxFuture<'static, Result<Key, String>> {
+            Box::pin(async { Err("the variable MODEL_KEY is not set".to_owned()) })
+        }
+    }
+    let server = Server::start(vec![Answer::says("a")]);
+    let mut settings = settings(&server);
+    settings.key = Some(Arc::new(Nothing));
+    let client = OpenAi::new(settings).unwrap();
+    let (error, kind, text) = fails(&client, false).await;
+    assert!(matches!(error, ModelError::Other { .. }));
+    assert!(kind == TroubleKind::Key && text.contains("MODEL_KEY"), "{text}");
+    assert_eq!(client.probe().await.unwrap_err().kind, TroubleKind::Key);
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_key_that_no_header_can_hold_is_not_sent_and_not_told() {
+    let server = Server::start(vec![Answer::says("a")]);
+    let mut settings = settings(&server);
+    settings.key = Some(Arc::new(Key::new("first-half\nsecond-half".to_owned())));
+    let (_, kind, text) = fails(&OpenAi::new(settings).unwrap(), false).await;
+    assert!(kind == TroubleKind::Key && !text.contains("half"), "{text}");
+    assert!(server.requests().is_empty());
+}
+
+#[tokio::test]
+async fn a_server_that_wants_no_key_gets_none() {
+    let server = Server::start(vec![Answer::says("a"), Answer::error(401, "who are you?")]);
+    let mut settings = settings(&server);
+    settings.key = None;
+    let client = OpenAi::new(settings).unwrap();
+    ask(&client, false).await.0.unwrap();
+    assert!(!server.requests()[0].headers.contains_key("authorization"));
+    let (_, kind, text) = fails(&client, false).await;
+    assert!(kind == TroubleKind::Key && text.contains("set the model's key"), "{text}");
+}
+
+#[tokio::test]
+async fn a_redirect_is_told_and_gets_neither_request_nor_key() {
+    let target = Server::start(vec![Answer::says("gotcha")]);
+    let location = format!("{}/chat/completions?token={SECRET}", target.url());
+    let server = Server::start(vec![Answer::bytes(307, "text/plain", "").header("location", &location)]);
+    let (_, kind, text) = fails(&client(&server), false).await;
+    assert!(target.requests().is_empty());
+    assert!(kind == TroubleKind::Refused && text.contains("307") && text.contains(target.url().trim_end_matches("/v1")), "{text}");
+}
+
+#[tokio::test]
+async fn settings_that_cannot_be_meant_are_refused() {
+    let server = Server::start(vec![Answer::says("a")]);
+    let wrong = |change: fn(&mut conclave_models::openai::OpenAiSettings)| {
+        let mut settings = settings(&server);
+        change(&mut settings);
+        OpenAi::new(settings).unwrap_err()
+    };
+    assert!(matches!(wrong(|settings| settings.url.clear()), OpenAiError::Url { .. }));
+    assert!(matches!(wrong(|settings| settings.model.clear()), OpenAiError::NoModel));
+    assert!(matches!(wrong(|settings| drop(settings.options.insert("messages".to_owned(), 1.into()))), OpenAiError::Option { .. }));
+    assert!(matches!(
+        wrong(|settings| drop(settings.headers.insert("Authorization".to_owned(), "x".to_owned()))),
+        OpenAiError::Header { .. }
+    ));
+    assert!(matches!(wrong(|settings| drop(settings.headers.insert("a b".to_owned(), "x".to_owned()))), OpenAiError::Header { .. }));
+    assert!(matches!(wrong(|settings| settings.proxy = Some("http://".to_owned())), OpenAiError::Proxy { .. }));
+}

@@ -1,0 +1,70 @@
+//! How a test asks.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conclave_core::model::{Completion, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat, TroubleKind};
+use conclave_models::openai::{OpenAi, OpenAiSettings};
+use conclave_models::test_server::Server;
+use conclave_models::{Key, ModelClient, ModelFailure, TextSink};
+
+pub const SECRET: &str = "sk-very-secret-1234";
+
+/// Waits of a millisecond, and time-outs that no test reaches unless it means to.
+pub fn settings(server: &Server) -> OpenAiSettings {
+    OpenAiSettings {
+        url: server.url(),
+        model: "test-model".to_owned(),
+        key: Some(Arc::new(Key::new(SECRET.to_owned()))),
+        backoff: Duration::from_millis(1),
+        ..OpenAiSettings::default()
+    }
+}
+
+pub fn client(server: &Server) -> OpenAi {
+    OpenAi::new(settings(server)).unwrap()
+}
+
+pub fn prompt(stream: bool) -> Prompt {
+    Prompt {
+        pieces: vec![PromptPiece::System { text: "be good".into() }],
+        tools: Vec::new(),
+        tool_format: ToolFormat::Native,
+        tool_choice: ToolChoice::Auto,
+        output_schema: None,
+        stream,
+        options: Vec::new(),
+    }
+}
+
+#[derive(Default)]
+pub struct Heard(Mutex<Vec<String>>);
+
+impl Heard {
+    pub fn pieces(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
+impl TextSink for Heard {
+    fn text(&self, piece: &str) {
+        self.0.lock().unwrap().push(piece.to_owned());
+    }
+}
+
+pub async fn ask(client: &OpenAi, stream: bool) -> (Result<Completion, ModelFailure>, Vec<String>) {
+    let heard = Arc::new(Heard::default());
+    let outcome = client.complete(prompt(stream), Arc::<Heard>::clone(&heard)).await;
+    (outcome, heard.pieces())
+}
+
+/// The error, and the kind and text of the trouble. The plugin's part holds nothing of the server's.
+pub async fn fails(client: &OpenAi, stream: bool) -> (ModelError, TroubleKind, String) {
+    let failure = ask(client, stream).await.0.unwrap_err();
+    let trouble = failure.trouble.unwrap();
+    let told = format!("{:?}", failure.error);
+    assert!(!told.contains(SECRET) && !told.contains("127.0.0.1"), "{told}");
+    assert!(!trouble.text.contains(SECRET), "{}", trouble.text);
+    assert!(!trouble.text.chars().any(char::is_control), "{:?}", trouble.text);
+    (failure.error, trouble.kind, trouble.text)
+}

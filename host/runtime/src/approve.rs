@@ -1,0 +1,50 @@
+//! Approvers: who decides about a tool call that a rule of the operator asks about. The rules themselves are the core's.
+
+use conclave_core::policy::{Approval, ApprovalRequest};
+
+use crate::clock::BoxFuture;
+
+/// Decides about tool calls.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::approve::Approver;
+/// use conclave_runtime::clock::BoxFuture;
+/// use conclave_runtime::policy::{Approval, ApprovalRequest};
+/// use serde_json::json;
+///
+/// /// Lets small sums through and cuts large ones. A real one would ask somebody.
+/// struct Cashier;
+///
+/// impl Approver for Cashier {
+///     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+///         Box::pin(async move {
+///             match request.arguments["euros"].as_u64() {
+///                 Some(0..=50) => Approval::Approved,
+///                 Some(_) => Approval::Edited { arguments: json!({ "euros": 50 }) },
+///                 None => Approval::Refused { reason: "it says no sum".to_owned() },
+///             }
+///         })
+///     }
+/// }
+///
+/// let options = RunOptions { approver: Arc::new(Cashier), ..RunOptions::default() };
+/// # drop(options);
+/// ```
+pub trait Approver: Send + Sync + 'static {
+    /// Whether the call may run. The run waits; when nobody waits any more the future is dropped.
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval>;
+}
+
+/// Refuses everything: nobody is there to ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoApprover;
+
+impl Approver for NoApprover {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, Approval> {
+        let reason = "nobody is there to approve it".to_owned();
+        Box::pin(std::future::ready(Approval::Refused { reason }))
+    }
+}

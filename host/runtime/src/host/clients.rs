@@ -1,0 +1,135 @@
+//! Clients for the models of a config: from a script, from the embedding program, or for a server. None is asked anything here.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conclave_core::config::{Config, ModelKind, OpenAiConfig, Problem, Problems};
+use conclave_core::ids::ModelName;
+
+#[cfg(feature = "openai")]
+use conclave_core::model::{Trouble, TroubleKind};
+#[cfg(feature = "openai")]
+use std::time::{Duration, Instant};
+
+use super::Host;
+#[cfg(feature = "openai")]
+use crate::models::openai::{OpenAi, OpenAiError, OpenAiSettings};
+use crate::models::{ModelClient, Scripted};
+#[cfg(feature = "openai")]
+use crate::secrets::KeyOf;
+
+/// What a model's server said when it was asked for its models.
+#[cfg(feature = "openai")]
+#[derive(Clone, Debug)]
+pub struct Probe {
+    /// In the config.
+    pub name: ModelName,
+    pub url: String,
+    /// At the server.
+    pub model: String,
+    /// The models that the server has; empty when it does not say.
+    pub answer: Result<Vec<String>, Trouble>,
+    pub took: Duration,
+}
+
+type Clients = HashMap<ModelName, Arc<dyn ModelClient>>;
+
+impl Host {
+    /// A client for every model for which one can be made.
+    pub(super) fn clients(&self, config: &Config, problems: &mut Problems) -> Clients {
+        let mut clients = Clients::new();
+        for (name, model) in &config.models {
+            let client = match &model.kind {
+                ModelKind::Scripted { replies } => {
+                    scripted(&replies.path).map_err(|what| vec![config.problem(&format!("models.{name}.replies"), what)])
+                }
+                ModelKind::Native => self.native_client(config, name),
+                ModelKind::OpenAi(server) => self.server_client(config, name, server),
+            };
+            match client {
+                Ok(client) => drop(clients.insert(name.clone(), client)),
+                Err(found) => found.into_iter().for_each(|problem| problems.push(problem)),
+            }
+        }
+        clients
+    }
+
+    fn native_client(&self, config: &Config, name: &ModelName) -> Result<Arc<dyn ModelClient>, Vec<Problem>> {
+        if let Some(client) = self.models.get(name.as_str()) {
+            return Ok(Arc::clone(client));
+        }
+        let known: Vec<&str> = self.models.keys().map(String::as_str).collect();
+        let help = if known.is_empty() {
+            "this program speaks to no model itself: take another `kind`".to_owned()
+        } else {
+            format!("these are there: {}", known.join(", "))
+        };
+        Err(vec![config.problem(&format!("models.{name}.kind"), format!("this program has no model `{name}`")).help(help)])
+    }
+
+    #[cfg(feature = "openai")]
+    fn server_client(&self, config: &Config, name: &ModelName, server: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<Problem>> {
+        let mut problems = Vec::new();
+        if let Some(Err(what)) = server.key.as_ref().map(|from| self.secrets.check(from)) {
+            problems.push(config.problem(&format!("models.{name}.key"), format!("the key of the model `{name}` is not there: {what}")));
+        }
+        match self.open_client(server) {
+            Ok(client) if problems.is_empty() => Ok(Arc::new(client)),
+            Ok(_) => Err(problems),
+            Err(error) => {
+                problems.push(config.problem(&format!("models.{name}"), error.to_string()));
+                Err(problems)
+            }
+        }
+    }
+
+    #[cfg(feature = "openai")]
+    fn open_client(&self, server: &OpenAiConfig) -> Result<OpenAi, OpenAiError> {
+        let from = |from: &conclave_core::config::KeyRef| KeyOf { secrets: Arc::clone(&self.secrets), from: from.clone() };
+        OpenAi::new(OpenAiSettings {
+            url: server.url.clone(),
+            model: server.model.clone(),
+            key: server.key.as_ref().map(|key| Arc::new(from(key)) as Arc<dyn crate::models::KeySource>),
+            headers: server.headers.clone(),
+            options: server.options.clone(),
+            proxy: server.proxy.clone(),
+            retries: server.retries,
+            timeout: Duration::from_millis(server.timeout_ms),
+            attempt_timeout: Duration::from_millis(server.attempt_timeout_ms),
+            idle_timeout: Duration::from_millis(server.idle_timeout_ms),
+            reply_max: server.reply_max,
+            images: Arc::clone(&self.blobs) as Arc<dyn crate::models::BlobSource>,
+            ..OpenAiSettings::default()
+        })
+    }
+
+    /// Asks the server of each model of a config which models it has: whether it answers, and whether it takes the key. Costs nothing.
+    #[cfg(feature = "openai")]
+    pub async fn probe(&self, config: &Config) -> Vec<Probe> {
+        let mut probes = Vec::new();
+        for (name, model) in &config.models {
+            let ModelKind::OpenAi(server) = &model.kind else { continue };
+            let began = Instant::now();
+            let answer = match self.open_client(server) {
+                Ok(client) => client.probe().await,
+                Err(error) => Err(Trouble { kind: TroubleKind::Unreachable, text: error.to_string() }),
+            };
+            probes.push(Probe { name: name.clone(), url: server.url.clone(), model: server.model.clone(), answer, took: began.elapsed() });
+        }
+        probes
+    }
+
+    #[cfg(not(feature = "openai"))]
+    fn server_client(&self, config: &Config, name: &ModelName, _: &OpenAiConfig) -> Result<Arc<dyn ModelClient>, Vec<Problem>> {
+        // What the missing client would need is not looked at.
+        let _ = (&self.secrets, &self.blobs);
+        let what = "this program was built without a client for model servers";
+        let help = "build it with the feature `openai` of conclave-runtime, or take `kind = \"native\"`";
+        Err(vec![config.problem(&format!("models.{name}.kind"), what).help(help)])
+    }
+}
+
+fn scripted(path: &str) -> Result<Arc<dyn ModelClient>, String> {
+    let script = std::fs::read_to_string(path).map_err(|error| format!("{path} could not be read: {error}"))?;
+    Ok(Arc::new(Scripted::parse(&script).map_err(|error| format!("{path}: {error}"))?))
+}

@@ -1,0 +1,74 @@
+//! Where the components of a config come from: the program itself, a file, or somewhere else.
+
+use std::path::Path;
+
+use conclave_core::config::{Config, PluginSource, Problem};
+
+use super::Host;
+use crate::plugin::read_component;
+
+impl Host {
+    /// The bytes of a plugin's component. `downloading` is called before the network is used.
+    pub(super) async fn component(&self, source: &PluginSource, downloading: impl FnOnce()) -> Result<Vec<u8>, Missing> {
+        match source {
+            PluginSource::Stock(name) => match self.stock.get(name) {
+                Some(bytes) => Ok(bytes.to_vec()),
+                None if self.stock.is_empty() => {
+                    Err(Missing::new("this program was built without stock plugins", "build it with `cargo xtask build`"))
+                }
+                None => {
+                    let known: Vec<&str> = self.stock.keys().map(String::as_str).collect();
+                    Err(Missing::new(format!("there is no stock plugin `{name}`"), format!("these are there: {}", known.join(", "))))
+                }
+            },
+            PluginSource::Native(name) => Err(self.no_native(name)),
+            PluginSource::Url { url, sha256 } => self.downloaded(url, sha256, downloading).await,
+            PluginSource::File(path) => read_component(Path::new(&path.path)).map_err(|error| {
+                let what = format!("{} could not be read: {error}", path.path);
+                Missing::new(what, "build the component, or correct the path; it starts at the folder of the config")
+            }),
+        }
+    }
+
+    #[cfg(feature = "download")]
+    async fn downloaded(&self, url: &str, sha256: &str, downloading: impl FnOnce()) -> Result<Vec<u8>, Missing> {
+        use crate::plugin::DownloadError;
+
+        self.downloads.component(url, sha256, downloading).await.map_err(|error| {
+            let help = match &error {
+                DownloadError::OtherDigest { .. } => {
+                    "somebody changed the component since it was written down; `conclave plugin inspect` shows what it asks for"
+                }
+                DownloadError::Status { .. } | DownloadError::TooLarge { .. } => {
+                    "correct the address, or put the .wasm file beside the config and name it"
+                }
+                DownloadError::Unreachable { .. } | DownloadError::Setup(_) => {
+                    "go online once: it is kept after that; or put the .wasm file beside the config and name it"
+                }
+            };
+            Missing::new(error.to_string(), help)
+        })
+    }
+
+    #[cfg(not(feature = "download"))]
+    async fn downloaded(&self, url: &str, _: &str, _: impl FnOnce()) -> Result<Vec<u8>, Missing> {
+        let help = "download it, put it beside the config, and write `source = \"./x.wasm\"`";
+        Err(Missing::new(format!("this program was built without what it takes to download {url}"), help))
+    }
+}
+
+/// A component that is not where the config says.
+pub(super) struct Missing {
+    what: String,
+    help: String,
+}
+
+impl Missing {
+    pub(super) fn new(what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { what: what.into(), help: help.into() }
+    }
+
+    pub(super) fn problem(self, config: &Config, key: &str) -> Problem {
+        config.problem(key, self.what).help(self.help)
+    }
+}

@@ -1,0 +1,44 @@
+//! Plugins of the embedding program's own: tools and agents that are Rust closures. A config names one as `source = "native:NAME"`.
+//!
+//! To the core they are plugins like any other: a manifest that asks, grants, a schema that arguments are held against, limits, a journal.
+//! But their code runs **in this process and in no sandbox**: it can do what the program can do, and no grant holds it back. Of the limits
+//! `wall`, `output`, `log` and `at_once` hold; memory and computing are not counted. A panic is a fault of the call, unless the program is
+//! built with `panic = "abort"`.
+//!
+//! ```
+//! use conclave_runtime::native::{Call, Failure, Plugin, Tool};
+//! use serde_json::json;
+//!
+//! let schema = json!({
+//!     "type": "object",
+//!     "required": ["name"],
+//!     "properties": { "name": { "type": "string", "description": "Family name." } },
+//! });
+//! let lookup = Tool::new("lookup", "The telephone number of a person.", schema, |call: Call| async move {
+//!     match call.arguments["name"].as_str() {
+//!         Some("Stevenson") => Ok("1844".to_owned()),
+//!         _ => Err(Failure::new("nobody of that name is in the book")),
+//!     }
+//! });
+//! let plugin = Plugin::tools("book", [lookup]);
+//! # assert_eq!(plugin.name(), "book");
+//! ```
+
+mod access;
+mod agent;
+mod failure;
+mod model;
+mod plugin;
+mod routes;
+mod running;
+mod tool;
+
+pub use access::Access;
+pub use agent::{IntoTurn, Step, call, finish, say};
+pub use failure::{Failure, Unanswered};
+pub use model::{answer, model};
+pub use plugin::Plugin;
+pub use tool::{Call, IntoOutcome, Tool};
+
+pub(crate) use routes::Routes;
+pub(crate) use running::Native;

@@ -1,0 +1,140 @@
+//! What the host gives to a native call while it runs: its log, its settings, its models. What it does beside that, with the program's
+//! own means, the host does not see.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::fault::CallReport;
+use conclave_core::grant::{DenialRecord, Rights};
+use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
+use conclave_core::manifest::Capability;
+use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::setup::PluginSetup;
+use serde_json::Value;
+
+use super::failure::Unanswered;
+use crate::calls::{CallStart, ModelPort, Observer};
+use crate::sandbox::log::LogBook;
+use crate::subscribe::Level;
+
+/// The host's side of one call. Cloning is cheap; once the call has ended it gives nothing any more.
+#[derive(Clone)]
+pub struct Access(Arc<Inner>);
+
+struct Inner {
+    room: RoomId,
+    call: CallId,
+    plugin: PluginName,
+    now: Millis,
+    setup: Arc<PluginSetup>,
+    models: Arc<dyn ModelPort>,
+    observer: Arc<dyn Observer>,
+    book: LogBook,
+    requests: AtomicU32,
+    denials: Mutex<Vec<DenialRecord>>,
+    is_over: AtomicBool,
+}
+
+impl Access {
+    pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
+        let CallStart { room, call, plugin, now, scratch: _, models, observer } = start;
+        let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
+        let (requests, denials, is_over) = (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Inner { room, call, plugin, now, setup, models, observer, book, requests, denials, is_over }))
+    }
+
+    /// The room that the call is in.
+    #[must_use]
+    pub fn room(&self) -> &RoomId {
+        &self.0.room
+    }
+
+    /// The number of the call; unique in its room.
+    #[must_use]
+    pub fn call(&self) -> CallId {
+        self.0.call
+    }
+
+    /// The plugin's name in the config.
+    #[must_use]
+    pub fn plugin(&self) -> &PluginName {
+        &self.0.plugin
+    }
+
+    /// The time of the run's clock when the call began.
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        self.0.now
+    }
+
+    /// The plugin's settings: `config` of the operator with the defaults filled in, an object.
+    #[must_use]
+    pub fn config(&self) -> &Value {
+        &self.0.setup.config
+    }
+
+    /// Writes a line into the plugin's log, until its volume (`limits.log`) is used up. Control characters are shown escaped.
+    pub fn log(&self, level: Level, message: &str) {
+        if !self.is_over() {
+            self.0.book.line(level, message);
+        }
+    }
+
+    /// Tells how far the call has come. Shares the volume of the log.
+    pub fn progress(&self, done: u64, total: Option<u64>, message: &str) {
+        if !self.is_over() {
+            self.0.book.progress(done, total, message);
+        }
+    }
+
+    /// Asks a model. The plugin needs the `model` grant, and the budgets of grant and run hold. Dropping the future gives up waiting.
+    ///
+    /// # Errors
+    /// What the room or the model's client says: refused, used up, unknown, too long, not available.
+    pub async fn ask(&self, request: ModelRequest) -> Result<Completion, Unanswered> {
+        if self.is_over() {
+            return Err(Unanswered(ModelError::Other { message: "the call is over".to_owned() }));
+        }
+        let plugin = &self.0.plugin;
+        let wanted = request.model.as_deref().unwrap_or("default");
+        let smallest = || Some(format!("[plugins.{plugin}] grants.model = [{wanted:?}]"));
+        if let Err(record) = self.rights().require(Capability::Model, wanted, smallest) {
+            return Err(self.refused(*record));
+        }
+        let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
+        self.0.models.ask(self.0.call, ordinal, request).await.map_err(Unanswered)
+    }
+
+    fn rights(&self) -> Rights<'_> {
+        Rights { plugin: self.0.plugin.as_str(), manifest: &self.0.setup.facts.manifest, grants: &self.0.setup.grants }
+    }
+
+    fn refused(&self, record: DenialRecord) -> Unanswered {
+        let denial = record.denial.clone();
+        let mut denials = self.0.denials.lock().unwrap_or_else(PoisonError::into_inner);
+        // A closure that tries one thing ten thousand times is told of once.
+        if !denials.contains(&record) {
+            self.0.observer.denied(self.0.call, &record);
+            denials.push(record);
+        }
+        Unanswered(ModelError::Denied { denial })
+    }
+
+    fn is_over(&self) -> bool {
+        self.0.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Ends it: what the call used and was refused.
+    pub(super) fn end(&self, wall_us: u64) -> CallReport {
+        self.0.is_over.store(true, Ordering::Relaxed);
+        let denials = std::mem::take(&mut *self.0.denials.lock().unwrap_or_else(PoisonError::into_inner));
+        CallReport { wall_us, log_dropped: self.0.book.dropped(), denials, ..CallReport::default() }
+    }
+}
+
+impl fmt::Debug for Access {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Access").field("room", &self.0.room).field("call", &self.0.call).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,102 @@
+//! A native agent: an async closure from what it may see to its turn.
+
+use std::sync::Arc;
+
+use conclave_core::action::{Action, Reply, Turn};
+use conclave_core::message::{Message, ToolCall, ToolResult};
+use conclave_core::model::{Completion, ModelRequest};
+use conclave_core::view::AgentView;
+use serde_json::Value;
+
+use super::access::Access;
+use super::failure::{Failure, Unanswered};
+use crate::clock::BoxFuture;
+
+pub(super) type AgentBody = Arc<dyn Fn(Step) -> BoxFuture<'static, Result<Turn, Failure>> + Send + Sync>;
+
+/// One step of an agent.
+#[derive(Clone, Debug)]
+pub struct Step {
+    /// The task as the agent may see it; a snapshot, cheap to clone.
+    pub view: AgentView,
+    /// Log, settings, models.
+    pub host: Access,
+}
+
+impl Step {
+    /// The text that is to be answered; empty when nothing was said.
+    #[must_use]
+    pub fn text(&self) -> &str {
+        self.view.pending.as_deref().map(Message::text).unwrap_or_default()
+    }
+
+    /// Answers to the tool calls of its last turn, in their order; empty when it made none.
+    #[must_use]
+    pub fn results(&self) -> &[ToolResult] {
+        self.view.pending.as_deref().map(|message| message.tool_results.as_slice()).unwrap_or_default()
+    }
+
+    /// Asks the agent's default model to go on: the task's system message, the whole history, every tool that the agent may call.
+    ///
+    /// # Errors
+    /// As [`Access::ask`].
+    pub async fn complete(&self) -> Result<Completion, Unanswered> {
+        self.host.ask(ModelRequest::default()).await
+    }
+}
+
+/// What a closure can return for an agent's turn.
+pub trait IntoTurn {
+    fn into_turn(self) -> Turn;
+}
+
+impl IntoTurn for Turn {
+    fn into_turn(self) -> Turn {
+        self
+    }
+}
+
+impl IntoTurn for Action {
+    fn into_turn(self) -> Turn {
+        Turn { action: self, thought: String::new(), wait_for_response: false, extra: Vec::new() }
+    }
+}
+
+/// Says it.
+impl IntoTurn for String {
+    fn into_turn(self) -> Turn {
+        say(self)
+    }
+}
+
+/// Says it.
+impl IntoTurn for &'static str {
+    fn into_turn(self) -> Turn {
+        say(self)
+    }
+}
+
+/// Says what the model said, and calls what it calls.
+impl IntoTurn for Completion {
+    fn into_turn(self) -> Turn {
+        let Self { id, content, tool_calls, .. } = self;
+        Action::Reply(Reply { completion: Some(id), content, tool_calls, ..Reply::default() }).into_turn()
+    }
+}
+
+/// A turn that says something, and leaves open whether the task is done.
+pub fn say(text: impl Into<String>) -> Turn {
+    Action::Reply(Reply { content: Some(text.into()), ..Reply::default() }).into_turn()
+}
+
+/// A turn that calls one tool, `plugin.tool`. The next step gets the answer in [`Step::results`].
+#[must_use]
+pub fn call(tool: &str, arguments: Value) -> Turn {
+    let call = ToolCall { id: String::new(), name: tool.to_owned(), arguments };
+    Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() }).into_turn()
+}
+
+/// A turn that ends the task with this result: text, or any other JSON value.
+pub fn finish(outputs: impl Into<Value>) -> Turn {
+    Action::Finish { outputs: outputs.into() }.into_turn()
+}

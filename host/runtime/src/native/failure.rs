@@ -1,0 +1,92 @@
+//! What a native tool or agent says when it cannot do its work. Every kind of it becomes what a component would have said.
+
+use std::error::Error;
+use std::fmt;
+use std::time::Duration;
+
+use conclave_core::fault::{Fault, FaultKind};
+use conclave_core::grant::Denial;
+use conclave_core::model::ModelError;
+use conclave_core::tool::ToolError;
+
+/// Why there is no answer. `?` makes one of any error; **the error's text goes to the agent and its model**, so an error that names what
+/// they should not know is better mapped by hand.
+///
+/// ```
+/// use conclave_runtime::native::Failure;
+///
+/// fn number(text: &str) -> Result<u64, Failure> {
+///     if text.is_empty() {
+///         return Err(Failure::invalid_arguments("number: it is empty"));
+///     }
+///     Ok(text.parse()?)
+/// }
+/// assert!(number("12").is_ok() && number("").is_err() && number("x").is_err());
+/// ```
+#[derive(Clone, Debug)]
+pub struct Failure(ToolError);
+
+impl Failure {
+    /// It could not be done, and why.
+    pub fn new(message: impl Into<String>) -> Self {
+        Self(ToolError::Other { message: message.into() })
+    }
+
+    /// The arguments make no sense; the agent is told to correct them.
+    pub fn invalid_arguments(message: impl Into<String>) -> Self {
+        Self(ToolError::InvalidArguments { message: message.into() })
+    }
+
+    /// Something outside is down; `retry_after` when it is known how long.
+    #[must_use]
+    pub fn unavailable(retry_after: Option<Duration>) -> Self {
+        let retry_after_ms = retry_after.map(|after| u64::try_from(after.as_millis()).unwrap_or(u64::MAX));
+        Self(ToolError::Unavailable { retry_after_ms })
+    }
+
+    pub(super) fn into_tool_error(self) -> ToolError {
+        self.0
+    }
+
+    /// An agent's failure, named after `plugin`.
+    pub(super) fn into_fault(self, plugin: &str) -> Fault {
+        let message = match self.0 {
+            ToolError::Other { message } | ToolError::InvalidArguments { message } => message,
+            ToolError::Fault { fault } => return fault,
+            refused => refused.to_text(plugin),
+        };
+        Fault::new(FaultKind::Error, message)
+    }
+}
+
+impl<E: Error + 'static> From<E> for Failure {
+    fn from(error: E) -> Self {
+        let any: &(dyn Error + 'static) = &error;
+        match any.downcast_ref::<Unanswered>() {
+            Some(Unanswered(ModelError::Denied { denial })) => Self(ToolError::Denied { denial: denial.clone() }),
+            Some(Unanswered(ModelError::Unavailable { retry_after_ms })) => {
+                Self(ToolError::Unavailable { retry_after_ms: *retry_after_ms })
+            }
+            _ => Self::new(error.to_string()),
+        }
+    }
+}
+
+/// A model that gave no completion.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Unanswered(pub ModelError);
+
+impl fmt::Display for Unanswered {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.0 {
+            ModelError::Denied { denial: Denial { capability, target, .. } } => write!(out, "refused: {capability} {target}"),
+            ModelError::BudgetExhausted { what } => write!(out, "{what} is used up"),
+            ModelError::UnknownModel { name } => write!(out, "there is no model {name:?} in the config"),
+            ModelError::ContextTooLong { tokens } => write!(out, "the prompt does not fit into {tokens} tokens"),
+            ModelError::Unavailable { .. } => out.write_str("the model is not available now"),
+            ModelError::Other { message } => out.write_str(message),
+        }
+    }
+}
+
+impl Error for Unanswered {}

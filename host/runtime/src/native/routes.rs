@@ -1,0 +1,52 @@
+//! Which of a config's plugins run in sandboxes and which are the program's own: every call goes to where its plugin is.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conclave_core::action::Turn;
+use conclave_core::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::fault::{CallReport, Fault};
+use conclave_core::ids::PluginName;
+use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::view::AgentView;
+
+use super::running::Native;
+use crate::calls::{CallStart, Plugins, ToolStart};
+use crate::clock::BoxFuture;
+
+/// Native plugins by their names in the config; what is not among them is a component's.
+pub(crate) struct Routes {
+    natives: HashMap<PluginName, Arc<Native>>,
+    components: Arc<dyn Plugins>,
+}
+
+impl Routes {
+    pub(crate) fn new(natives: impl IntoIterator<Item = Native>, components: Arc<dyn Plugins>) -> Self {
+        Self { natives: natives.into_iter().map(|native| (native.name().clone(), Arc::new(native))).collect(), components }
+    }
+}
+
+impl Plugins for Routes {
+    fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+        match self.natives.get(&start.plugin).cloned() {
+            Some(native) => Box::pin(async move { native.step(start, view).await }),
+            None => self.components.step(start, view),
+        }
+    }
+
+    /// A native agent answers by its steps alone.
+    fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+        self.components.respond(start, view)
+    }
+
+    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+        match self.natives.get(&start.plugin).cloned() {
+            Some(native) => Box::pin(async move { native.call_tool(start, tool).await }),
+            None => self.components.call_tool(start, tool),
+        }
+    }
+
+    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+        self.components.decide(start, wake, view)
+    }
+}

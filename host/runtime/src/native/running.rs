@@ -1,0 +1,156 @@
+//! One configured native plugin, ready for calls: the closures, and the limits that can be kept without a sandbox.
+
+use std::any::Any;
+use std::io::Write;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conclave_core::action::Turn;
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::ids::PluginName;
+use conclave_core::setup::PluginSetup;
+use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::view::AgentView;
+use serde::Serialize;
+use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
+
+use super::access::Access;
+use super::agent::Step;
+use super::failure::Failure;
+use super::plugin::Plugin;
+use super::tool::Call;
+use crate::calls::{CallStart, ToolStart};
+use crate::plugin::Arguments;
+use crate::sandbox::Grantee;
+use crate::sandbox::log::excerpt;
+
+/// Characters of a panic's message in a fault.
+const WORDS: usize = 600;
+
+/// A native plugin with what the operator gave it.
+pub(crate) struct Native {
+    plugin: Plugin,
+    grantee: Grantee,
+    arguments: Arguments,
+    at_once: Arc<Semaphore>,
+}
+
+impl Native {
+    pub(crate) fn new(plugin: Plugin, arguments: Arguments, name: PluginName, setup: Arc<PluginSetup>) -> Self {
+        let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
+        // Folders mean nothing to code that can open any file.
+        let grantee = Grantee { name, config: setup.config.to_string(), setup, folders: Vec::new() };
+        Self { plugin, grantee, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
+    }
+
+    /// In the config.
+    pub(super) fn name(&self) -> &PluginName {
+        &self.grantee.name
+    }
+
+    pub(super) async fn step(&self, start: CallStart, view: AgentView) -> (Result<Turn, Fault>, CallReport) {
+        let Some(agent) = self.plugin.agent.clone() else {
+            let message = format!("{} is no agent", self.grantee.name);
+            return (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default());
+        };
+        let host = Access::new(start, Arc::clone(&self.grantee.setup));
+        let step = Step { view, host: host.clone() };
+        let (answer, report) = self.run(&host, async move { agent(step).await }).await;
+        let said = answer.and_then(|said| said.map_err(|failure| failure.into_fault(self.grantee.name.as_str())));
+        (said, report)
+    }
+
+    pub(super) async fn call_tool(&self, start: CallStart, tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {
+        let ToolStart { task, caller, tool: name, arguments } = tool;
+        let Some(index) = self.plugin.tools.iter().position(|tool| tool.spec.name == name) else {
+            let message = format!("{} has no tool {name:?}", self.grantee.name);
+            return (Err(ToolError::Other { message }), CallReport::default());
+        };
+        let arguments = match self.arguments.check(index, arguments).await {
+            Ok((arguments, _)) => arguments,
+            Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
+        };
+        let body = Arc::clone(&self.plugin.tools[index].body);
+        let host = Access::new(start, Arc::clone(&self.grantee.setup));
+        let call = Call { arguments, task, caller, host: host.clone() };
+        let (answer, report) = self.run(&host, async move { body(call).await }).await;
+        let answer = answer.map_err(|fault| ToolError::Fault { fault });
+        (answer.and_then(|said| said.map_err(Failure::into_tool_error)), report)
+    }
+
+    /// Runs a closure's future within the limits. It has a task of its own, so that one which blocks its thread is given up all the same.
+    async fn run<T>(
+        &self,
+        host: &Access,
+        work: impl Future<Output = Result<T, Failure>> + Send + 'static,
+    ) -> (Result<Result<T, Failure>, Fault>, CallReport)
+    where
+        T: Serialize + Send + 'static,
+    {
+        let place = Arc::clone(&self.at_once).acquire_owned().await.expect("the semaphore is never closed");
+        let began = Instant::now();
+        let mut task = Cancelled(tokio::spawn(async move {
+            let answer = work.await;
+            // Held by the work itself: one that was given up and still blocks a thread takes its place.
+            drop(place);
+            answer
+        }));
+        let wall = Duration::from_millis(self.grantee.limits().wall_ms);
+        let answer = match tokio::time::timeout(wall, &mut task.0).await {
+            Ok(Ok(answer)) => self.within_output(answer),
+            Ok(Err(error)) if error.is_panic() => Err(Fault::new(FaultKind::Panic, panic_sentence(error.into_panic().as_ref()))),
+            Ok(Err(_)) => Err(Fault::new(FaultKind::Abandoned, "the program is shutting down")),
+            Err(_) => Err(self.broken(FaultKind::Wall)),
+        };
+        (answer, host.end(u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX)))
+    }
+
+    fn within_output<T: Serialize>(&self, answer: Result<T, Failure>) -> Result<Result<T, Failure>, Fault> {
+        let limit = self.grantee.limits().output;
+        let fits = match &answer {
+            Ok(answer) => fits_json(answer, limit),
+            Err(failure) => fits_json(&failure.clone().into_tool_error(), limit),
+        };
+        if fits { Ok(answer) } else { Err(self.broken(FaultKind::Output)) }
+    }
+
+    fn broken(&self, kind: FaultKind) -> Fault {
+        Fault::new(kind, self.grantee.limit_sentence(kind))
+    }
+}
+
+/// Work that stops when nobody waits for it any more.
+struct Cancelled<T>(JoinHandle<T>);
+
+impl<T> Drop for Cancelled<T> {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn panic_sentence(panic: &(dyn Any + Send)) -> String {
+    let message = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    message.map_or_else(|| "it panicked, and left no message".to_owned(), |message| format!("it panicked: {}", excerpt(message, WORDS)))
+}
+
+/// Whether a value has no more bytes than this as JSON; nothing is kept of them.
+fn fits_json(value: &impl Serialize, limit: u64) -> bool {
+    serde_json::to_writer(Left(limit), value).is_ok()
+}
+
+struct Left(u64);
+
+impl Write for Left {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        match self.0.checked_sub(bytes.len() as u64) {
+            Some(left) => self.0 = left,
+            None => return Err(std::io::ErrorKind::FileTooLarge.into()),
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}

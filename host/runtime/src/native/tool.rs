@@ -1,0 +1,155 @@
+//! A native tool: a name, a description, a schema, and an async closure.
+
+use std::fmt;
+use std::sync::Arc;
+
+use conclave_core::ids::{PluginName, TaskName};
+use conclave_core::tool::{ToolOutcome, ToolSpec};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::access::Access;
+use super::failure::Failure;
+use crate::clock::BoxFuture;
+
+pub(super) type ToolBody = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
+
+/// One call of a tool. Its arguments fit the tool's schema.
+#[derive(Clone, Debug)]
+pub struct Call {
+    /// A JSON object.
+    pub arguments: Value,
+    pub task: TaskName,
+    /// The plugin of the agent that calls.
+    pub caller: PluginName,
+    /// Log, settings, models.
+    pub host: Access,
+}
+
+impl Call {
+    /// The arguments as a type of the program's own.
+    ///
+    /// # Errors
+    /// When they are not of this type, which the schema then let through.
+    pub fn parse<T: DeserializeOwned>(&self) -> Result<T, Failure> {
+        T::deserialize(&self.arguments).map_err(|error| Failure::invalid_arguments(error.to_string()))
+    }
+}
+
+/// What a closure can return for a tool's outcome.
+pub trait IntoOutcome {
+    fn into_outcome(self) -> ToolOutcome;
+}
+
+impl IntoOutcome for ToolOutcome {
+    fn into_outcome(self) -> ToolOutcome {
+        self
+    }
+}
+
+impl IntoOutcome for String {
+    fn into_outcome(self) -> ToolOutcome {
+        ToolOutcome { content: Some(self), ..ToolOutcome::default() }
+    }
+}
+
+impl IntoOutcome for &'static str {
+    fn into_outcome(self) -> ToolOutcome {
+        self.to_owned().into_outcome()
+    }
+}
+
+/// Its text is what the model reads; other plugins get the value itself.
+impl IntoOutcome for Value {
+    fn into_outcome(self) -> ToolOutcome {
+        let text = self.as_str().map_or_else(|| self.to_string(), str::to_owned);
+        ToolOutcome { content: Some(text), value: Some(self), ..ToolOutcome::default() }
+    }
+}
+
+/// A tool made of a closure. Cloning is cheap.
+#[derive(Clone)]
+pub struct Tool {
+    pub(super) spec: ToolSpec,
+    pub(super) body: ToolBody,
+}
+
+impl Tool {
+    /// A tool. `name` is one of lower-case letters, digits and `_`; `description` is for the model; `schema` is JSON Schema 2020-12 of an
+    /// object. The closure gets arguments that fit the schema and returns text, a JSON value or a [`ToolOutcome`]. Its future is dropped
+    /// when it takes longer than the plugin's `limits.wall`, and when nobody waits for it any more.
+    ///
+    /// Whether name and schema are right is said when a config that uses the plugin is prepared.
+    pub fn new<F, W, O>(name: &str, description: &str, schema: Value, body: F) -> Self
+    where
+        F: Fn(Call) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<O, Failure>> + Send + 'static,
+        O: IntoOutcome,
+    {
+        let spec = ToolSpec {
+            name: name.to_owned(),
+            description: description.to_owned(),
+            input_schema: schema,
+            output_schema: None,
+            idempotent: false,
+        };
+        let body: ToolBody = Arc::new(move |call| {
+            let work = body(call);
+            Box::pin(async move { work.await.map(O::into_outcome) })
+        });
+        Self { spec, body }
+    }
+
+    /// A tool whose schema is that of its arguments' type. Doc comments of its fields become descriptions for the model.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{Call, Tool};
+    /// use schemars::JsonSchema;
+    /// use serde::Deserialize;
+    ///
+    /// #[derive(Deserialize, JsonSchema)]
+    /// struct Range {
+    ///     /// Nautical miles.
+    ///     miles: f64,
+    /// }
+    ///
+    /// let metres = Tool::typed("metres", "A distance at sea in metres.", |range: Range, _: Call| async move {
+    ///     Ok(format!("{:.0}", range.miles * 1852.0))
+    /// });
+    /// # assert_eq!(metres.name(), "metres");
+    /// ```
+    #[cfg(feature = "schemars")]
+    pub fn typed<A, F, W, O>(name: &str, description: &str, body: F) -> Self
+    where
+        A: DeserializeOwned + schemars::JsonSchema + Send + 'static,
+        F: Fn(A, Call) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<O, Failure>> + Send + 'static,
+        O: IntoOutcome + 'static,
+    {
+        let schema = schemars::schema_for!(A).to_value();
+        let body = Arc::new(body);
+        Self::new(name, description, schema, move |call: Call| {
+            let body = Arc::clone(&body);
+            async move { body(call.parse()?, call).await }
+        })
+    }
+
+    /// Says that calling it twice with the same arguments does no more than calling it once.
+    #[must_use]
+    pub fn idempotent(mut self) -> Self {
+        self.spec.idempotent = true;
+        self
+    }
+
+    /// Its name, without the plugin's.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.spec.name
+    }
+}
+
+impl fmt::Debug for Tool {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_tuple("Tool").field(&self.spec.name).finish()
+    }
+}

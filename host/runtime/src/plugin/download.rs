@@ -1,0 +1,215 @@
+//! Components from elsewhere. The operator wrote down a digest, so it does not matter who answers and over how many detours: what has
+//! another digest is not taken. Kept in a folder by digest, and held to it again at every read.
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use conclave_core::limits::COMPONENT_BYTES;
+use conclave_core::text::show_size as size;
+use reqwest::redirect::Policy;
+use reqwest::{Client, Response};
+use sha2::{Digest, Sha256};
+
+use super::read_component;
+
+/// Detours of one download.
+const REDIRECTS: usize = 5;
+const CONNECT: Duration = Duration::from_secs(10);
+const WHOLE: Duration = Duration::from_secs(300);
+
+/// Why there is no component.
+#[derive(Debug, thiserror::Error)]
+pub enum DownloadError {
+    #[error("{url} does not answer: {cause}")]
+    Unreachable { url: String, cause: String },
+    #[error("{url} answers with {status}")]
+    Status { url: String, status: u16 },
+    #[error("{url} gives more than {limit}; a component has no more")]
+    TooLarge { url: String, limit: String },
+    #[error("{url} gives another component than the one that was wanted: its SHA-256 is {found}, not {wanted}")]
+    OtherDigest { url: String, found: String, wanted: String },
+    #[error("no secure connection can be made: {0}")]
+    Setup(String),
+}
+
+/// Components that were downloaded, by digest.
+#[derive(Clone, Debug)]
+pub struct Downloads {
+    /// None: nothing is kept.
+    folder: Option<PathBuf>,
+}
+
+impl Downloads {
+    /// Keeps what it downloads in this folder.
+    #[must_use]
+    pub fn new(folder: Option<PathBuf>) -> Self {
+        Self { folder }
+    }
+
+    /// The component of this digest: kept, or downloaded now. `downloading` is called before the network is used.
+    ///
+    /// # Errors
+    /// When the server does not answer with a component of this digest. A folder that cannot be written is no error.
+    pub async fn component(&self, url: &str, sha256: &str, downloading: impl FnOnce()) -> Result<Vec<u8>, DownloadError> {
+        if let Some(bytes) = self.kept(sha256) {
+            return Ok(bytes);
+        }
+        downloading();
+        let bytes = fetch(url).await?;
+        let found = digest(&bytes);
+        if found != sha256 {
+            return Err(DownloadError::OtherDigest { url: url.to_owned(), found, wanted: sha256.to_owned() });
+        }
+        self.keep(sha256, &bytes);
+        Ok(bytes)
+    }
+
+    /// What was kept and has not changed since.
+    fn kept(&self, sha256: &str) -> Option<Vec<u8>> {
+        let bytes = read_component(&self.path(sha256)?).ok()?;
+        (digest(&bytes) == sha256).then_some(bytes)
+    }
+
+    /// Whole or not at all. Should it fail, the next run downloads again.
+    fn keep(&self, sha256: &str, bytes: &[u8]) {
+        let Some(path) = self.path(sha256) else { return };
+        let draft = path.with_extension(format!("{}.new", std::process::id()));
+        let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
+        let written = made.and_then(|()| std::fs::write(&draft, bytes)).and_then(|()| std::fs::rename(&draft, &path));
+        if written.is_err() {
+            let _ = std::fs::remove_file(draft);
+        }
+    }
+
+    fn path(&self, sha256: &str) -> Option<PathBuf> {
+        self.folder.as_deref().map(|folder: &Path| folder.join(format!("{sha256}.wasm")))
+    }
+}
+
+/// Downloads a component whose digest is not known yet, for whoever wants to write one down.
+///
+/// # Errors
+/// When the server does not answer, or with more than a component has.
+pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
+    let response = client(url)?.get(url).send().await.map_err(|error| unreachable(url, error))?;
+    if !response.status().is_success() {
+        return Err(DownloadError::Status { url: url.to_owned(), status: response.status().as_u16() });
+    }
+    body(url, response).await
+}
+
+fn client(url: &str) -> Result<Client, DownloadError> {
+    let setup = |error: &dyn Error| DownloadError::Setup(error.to_string());
+    // A plain address may lead to a secure one, never the other way round.
+    let is_plain = url.starts_with("http://");
+    let redirects = Policy::custom(move |attempt| {
+        if attempt.previous().len() > REDIRECTS {
+            attempt.error("it leads on and on")
+        } else if attempt.url().scheme() != "https" && !is_plain {
+            attempt.error("it leads from a secure address to one that is not")
+        } else {
+            attempt.follow()
+        }
+    });
+    let tls = crate::models::openai::platform_tls().map_err(|error| setup(&error))?;
+    let builder = Client::builder()
+        .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
+        .connect_timeout(CONNECT)
+        .timeout(WHOLE)
+        .redirect(redirects)
+        .no_proxy()
+        .tls_backend_preconfigured(tls);
+    builder.build().map_err(|error| setup(&error))
+}
+
+async fn body(url: &str, mut response: Response) -> Result<Vec<u8>, DownloadError> {
+    let too_large = || DownloadError::TooLarge { url: url.to_owned(), limit: size(COMPONENT_BYTES) };
+    if response.content_length().is_some_and(|length| length > COMPONENT_BYTES) {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(|error| unreachable(url, error))? {
+        bytes.extend_from_slice(&chunk);
+        if bytes.len() as u64 > COMPONENT_BYTES {
+            return Err(too_large());
+        }
+    }
+    Ok(bytes)
+}
+
+/// The innermost cause says most.
+fn unreachable(url: &str, error: reqwest::Error) -> DownloadError {
+    let error = error.without_url();
+    let mut cause: &dyn Error = &error;
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    DownloadError::Unreachable { url: url.to_owned(), cause: cause.to_string() }
+}
+
+/// Lower-case hexadecimal.
+fn digest(bytes: &[u8]) -> String {
+    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    /// Answers each request with the next of these, and counts them.
+    async fn server(answers: Vec<String>) -> (String, std::sync::Arc<AtomicU32>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let asked = std::sync::Arc::new(AtomicU32::new(0));
+        let counted = std::sync::Arc::clone(&asked);
+        tokio::spawn(async move {
+            for answer in answers {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                counted.fetch_add(1, Ordering::SeqCst);
+                let mut request = [0; 4096];
+                let _ = stream.read(&mut request).await.unwrap();
+                let _ = stream.write_all(answer.replace("HERE", &address.to_string()).as_bytes()).await;
+            }
+        });
+        (format!("http://{address}/x.wasm"), asked)
+    }
+
+    fn ok(body: &str) -> String {
+        format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
+    }
+
+    #[tokio::test]
+    async fn a_component_is_downloaded_once_and_held_to_its_digest() {
+        let folder = tempfile::tempdir().unwrap();
+        let downloads = Downloads::new(Some(folder.path().join("components")));
+        let detour = "HTTP/1.1 302 Found\r\nlocation: http://HERE/y.wasm\r\ncontent-length: 0\r\nconnection: close\r\n\r\n".to_owned();
+        let (url, asked) = server(vec![detour, ok("component"), ok("component")]).await;
+        let wanted = digest(b"component");
+        assert_eq!(downloads.component(&url, &wanted, || {}).await.unwrap(), b"component");
+        assert_eq!(downloads.component(&url, &wanted, || panic!("it was kept")).await.unwrap(), b"component");
+        assert_eq!(asked.load(Ordering::SeqCst), 2);
+        std::fs::write(folder.path().join("components").join(format!("{wanted}.wasm")), b"changed").unwrap();
+        assert_eq!(downloads.component(&url, &wanted, || {}).await.unwrap(), b"component", "what was changed is fetched anew");
+    }
+
+    #[tokio::test]
+    async fn what_is_not_what_was_wanted_is_refused_and_not_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let downloads = Downloads::new(Some(folder.path().to_owned()));
+        let long = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", COMPONENT_BYTES + 1);
+        let (url, _) = server(vec![ok("another"), "HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n".to_owned(), long]).await;
+        let wanted = digest(b"component");
+        assert!(matches!(downloads.component(&url, &wanted, || {}).await, Err(DownloadError::OtherDigest { .. })));
+        assert!(matches!(downloads.component(&url, &wanted, || {}).await, Err(DownloadError::Status { status: 404, .. })));
+        assert!(matches!(downloads.component(&url, &wanted, || {}).await, Err(DownloadError::TooLarge { .. })));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+        let nobody = downloads.component("http://127.0.0.1:9/x.wasm", &wanted, || {}).await;
+        assert!(matches!(nobody, Err(DownloadError::Unreachable { .. })), "{nobody:?}");
+    }
+}

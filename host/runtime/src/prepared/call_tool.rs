@@ -1,0 +1,230 @@
+//! One tool without a task: a room whose agent makes one call and ends. So grants, budgets, limits, policy, journal and subscribers hold
+//! as in any run. What the tool does is not known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conclave_core::action::{Action, Reply, Turn};
+use conclave_core::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::grant::{Denial, Grants, ToolPattern, ToolsGrant};
+use conclave_core::ids::{PluginName, TaskName};
+use conclave_core::limits::PluginLimits;
+use conclave_core::manifest::{Ask, CONTRACT, Capability, FORMAT, Manifest};
+use conclave_core::message::{Entity, ToolCall};
+use conclave_core::model::ToolFormat;
+use conclave_core::notice::Notice;
+use conclave_core::outcome::Outcome;
+use conclave_core::setup::{AgentSeat, NoTool, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use conclave_core::tool::{ToolError, ToolOutcome, ToolSummary};
+use conclave_core::view::AgentView;
+use serde_json::{Value, json};
+
+use super::{Prepared, RunOptions};
+use crate::calls::{CallStart, Plugins, ToolStart};
+use crate::clock::BoxFuture;
+use crate::journal::JournalFailure;
+use crate::subscribe::{Happening, Subscriber, What};
+
+/// Who calls. No plugin of a config can have this name, so no rule of the policy takes it for another.
+const CALLER: &str = "(you)";
+const TASK: &str = "call";
+
+/// What a tool gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolRun {
+    /// Calls in its `then` were not made: they are for an agent, and there is none.
+    pub answer: Result<ToolOutcome, ToolError>,
+    /// What the call cost and was refused; empty when nothing was started.
+    pub report: CallReport,
+}
+
+/// Why a tool was not called at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CallToolError {
+    /// No plugin of the config has it.
+    #[error("there is no tool `{tool}`; {}", these(.known))]
+    Unknown {
+        tool: String,
+        /// `plugin.tool`, in order.
+        known: Vec<String>,
+    },
+    #[error(transparent)]
+    Journal(#[from] JournalFailure),
+}
+
+fn these(known: &[String]) -> String {
+    if known.is_empty() { "no plugin of this config has tools".to_owned() } else { format!("these are there: {}", known.join(", ")) }
+}
+
+impl Prepared {
+    /// Calls one tool, `plugin.tool`, without a task. It needs no grant: the caller is whoever holds the config. Everything that the tool
+    /// itself does is held against its grants and limits, and the policy's rules without a `caller` hold too.
+    ///
+    /// The arguments are a JSON object. Dropping the future stops the tool.
+    ///
+    /// # Errors
+    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made or written. What goes wrong in the tool, and what
+    /// an approver refuses, is in [`ToolRun::answer`].
+    ///
+    /// ```
+    /// use conclave_runtime::native::{self, Call, Plugin, Tool};
+    /// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let double = Tool::new("double", "Twice a number.", json!({ "type": "object" }), |call: Call| async move {
+    ///     Ok(json!(call.arguments["number"].as_i64().unwrap_or_default() * 2))
+    /// });
+    /// let app = Plugin::tools("app", [double]).with_agent(|_| async { Ok(native::finish("Done.")) });
+    /// let host = Host::new(HostOptions { native: vec![app], ..HostOptions::default() })?;
+    /// let config = Config::parse("app.toml", "", r#"
+    ///     entry = "main"
+    ///     [plugins.app]
+    ///     source = "native:app"
+    ///     [tasks.main]
+    ///     agent = "app"
+    /// "#)?;
+    /// let run = host.load(&config).await?.call_tool("app.double", json!({ "number": 21 }), RunOptions::default()).await?;
+    /// assert_eq!(run.answer.unwrap().value, Some(json!(42)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn call_tool(&self, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolRun, CallToolError> {
+        let Some(setup) = setup_for(&self.setup, tool) else {
+            return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
+        };
+        let seen = Arc::new(Seen::default());
+        let call = ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments };
+        let plugins = OneCall { inner: Arc::clone(&self.calls), call, seen: Arc::clone(&seen) };
+        let options = RunOptions { subscribers: options.subscribers.with(Arc::clone(&seen) as Arc<dyn Subscriber>), ..options };
+        let outcome = self.open(Arc::new(setup), Arc::new(plugins), None, options)?.outcome().await?;
+        let mut seen = seen.lock();
+        Ok(match seen.answered.take() {
+            Some((answer, report)) => ToolRun { answer, report },
+            None => ToolRun { answer: Err(not_started(seen.denied.take(), &outcome)), report: CallReport::default() },
+        })
+    }
+
+    /// Every tool of the config, as `plugin.tool`, in order.
+    #[must_use]
+    pub fn tools(&self) -> Vec<String> {
+        let plugins = self.setup.plugins.iter();
+        let mut names: Vec<String> =
+            plugins.flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// Why the room never came to the call: a rule or an approver said no, or the run was over first.
+fn not_started(denied: Option<Denial>, outcome: &Outcome) -> ToolError {
+    match (denied, &outcome.content) {
+        (Some(denial), _) => ToolError::Denied { denial },
+        (None, Some(message)) => ToolError::Other { message: message.clone() },
+        (None, None) => ToolError::Fault { fault: Fault::new(FaultKind::Abandoned, outcome.reason.clone()) },
+    }
+}
+
+/// The setup of a room for one call; none when nobody has the tool.
+fn setup_for(setup: &Setup, tool: &str) -> Option<Setup> {
+    let (plugin, spec) = setup.tool(tool)?;
+    let summary = ToolSummary { name: tool.to_owned(), description: spec.description.clone(), input_schema: spec.input_schema.clone() };
+    let of_tool = setup.plugins.get_key_value(plugin).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
+    Some(Setup {
+        entry: TaskName::from(TASK),
+        tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(summary)))]),
+        plugins: BTreeMap::from([of_tool, (PluginName::from(CALLER), Arc::new(caller(tool)))]),
+        ..setup.clone()
+    })
+}
+
+/// One step, and the tool's answer ends it.
+fn task(tool: ToolSummary) -> TaskSetup {
+    TaskSetup {
+        agent: PluginName::from(CALLER),
+        description: String::new(),
+        system: "".into(),
+        subtasks: Vec::new(),
+        tools: Arc::new(vec![tool]),
+        deliver: None,
+        interactive: false,
+        turns: None,
+        max_stalled_steps: 1,
+        done_if_response: BTreeSet::from([Entity::Agent]),
+        done_if_no_response: BTreeSet::new(),
+        no_tool: NoTool::Nothing,
+        agent_seat: AgentSeat::Host,
+        allow_null_result: false,
+        tool_format: ToolFormat::Off,
+    }
+}
+
+fn caller(tool: &str) -> PluginSetup {
+    let asks = BTreeMap::from([(Capability::Tools.as_str().to_owned(), Ask::default())]);
+    let manifest =
+        Manifest { format: FORMAT, name: "you".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
+    let facts = PluginFacts { manifest, kinds: BTreeSet::from([PluginKind::Agent]), tools: Vec::new(), sha256: String::new() };
+    let grants = Grants { tools: Some(ToolsGrant { names: vec![ToolPattern(tool.to_owned())], calls: None }), ..Grants::default() };
+    PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
+}
+
+/// What became of the call.
+#[derive(Default)]
+struct Seen(Mutex<Findings>);
+
+#[derive(Default)]
+struct Findings {
+    answered: Option<(Result<ToolOutcome, ToolError>, CallReport)>,
+    denied: Option<Denial>,
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, Findings> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Subscriber for Seen {
+    fn on(&self, happening: &Happening) {
+        if let What::Told { told: Notice::Denied { plugin, record } } = &happening.what
+            && plugin.as_str() == CALLER
+        {
+            self.lock().denied = Some(record.denial.clone());
+        }
+    }
+}
+
+/// The plugins of the config, and an agent that makes one call.
+struct OneCall {
+    inner: Arc<dyn Plugins>,
+    call: ToolCall,
+    seen: Arc<Seen>,
+}
+
+impl Plugins for OneCall {
+    fn step(&self, _: CallStart, _: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+        let action = Action::Reply(Reply { tool_calls: vec![self.call.clone()], ..Reply::default() });
+        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        Box::pin(std::future::ready((Ok(turn), CallReport::default())))
+    }
+
+    fn respond(&self, _: CallStart, _: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+        Box::pin(std::future::ready((Ok(None), CallReport::default())))
+    }
+
+    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+        let (called, seen) = (self.inner.call_tool(start, tool), Arc::clone(&self.seen));
+        Box::pin(async move {
+            let (answer, report) = called.await;
+            seen.lock().answered = Some((answer.clone(), report.clone()));
+            // Whoever called reads them; the room would make them.
+            (answer.map(|outcome| ToolOutcome { then: Vec::new(), ..outcome }), report)
+        })
+    }
+
+    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+        self.inner.decide(start, wake, view)
+    }
+}

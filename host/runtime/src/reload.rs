@@ -1,0 +1,139 @@
+//! Hot reload for authors: looks whether a plugin's file was built anew, loads it, and lets the next call go to it. Whether it may take
+//! the place of the one that was admitted is decided in the core; a refused or broken one changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use conclave_core::ids::PluginName;
+use conclave_core::reload::may_replace;
+use conclave_core::setup::PluginSetup;
+use tokio::task::JoinHandle;
+
+use crate::plugin::{Loader, read_component};
+use crate::sandbox::{Sandbox, Sandboxes};
+
+/// What became of a file that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reloaded {
+    /// The next call goes to it.
+    Replaced {
+        plugin: PluginName,
+        /// Lower-case hexadecimal, of the new component.
+        sha256: String,
+        took: Duration,
+    },
+    /// The one before it stays.
+    Refused { plugin: PluginName, reason: String },
+}
+
+/// A plugin that comes from a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    pub(crate) setup: Arc<PluginSetup>,
+}
+
+/// What it takes to load a config's plugins again.
+#[derive(Clone, Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) loader: Loader,
+    pub(crate) sandboxes: Sandboxes,
+    pub(crate) sources: BTreeMap<PluginName, Source>,
+}
+
+/// Looks after the files of a config's plugins.
+#[derive(Debug)]
+pub struct Reloader {
+    loader: Loader,
+    sandboxes: Sandboxes,
+    files: BTreeMap<PluginName, Watched>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    source: Source,
+    /// Of what is loaded, or was refused.
+    known: Option<Stamp>,
+    /// Seen at the last look: loaded once it is the same at the next, for a file is not written at once.
+    changed: Option<Stamp>,
+}
+
+/// Tells one version of a file from another without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+}
+
+/// Goes on looking until it is dropped.
+#[derive(Debug)]
+pub struct Watch(JoinHandle<()>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Reloader {
+    pub(crate) fn new(Rebuilt { loader, sandboxes, sources }: Rebuilt) -> Self {
+        let watched = |(name, source): (PluginName, Source)| {
+            let known = stamp(&source);
+            (name, Watched { source, known, changed: None })
+        };
+        Self { loader, sandboxes, files: sources.into_iter().map(watched).collect() }
+    }
+
+    /// Looks again every so often, and tells what became of files that have changed.
+    #[must_use]
+    pub fn watch(mut self, every: Duration, told: impl Fn(Reloaded) + Send + Sync + 'static) -> Watch {
+        Watch(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                self.look().await.into_iter().for_each(&told);
+            }
+        }))
+    }
+
+    /// Looks at every file once. A change counts when two looks in a row see the same of it.
+    pub async fn look(&mut self) -> Vec<Reloaded> {
+        let mut settled = Vec::new();
+        for (name, file) in &mut self.files {
+            let seen = stamp(&file.source);
+            if seen == file.known || seen.is_none() {
+                file.changed = None;
+            } else if seen == file.changed {
+                file.known = seen;
+                file.changed = None;
+                settled.push((name.clone(), file.source.clone()));
+            } else {
+                file.changed = seen;
+            }
+        }
+        let mut told = Vec::with_capacity(settled.len());
+        for (plugin, source) in settled {
+            told.push(match self.take_in(&plugin, &source).await {
+                Ok((sha256, took)) => Reloaded::Replaced { plugin, sha256, took },
+                Err(reason) => Reloaded::Refused { plugin, reason },
+            });
+        }
+        told
+    }
+
+    async fn take_in(&self, name: &PluginName, source: &Source) -> Result<(String, Duration), String> {
+        let bytes = read_component(&source.path).map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
+        let plugin = self.loader.load(bytes, &source.setup.limits, || {}).await.map_err(|error| error.to_string())?;
+        may_replace(&source.setup.facts, plugin.facts()).map_err(|what| format!("{what}; start anew to take it"))?;
+        let (sha256, took) = (plugin.facts().sha256.clone(), plugin.took());
+        let sandbox = Sandbox::new(Arc::new(plugin), name.clone(), Arc::clone(&source.setup)).map_err(|error| error.to_string())?;
+        self.sandboxes.replace(sandbox);
+        Ok((sha256, took))
+    }
+}
+
+fn stamp(source: &Source) -> Option<Stamp> {
+    let metadata = std::fs::metadata(&source.path).ok()?;
+    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len() })
+}

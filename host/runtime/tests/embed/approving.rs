@@ -1,0 +1,59 @@
+//! The approver of an embedding program: what it edits is what runs, what it refuses does not.
+
+use std::sync::Arc;
+
+use conclave_runtime::RunOptions;
+use conclave_runtime::approve::Approver;
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::manifest::Capability;
+use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
+use conclave_runtime::policy::{Approval, ApprovalRequest};
+use serde_json::json;
+
+use crate::support::{config, prepared, run};
+
+struct Decided(Approval);
+
+impl Approver for Decided {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+        assert_eq!(request.tool, "app.pay");
+        assert_eq!(request.arguments, json!({ "euros": 100 }));
+        Box::pin(std::future::ready(self.0.clone()))
+    }
+}
+
+/// What the agent reads after its call was decided about.
+async fn after(approval: Approval) -> String {
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        Ok(match step.results() {
+            [] => native::call("app.pay", json!({ "euros": 100 })),
+            [answer, ..] => native::finish(answer.content.clone()),
+        })
+    })
+    .asks(Capability::Tools, "Pays.");
+    let schema = json!({ "type": "object", "properties": { "euros": { "type": "integer", "maximum": 100 } } });
+    let pay = Tool::new("pay", "Pays.", schema, |call: Call| async move { Ok(format!("paid {}", call.arguments["euros"])) });
+    let rule = "grants.tools = [\"app.pay\"]\n[[policy]]\ntool = \"app.pay\"\ndecide = \"ask\"";
+    let text = config("", "").replace("source = \"native:desk\"\n", "source = \"native:desk\"\ngrants.tools = [\"app.pay\"]\n")
+        + &rule.replace("grants.tools = [\"app.pay\"]\n", "");
+    let prepared = prepared([desk, Plugin::tools("app", [pay])], &text).await;
+    let options = RunOptions { approver: Arc::new(Decided(approval)), ..RunOptions::default() };
+    run(&prepared, "Pay!", options).await.content.clone().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn what_is_approved_runs_as_it_is() {
+    assert_eq!(after(Approval::Approved).await, "paid 100");
+}
+
+#[tokio::test]
+async fn what_is_edited_runs_as_edited_and_is_checked_like_any() {
+    assert_eq!(after(Approval::Edited { arguments: json!({ "euros": 10 }) }).await, "paid 10");
+    let said = after(Approval::Edited { arguments: json!({ "euros": 1_000 }) }).await;
+    assert!(said.contains("at /euros"), "{said}");
+}
+
+#[tokio::test]
+async fn what_is_refused_does_not_run_and_the_agent_reads_why() {
+    assert_eq!(after(Approval::Refused { reason: "too much".to_owned() }).await, "Not approved: too much");
+}

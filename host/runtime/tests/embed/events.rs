@@ -1,0 +1,209 @@
+//! docs/events.md shows one line of each kind as `conclave run --json` prints it. Here every kind is made and written, so the page cannot
+//! go stale: what is missing or different there is printed by the test.
+
+use std::sync::Arc;
+
+use conclave_core::delivery::{BackgroundStatus, EndedTask};
+use conclave_core::grant::{Denial, DenialRecord, Layer};
+use conclave_core::ids::BackgroundId;
+use conclave_core::model::{Trouble, TroubleKind};
+use conclave_core::outcome::Outcome;
+use conclave_runtime::event::{Event, Principal, RULES, Record, Spent, UsedByPlugin};
+use conclave_runtime::fault::{CallReport, Fault, FaultKind};
+use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
+use conclave_runtime::message::{Entity, Message};
+use conclave_runtime::model::Usage;
+use conclave_runtime::notice::Notice;
+use conclave_runtime::outcome::Status;
+use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::subscribe::{Happening, Level, What};
+use serde_json::json;
+
+const PAGE: &str = include_str!("../../../../docs/events.md");
+
+/// The line of each kind on the page.
+fn lines() -> Vec<String> {
+    let at = Millis(1_760_000_000_000);
+    let line = |what: What| serde_json::to_string(&Happening { room: RoomId::from("3f2a91c0"), at, what }).unwrap();
+    whats().into_iter().chain(notices().into_iter().map(|told| What::Told { told })).map(line).collect()
+}
+
+#[test]
+fn the_page_shows_every_kind_as_it_is_written() {
+    let written: Vec<&str> = PAGE.lines().filter(|line| line.starts_with("{\"room\"")).collect();
+    let lines = lines();
+    let missing: Vec<&String> = lines.iter().filter(|line| !written.contains(&line.as_str())).collect();
+    assert!(missing.is_empty(), "not in docs/events.md:\n{}", missing.iter().map(|line| format!("{line}\n")).collect::<String>());
+    let stale: Vec<&&str> = written.iter().filter(|line| !lines.iter().any(|known| known == **line)).collect();
+    assert!(stale.is_empty(), "in docs/events.md, and never written: {stale:#?}");
+}
+
+/// A new kind does not compile until it has a sample, and then a line on the page.
+fn is_sampled(what: &What) -> bool {
+    match what {
+        What::Recorded { .. } | What::Logged { .. } | What::Progressed { .. } | What::Streamed { .. } | What::Denied { .. } => true,
+        What::Told { told } => is_notice_sampled(told),
+    }
+}
+
+fn is_notice_sampled(notice: &Notice) -> bool {
+    match notice {
+        Notice::TaskStarted { .. }
+        | Notice::MessagePosted { .. }
+        | Notice::StepStalled { .. }
+        | Notice::ToolCalled { .. }
+        | Notice::ToolAnswered { .. }
+        | Notice::PluginFaulted { .. }
+        | Notice::Denied { .. }
+        | Notice::ApprovalAsked { .. }
+        | Notice::ApprovalGiven { .. }
+        | Notice::StepStarted { .. }
+        | Notice::ModelCalled { .. }
+        | Notice::ModelAnswered { .. }
+        | Notice::PluginReplaced { .. }
+        | Notice::TurnStopped { .. }
+        | Notice::BackgroundStarted { .. }
+        | Notice::BackgroundEnded { .. }
+        | Notice::Delivered { .. }
+        | Notice::NotDelivered { .. }
+        | Notice::TaskEnded { .. }
+        | Notice::ResultReady { .. } => true,
+    }
+}
+
+#[test]
+fn every_kind_has_a_sample() {
+    assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
+    assert_eq!((whats().len(), notices().len()), (5, 20), "as many as there are arms above");
+}
+
+fn plugin(name: &str) -> PluginName {
+    PluginName::from(name)
+}
+
+fn task(name: &str) -> TaskName {
+    TaskName::from(name)
+}
+
+fn denial() -> DenialRecord {
+    DenialRecord {
+        denial: Denial {
+            capability: "files".to_owned(),
+            target: "/folder/../secret".to_owned(),
+            detail: "files was refused for \"/folder/../secret\"".to_owned(),
+        },
+        layer: Layer::Runtime,
+        reason: "this path is outside every granted folder".to_owned(),
+        suggestion: None,
+    }
+}
+
+fn whats() -> Vec<What> {
+    let (call, search) = (CallId(3), plugin("search"));
+    let event = Event::UserAnswered { call, text: Some("Yes.".to_owned()), attachments: Vec::new() };
+    let record = Record { seq: 12, at: Millis(1_760_000_000_000), principal: Principal("operator".into()), rules: RULES, event };
+    vec![
+        What::Recorded { record: Arc::new(record) },
+        What::Logged { call, plugin: search.clone(), level: Level::Info, message: "41 files".to_owned() },
+        What::Progressed { call, plugin: search.clone(), done: 20, total: Some(41), message: "reading".to_owned() },
+        What::Streamed { call: CallId(4), ordinal: 0, text: "Skerryvore ".to_owned() },
+        What::Denied { call, plugin: search, record: denial() },
+    ]
+}
+
+fn notices() -> Vec<Notice> {
+    let (step, tool) = (CallId(0), CallId(3));
+    let find = || "search.find".to_owned();
+    let arguments = || json!({ "query": "Skerryvore lit" });
+    let message = Message { content: Some("When was it lit?".to_owned()), ..Message::new(1, Entity::User, "terminal") };
+    let id = || BackgroundId::from("task-1");
+    let ended = EndedTask {
+        id: id(),
+        agent: task("digest"),
+        task: "What is in the folder?".to_owned(),
+        status: BackgroundStatus::Completed,
+        output: Some("41 files, mostly about lighthouses".to_owned()),
+        error: None,
+        duration_ms: 950,
+        metadata: json!({}),
+    };
+    let report = || CallReport { wall_us: 2_140, cpu_ticks: 0, memory: 1_114_112, ..CallReport::default() };
+    let outcome = Outcome {
+        status: Status::Done,
+        reason: "librarian says that it is done".to_owned(),
+        content: Some("Skerryvore was first lit in 1844.".to_owned()),
+        value: None,
+        spent: Spent { turns: 3, tokens: 1_204, cost_micro_usd: 0 },
+        used: UsedByPlugin::new(),
+    };
+    vec![
+        Notice::TaskStarted { task: task("answer"), agent: plugin("librarian"), caller: Some(task("desk")) },
+        Notice::StepStarted { call: step, task: task("answer"), agent: plugin("librarian") },
+        Notice::MessagePosted { task: task("answer"), agent: plugin("librarian"), message: Arc::new(message) },
+        Notice::StepStalled { task: task("answer"), stalled: 1, of: 5 },
+        Notice::ToolCalled { call: tool, task: task("answer"), caller: plugin("librarian"), name: find(), arguments: arguments() },
+        Notice::ToolAnswered {
+            call: Some(tool),
+            task: task("answer"),
+            name: find(),
+            content: "lights.txt:1".to_owned(),
+            is_error: false,
+            fault: None,
+            report: report(),
+        },
+        Notice::PluginFaulted {
+            call: step,
+            plugin: plugin("librarian"),
+            fault: Fault::new(FaultKind::Cpu, "it computed for more than 1 s (plugins.librarian.limits.cpu)"),
+        },
+        Notice::Denied { plugin: plugin("librarian"), record: denial() },
+        Notice::ApprovalAsked {
+            call: CallId(5),
+            request: ApprovalRequest {
+                task: task("answer"),
+                caller: plugin("librarian"),
+                tool: find(),
+                arguments: arguments(),
+                source: "conclave.toml:49".to_owned(),
+            },
+        },
+        Notice::ApprovalGiven { call: CallId(5), approval: Approval::Approved },
+        Notice::ModelCalled {
+            call: step,
+            ordinal: 0,
+            task: Some(task("answer")),
+            plugin: plugin("librarian"),
+            model: ModelName::from("default"),
+            stream: true,
+        },
+        Notice::ModelAnswered {
+            call: step,
+            ordinal: 0,
+            usage: Usage { input_tokens: 1_180, output_tokens: 24, ..Usage::default() },
+            model: Some("qwen3:8b".to_owned()),
+            error: None,
+            trouble: None,
+        },
+        Notice::PluginReplaced { plugin: plugin("search"), sha256: "9f86d081884c7d65".repeat(4) },
+        Notice::TurnStopped { task: task("desk"), reason: "Ctrl-C".to_owned() },
+        Notice::BackgroundStarted { id: id(), task: task("digest"), room: RoomId::from("3f2a91c0/1") },
+        Notice::BackgroundEnded { ended },
+        Notice::Delivered {
+            id: id(),
+            agent: task("digest"),
+            strategy: plugin("immediate"),
+            channel: ChannelId::from("terminal"),
+            text: "41 files, mostly about lighthouses".to_owned(),
+        },
+        Notice::NotDelivered { id: id(), agent: task("digest"), reason: "the channel did not take it".to_owned() },
+        Notice::TaskEnded { task: task("answer"), status: Status::Done, reason: "librarian says that it is done".to_owned() },
+        Notice::ResultReady { outcome: Arc::new(outcome) },
+    ]
+}
+
+/// What a server did that did not answer, for the operator alone.
+#[test]
+fn the_page_shows_trouble_too() {
+    let trouble = Trouble { kind: TroubleKind::Unreachable, text: "nobody answers at 127.0.0.1:11434; is the server running?".to_owned() };
+    assert!(PAGE.contains(&serde_json::to_string(&trouble).unwrap()), "{}", serde_json::to_string(&trouble).unwrap());
+}

@@ -1,0 +1,89 @@
+//! Keys of model servers: where they are looked for, when, and that nobody sees them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::config::KeyRef;
+use conclave_runtime::models::Key;
+use conclave_runtime::native::{Plugin, Step};
+use conclave_runtime::secrets::SecretSource;
+#[cfg(feature = "openai")]
+use conclave_runtime::secrets::Sources;
+use conclave_runtime::{Host, HostOptions};
+
+use crate::support::parse;
+
+fn text(key: &str) -> String {
+    format!(
+        "entry = \"desk\"\n[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\n{key}\n[plugins.desk]\nsource = \"native:desk\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"desk\"\n"
+    )
+}
+
+fn host(secrets: Arc<dyn SecretSource>) -> Host {
+    let desk = Plugin::agent("desk", |_: Step| async { Ok("") });
+    Host::new(HostOptions { native: vec![desk], secrets, ..HostOptions::default() }).unwrap()
+}
+
+async fn problem(secrets: Arc<dyn SecretSource>, key: &str) -> String {
+    host(secrets).load(&parse(&text(key))).await.map(drop).expect_err("it should be refused").to_string()
+}
+
+/// Counts what it is asked.
+#[derive(Default)]
+struct Counting {
+    checks: AtomicUsize,
+    secrets: AtomicUsize,
+}
+
+impl SecretSource for Counting {
+    fn secret(&self, _: &KeyRef) -> BoxFuture<'static, Result<Key, String>> {
+        self.secrets.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::ready(Ok(Key::new("sk-secret".to_owned()))))
+    }
+
+    fn check(&self, from: &KeyRef) -> Result<(), String> {
+        self.checks.fetch_add(1, Ordering::Relaxed);
+        assert_eq!(*from, KeyRef::Command(vec!["pass".to_owned(), "show".to_owned()]));
+        Ok(())
+    }
+}
+
+#[cfg(not(feature = "openai"))]
+#[tokio::test]
+async fn without_the_feature_a_server_is_a_problem_that_names_it() {
+    let counting = Arc::new(Counting::default());
+    let problem = problem(Arc::clone(&counting) as Arc<dyn SecretSource>, "key = { command = [\"pass\", \"show\"] }").await;
+    assert!(problem.contains("the feature `openai` of conclave-runtime") && problem.contains("app.toml:3:"), "{problem}");
+}
+
+#[cfg(feature = "openai")]
+#[tokio::test]
+async fn preparing_looks_whether_a_key_is_there_and_never_takes_it() {
+    let counting = Arc::new(Counting::default());
+    let secrets = Arc::clone(&counting) as Arc<dyn SecretSource>;
+    host(secrets).load(&parse(&text("key = { command = [\"pass\", \"show\"] }"))).await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!((counting.checks.load(Ordering::Relaxed), counting.secrets.load(Ordering::Relaxed)), (1, 0));
+}
+
+#[cfg(feature = "openai")]
+#[tokio::test]
+async fn a_key_that_is_not_there_is_told_at_its_line() {
+    let sources = || Arc::new(Sources::new(|_| None)) as Arc<dyn SecretSource>;
+    for (key, reason) in [
+        ("key = { env = \"MY_KEY\" }", "the variable MY_KEY is not set"),
+        ("key = { file = \"no-such-file\" }", "no-such-file could not be read"),
+        ("key = { command = [\"./no-such-program\"] }", "there is no program ./no-such-program"),
+    ] {
+        let problem = problem(sources(), key).await;
+        assert!(problem.contains(reason) && problem.contains("app.toml:6:"), "{problem}");
+    }
+    let problem = problem(HostOptions::default().secrets, "key = { env = \"MY_KEY\" }").await;
+    assert!(problem.contains("this program has no source of keys"), "{problem}");
+}
+
+#[test]
+fn options_show_no_secrets() {
+    let options = HostOptions { secrets: Arc::new(Counting::default()), ..HostOptions::default() };
+    assert!(!format!("{options:?}").contains("secret"));
+}

@@ -1,0 +1,94 @@
+//! A program that embeds the host: its plugins, a config, and everything that was told.
+
+use std::sync::{Arc, Mutex};
+
+use conclave_runtime::config::Config;
+use conclave_runtime::fault::{Fault, FaultKind};
+use conclave_runtime::ids::RoomId;
+use conclave_runtime::native::Plugin;
+use conclave_runtime::notice::Notice;
+use conclave_runtime::outcome::Outcome;
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
+
+/// A task `desk` for the native plugin `desk`, and a native plugin `app` with these lines.
+pub fn config(app_lines: &str, more: &str) -> String {
+    format!(
+        "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[plugins.app]\nsource = \"native:app\"\n{app_lines}\n[tasks.desk]\nagent = \"desk\"\n{more}\n"
+    )
+}
+
+pub fn parse(text: &str) -> Config {
+    Config::parse("app.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+pub fn host(native: impl IntoIterator<Item = Plugin>) -> Host {
+    Host::new(HostOptions { native: native.into_iter().collect(), ..HostOptions::default() }).unwrap()
+}
+
+pub async fn prepared(native: impl IntoIterator<Item = Plugin>, text: &str) -> Prepared {
+    host(native).load(&parse(text)).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// What is said about a config that must not load.
+pub async fn refused(native: impl IntoIterator<Item = Plugin>, text: &str) -> String {
+    host(native).load(&parse(text)).await.map(drop).expect_err("the config should be refused").to_string()
+}
+
+/// Everything that was told.
+#[derive(Clone, Default)]
+pub struct Told(Arc<Mutex<Vec<Happening>>>);
+
+impl Subscriber for Told {
+    fn on(&self, happening: &Happening) {
+        self.0.lock().unwrap().push(happening.clone());
+    }
+}
+
+impl Told {
+    pub fn happenings(&self) -> Vec<Happening> {
+        self.0.lock().unwrap().clone()
+    }
+
+    pub fn notices(&self) -> Vec<Notice> {
+        let notice = |happening: Happening| match happening.what {
+            What::Told { told } => Some(told),
+            _ => None,
+        };
+        self.happenings().into_iter().filter_map(notice).collect()
+    }
+
+    /// The fault of the only tool call.
+    pub fn fault(&self) -> Fault {
+        let faults: Vec<Fault> = self.notices().iter().filter_map(tool_fault).collect();
+        assert_eq!(faults.len(), 1, "{:?}", self.notices());
+        faults.into_iter().next().unwrap()
+    }
+
+    pub fn agent_faults(&self) -> Vec<FaultKind> {
+        let fault = |notice: Notice| match notice {
+            Notice::PluginFaulted { fault, .. } => Some(fault.kind),
+            _ => None,
+        };
+        self.notices().into_iter().filter_map(fault).collect()
+    }
+
+    pub fn options(&self) -> RunOptions {
+        RunOptions {
+            ids: Arc::new(RoomId::from("test")),
+            subscribers: Subscribers::new([Arc::new(self.clone()) as Arc<dyn Subscriber>]),
+            ..RunOptions::default()
+        }
+    }
+}
+
+fn tool_fault(notice: &Notice) -> Option<Fault> {
+    match notice {
+        Notice::ToolAnswered { fault, .. } => fault.clone(),
+        _ => None,
+    }
+}
+
+pub async fn run(prepared: &Prepared, message: &str, options: RunOptions) -> Arc<Outcome> {
+    prepared.start(Some(message.to_owned()), options).unwrap().outcome().await.unwrap()
+}

@@ -1,0 +1,215 @@
+//! `conclave chat` through pipes: a line in is a message, what the agent says goes to stdout, everything else to stderr. How it looks on
+//! a terminal is checked by eye (docs/chat.md).
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Command, Output, Stdio};
+
+use conclave_models::test_server::{Answer, Server};
+use conclave_test_support::{Rig, calling, guest, stepping, stock};
+use serde_json::{Value, json};
+
+use crate::cli::{cache, program, text};
+
+fn start(rig: &Rig, arguments: &[&str]) -> Child {
+    let mut command = Command::new(program());
+    command.current_dir(rig.folder()).arg("chat").args(arguments).env("CONCLAVE_CACHE", cache()).env("XDG_STATE_HOME", rig.folder());
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
+}
+
+/// A whole conversation: these lines, and then nobody is there.
+fn chat(rig: &Rig, arguments: &[&str], lines: &str) -> Output {
+    let mut child = start(rig, arguments);
+    // The program may have ended before it read everything.
+    let _ = child.stdin.take().expect("it is piped").write_all(lines.as_bytes());
+    child.wait_with_output().expect("it ends")
+}
+
+fn outcome(output: &Output) -> (Option<i32>, String) {
+    (output.status.code(), text(&output.stdout))
+}
+
+/// The stock chat agent with a model on this server.
+fn with_model(server: &Server) -> Rig {
+    let (chat, url) = (stock().join("chat.wasm"), server.url());
+    let config = format!(
+        "entry = \"chat\"\n[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\ninput_price = 1.00\noutput_price = 2.00\n\
+         [plugins.chat]\nsource = \"{}\"\ngrants.model = [\"default\"]\n[tasks.chat]\nagent = \"chat\"\n",
+        chat.display()
+    );
+    Rig::new().with_file("c.toml", config)
+}
+
+#[test]
+fn a_conversation_is_one_run_with_one_history() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_history", "", ""));
+    let output = chat(&rig, &["c.toml", "--journal", "kept"], "one\n\ntwo\nthree");
+    let said = ["1 of 1", "3 of 3", "5 of 5"].map(|count| format!("{count} messages, backwards the same\n")).concat();
+    assert_eq!(outcome(&output), (Some(0), said), "{}", text(&output.stderr));
+    assert!(!text(&output.stderr).contains('\u{1b}'), "{}", text(&output.stderr));
+    assert_eq!(std::fs::read_dir(rig.folder().join("kept")).expect("the folder is there").count(), 1);
+    assert!(!rig.folder().join("conclave/chat-history").exists(), "what a pipe says is nobody's history");
+}
+
+#[test]
+fn streamed_text_is_printed_once_and_summed_up() {
+    let server = Server::start(vec![Answer::streams(&["Hello", " you", ".\n"]), Answer::says("Not streamed.")]);
+    let output = chat(&with_model(&server), &["c.toml", "first"], "second\n");
+    assert_eq!(outcome(&output), (Some(0), "Hello you.\nNot streamed.\n".to_owned()), "{}", text(&output.stderr));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("10 tokens · $0.000013 · ") && stderr.contains("all: 20 tokens"), "{stderr}");
+    let sent = server.requests()[1].json();
+    assert_eq!(sent["messages"].as_array().map(Vec::len), Some(3), "{sent}");
+}
+
+#[test]
+fn an_agent_reads_what_its_tools_answer_before_the_person_speaks() {
+    let config = calling("echo", "run", &json!({ "text": "from the tool" }), "");
+    let output = chat(&Rig::new().with_file("c.toml", config), &["c.toml"], "go\n");
+    assert_eq!(outcome(&output), (Some(0), "from the tool\n".to_owned()), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("calls subject.run"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
+    let down = Answer::error(401, "Incorrect key");
+    let server = Server::start(vec![down.clone(), down.clone(), down.clone(), down, Answer::says("Here again.")]);
+    let output = chat(&with_model(&server), &["c.toml"], "1\n2\n3\n4\n5\n");
+    assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()), "{}", text(&output.stderr));
+    let stderr = text(&output.stderr);
+    assert_eq!(stderr.matches("401").count(), 4, "{stderr}");
+    assert!(!stderr.contains("stopped:"), "told once, not again as a fault: {stderr}");
+}
+
+#[test]
+fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
+    let server = Server::start(vec![Answer::says("fine"), Answer::error(401, "Incorrect key")]);
+    let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
+    assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()), "{}", text(&output.stderr));
+    let output = chat(&Rig::new().with_file("c.toml", stepping("agent_panic", "", "")), &["c.toml"], "1\n2\n3\n4\n");
+    assert_eq!(outcome(&output), (Some(5), String::new()));
+    assert_eq!(text(&output.stderr).matches("stopped: it panicked").count(), 4, "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_background_result_comes_in_between_and_the_end_of_the_input_waits_for_it() {
+    let config = format!(
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\ngrants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
+         [plugins.echo]\nsource = \"{}\"\n[plugins.immediate]\nsource = \"stock:immediate\"\ngrants.rooms = [\"terminal\"]\n\
+         [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n[tasks.answer]\nagent = \"echo\"\n\
+         [tasks.digest]\nagent = \"echo\"\ndeliver = \"immediate\"\n",
+        guest("agent_echo").display()
+    );
+    let output = chat(&Rig::new().with_file("c.toml", config), &["c.toml"], "hello\n");
+    assert_eq!(outcome(&output), (Some(0), "answer: hello\n".to_owned()), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("│ Digest the folder."), "{}", text(&output.stderr));
+}
+
+#[test]
+fn commands_are_carried_out_and_not_said() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "")).with_file("taken.md", "mine");
+    let lines =
+        "hello\n//etc\n/save page.md\n/save taken.md\n/attach c.toml\n/attach none\n/status\n/nonsense\nlast\\\nline\n/quit\nnever\n";
+    let output = chat(&rig, &["c.toml", "--quiet"], lines);
+    assert_eq!(outcome(&output), (Some(0), "hello\n/etc\nlast\nline\n".to_owned()), "{}", text(&output.stderr));
+    let page = std::fs::read_to_string(rig.folder().join("page.md")).expect("it was saved");
+    assert_eq!(page, "# Conversation\n\n## You\n\nhello\n\n## main\n\nhello\n\n## You\n\n/etc\n\n## main\n\n/etc\n");
+    assert_eq!(std::fs::read_to_string(rig.folder().join("taken.md")).expect("it is there"), "mine");
+    let stderr = text(&output.stderr);
+    for told in ["not overwritten", "c.toml (text/plain", "none cannot be attached", "used so far", "no command /nonsense"] {
+        assert!(stderr.contains(told), "{told}: {stderr}");
+    }
+}
+
+#[test]
+fn json_has_the_stream_and_says_whose_turn_it_is() {
+    let server = Server::start(vec![Answer::streams(&["Hel", "lo"])]);
+    let output = chat(&with_model(&server), &["c.toml", "--json"], "hi\n/status\n");
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let of = |kind: &str| lines.iter().filter(|line| line["type"] == kind).cloned().collect::<Vec<_>>();
+    assert_eq!(of("streamed").iter().map(|line| line["text"].clone()).collect::<Vec<_>>(), ["Hel", "lo"]);
+    assert_eq!(of("asked").iter().map(|line| line["prompt"].clone()).collect::<Vec<_>>(), ["Hello"]);
+    assert_eq!(of("note").len(), 1, "{lines:?}");
+    let last = lines.last().expect("there is a last line");
+    assert_eq!((&last["type"], &last["exit_code"], &last["outcome"]["status"]), (&json!("result"), &json!(0), &json!("USER_QUIT")));
+}
+
+#[test]
+fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
+    let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
+    let config = calling("echo", "run", &json!({ "text": "done anyway" }), "") + rule;
+    let rig = Rig::new().with_file("c.toml", config);
+    let output = chat(&rig, &["c.toml"], "go\n");
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+    let mut run = Command::new(program());
+    run.current_dir(rig.folder()).args(["run", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).stdin(Stdio::null());
+    let run = run.output().expect("the program runs");
+    assert_eq!(run.status.code(), Some(6), "{}", text(&run.stderr));
+    for output in [output, run] {
+        let both = text(&output.stdout) + &text(&output.stderr);
+        assert!(both.contains("Not approved: nobody is there") && !both.contains("done anyway"), "{both}");
+    }
+}
+
+#[test]
+fn a_run_whose_key_is_not_taken_says_so_with_its_exit_code() {
+    let server = Server::start(vec![Answer::error(401, "Incorrect key")]);
+    let rig = with_model(&server);
+    let mut run = Command::new(program());
+    run.current_dir(rig.folder()).args(["run", "--quiet", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).stdin(Stdio::null());
+    let run = run.output().expect("the program runs");
+    assert_eq!(outcome(&run), (Some(3), String::new()), "{}", text(&run.stderr));
+}
+
+#[test]
+fn a_conversation_without_a_word_is_none() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    assert_eq!(outcome(&chat(&rig, &["c.toml"], "")), (Some(0), String::new()));
+}
+
+#[test]
+fn a_program_stops_the_turn_with_a_line() {
+    let server = Server::start(vec![Answer::silence(), Answer::says("Here.")]);
+    let rig = with_model(&server);
+    let mut child = start(&rig, &["c.toml", "--json", "one"]);
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    // The first event of the journal: whatever had to be compiled is.
+    assert!(lines.next().is_some_and(|line| line.contains("room-opened")));
+    server.wait_for_requests(1);
+    stdin.write_all(b"/stop\n").expect("it reads");
+    server.wait_for_hang_ups(1);
+    stdin.write_all(b"two\n").expect("it reads");
+    drop(stdin);
+    let told: Vec<String> = lines.collect();
+    assert_eq!(child.wait().expect("it ends").code(), Some(0), "{told:#?}");
+    assert!(told.iter().any(|line| line.contains("\"turn-stopped\"")) && told.iter().any(|line| line.contains("Here.")), "{told:#?}");
+}
+
+#[cfg(unix)]
+#[test]
+fn ctrl_c_stops_the_turn_and_the_next_message_is_answered() {
+    let server = Server::start(vec![Answer::silence(), Answer::says("Here.")]);
+    let rig = with_model(&server);
+    let mut child = start(&rig, &["c.toml"]);
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stderr = BufReader::new(child.stderr.take().expect("it is piped")).lines().map_while(Result::ok);
+    // Its plugins may have to be compiled first.
+    assert!(stderr.any(|line| line.contains("data can leave")));
+    stdin.write_all(b"one\n").expect("it reads");
+    server.wait_for_requests(1);
+    interrupt(&child);
+    // The request is given up, so the turn has been stopped.
+    server.wait_for_hang_ups(1);
+    stdin.write_all(b"two\n").expect("it reads");
+    drop(stdin);
+    let told: Vec<String> = stderr.collect();
+    let output = child.wait_with_output().expect("it ends");
+    assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{told:#?}");
+    assert!(told.iter().any(|line| line.contains("stopped")), "{told:#?}");
+}
+
+#[cfg(unix)]
+fn interrupt(child: &Child) {
+    let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
+    assert!(killed.success());
+}

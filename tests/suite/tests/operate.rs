@@ -1,0 +1,271 @@
+//! What an operator types to write a config, to let plugins in and to try them: files, streams, exit codes. Few tests; what an edit does to
+//! a text is tested in the core.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Command, Output, Stdio};
+
+use conclave_test_support::{Rig, guest, stock};
+use serde_json::{Value, json};
+
+/// The program; `cargo xtask test` builds it before the tests.
+fn program() -> PathBuf {
+    let test = std::env::current_exe().expect("a test runs from a file");
+    let folder = test.parent().and_then(std::path::Path::parent).expect("tests lie in target/PROFILE/deps");
+    folder.join(format!("conclave{}", std::env::consts::EXE_SUFFIX))
+}
+
+fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
+    conclave_with(rig, arguments, "")
+}
+
+/// With something on stdin; a question would be answered by it, and none must be asked.
+fn conclave_with(rig: &Rig, arguments: &[&str], input: &str) -> Output {
+    let mut command = Command::new(program());
+    command.current_dir(rig.folder()).args(arguments).env("CONCLAVE_CACHE", stock().join("../test-cache")).env("HOME", "/nowhere");
+    command.env_remove("CARGO_TARGET_DIR").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program runs");
+    // One that reads nothing may be gone by now.
+    let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
+    child.wait_with_output().expect("it ends")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// It went well; what it said on stdout and stderr.
+fn well(rig: &Rig, arguments: &[&str]) -> (String, String) {
+    let output = conclave(rig, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}\n{}", text(&output.stderr));
+    (text(&output.stdout), text(&output.stderr))
+}
+
+/// It ended with this code; what it said on stderr.
+fn ended(rig: &Rig, code: i32, arguments: &[&str]) -> String {
+    let output = conclave(rig, arguments);
+    assert_eq!(output.status.code(), Some(code), "{arguments:?}\n{}", text(&output.stderr));
+    text(&output.stderr)
+}
+
+fn file(rig: &Rig, path: &str) -> String {
+    std::fs::read_to_string(rig.folder().join(path)).expect("it was written")
+}
+
+/// A folder with a component of a stranger in it.
+fn with_weather() -> Rig {
+    Rig::new().with_file("weather.wasm", std::fs::read(guest("weather")).expect("it is built"))
+}
+
+const CALM: &str = "temperature";
+
+#[test]
+fn what_init_writes_runs_and_has_no_warning() {
+    let rig = Rig::new();
+    let (_, told) = well(&rig, &["init"]);
+    assert!(told.contains("may read library/") && told.contains("conclave run conclave.toml"), "{told}");
+    let (_, warnings) = well(&rig, &["check", "conclave.toml"]);
+    assert!(!warnings.contains("warning"), "{warnings}");
+    let (answer, _) = well(&rig, &["run", "conclave.toml", "What is a grant?"]);
+    assert!(answer.contains("what the operator lets a plugin do"), "{answer}");
+    let schema: Value = serde_json::from_str(&file(&rig, "conclave.schema.json")).expect("it is JSON");
+    assert_eq!(schema["title"], "conclave.toml");
+    assert!(file(&rig, "conclave.toml").starts_with("#:schema ./conclave.schema.json\n"));
+    assert_eq!(text(&conclave(&rig, &["schema"]).stdout), file(&rig, "conclave.schema.json"));
+}
+
+#[test]
+fn init_with_a_model_writes_a_chat_that_checks_without_reaching_it() {
+    let rig = Rig::new().with_file("papers/a.txt", "A page.");
+    let (_, told) = well(&rig, &["init", "desk.toml", "--model", "http://127.0.0.1:9/v1#some", "--folder", "papers"]);
+    assert!(told.contains("papers/") && told.contains("http://127.0.0.1:9/v1"), "{told}");
+    let (shown, warnings) = well(&rig, &["check", "desk.toml"]);
+    assert!(shown.contains("127.0.0.1:9") && shown.contains("read papers/"), "{shown}");
+    assert!(!warnings.contains("warning"), "{warnings}");
+}
+
+#[test]
+fn init_writes_over_nothing_and_grants_no_home_folder() {
+    let rig = Rig::new().with_file("conclave.toml", "mine").with_file("home/.ssh/key", "secret");
+    assert!(ended(&rig, 2, &["init"]).contains("--force"));
+    assert_eq!(file(&rig, "conclave.toml"), "mine");
+    assert!(ended(&rig, 2, &["init", "new.toml", "--folder", "home"]).contains("keys"));
+    assert!(ended(&rig, 2, &["init", "new.toml", "--folder", "/"]).contains("whole disk"));
+    assert!(!rig.folder().join("new.toml").exists() && !rig.folder().join("conclave.schema.json").exists());
+    well(&rig, &["init", "--force"]);
+    assert!(file(&rig, "conclave.toml").contains("entry = \"desk\""));
+    let rig = Rig::new().with_file("conclave.schema.json", "{}");
+    assert!(ended(&rig, 2, &["init"]).contains("conclave.schema.json"));
+}
+
+#[test]
+fn a_strangers_plugin_is_added_with_the_grants_that_were_given() {
+    let rig = with_weather();
+    well(&rig, &["init"]);
+    let before = file(&rig, "conclave.toml");
+    let (_, told) = well(&rig, &["add", "weather.wasm", "--grant", "files = [\"library\"]"]);
+    for expected in ["UNSIGNED", "optional", "Keeps reports between calls.", "grant librarian 'tools = [\"weather.*\"]'"] {
+        assert!(told.contains(expected), "{expected} is missing in\n{told}");
+    }
+    let after = file(&rig, "conclave.toml");
+    assert!(after.contains("[plugins.weather]\nsource = \"./weather.wasm\"\ngrants.files = [\"library\"]\n"), "{after}");
+    assert!(after.contains("sha256 "), "{after}");
+    assert!(before.lines().filter(|line| line.contains('#')).all(|line| after.contains(line)), "a comment is lost in\n{after}");
+    well(&rig, &["grant", "librarian", "tools = [\"weather.*\"]"]);
+    let (shown, _) = well(&rig, &["check", "conclave.toml"]);
+    assert!(shown.contains("weather"), "{shown}");
+    assert!(ended(&rig, 2, &["add", "weather.wasm"]).contains("--as NAME"));
+}
+
+#[test]
+fn without_a_terminal_nothing_is_asked_and_nothing_is_granted() {
+    let rig = with_weather();
+    well(&rig, &["init"]);
+    let output = conclave_with(&rig, &["add", "weather.wasm"], "library\ny\ny\n");
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert!(!file(&rig, "conclave.toml").split("[plugins.weather]").nth(1).expect("it was added").contains("library"));
+}
+
+#[test]
+fn grants_that_are_not_asked_for_are_refused() {
+    let rig = with_weather();
+    well(&rig, &["init"]);
+    let before = file(&rig, "conclave.toml");
+    assert!(ended(&rig, 2, &["add", "weather.wasm", "--grant", "model = [\"default\"]"]).contains("does not ask for `model`"));
+    assert!(ended(&rig, 2, &["grant", "search", "tools = [\"search.find\"]"]).contains("does not ask for `tools`"));
+    assert!(ended(&rig, 2, &["grant", "librarian", "tools = [\"nothing\"]"]).contains("conclave.toml:"));
+    assert_eq!(file(&rig, "conclave.toml"), before);
+}
+
+#[test]
+fn the_line_of_a_denial_can_be_pasted() {
+    let rig = Rig::new();
+    well(&rig, &["init"]);
+    let line = "[plugins.librarian] grants.tools = [\"search.find\", \"search.list\"]";
+    let (_, told) = well(&rig, &["grant", line]);
+    assert!(told.contains("+ ") && told.contains("\"search.list\"]"), "{told}");
+    assert!(ended(&rig, 2, &["grant", "search", line]).contains("librarian"));
+    let output = conclave(&rig, &["revoke", "--json", "librarian", "tools = [\"search.list\"]"]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("one object");
+    assert_eq!((&told["type"], &told["changed"], &told["file"]), (&json!("config"), &json!(true), &json!("conclave.toml")));
+    assert_eq!(told["changes"][1]["change"], "added", "{told}");
+    let (stdout, told) = well(&rig, &["revoke", "librarian", "tools = [\"search.list\"]"]);
+    assert!(stdout.is_empty() && told.contains("as it was"), "{told}");
+}
+
+#[test]
+fn what_is_granted_by_a_pattern_is_not_revoked_by_name() {
+    let rig = Rig::new();
+    well(&rig, &["init"]);
+    well(&rig, &["grant", "librarian", "tools = [\"search.*\"]"]);
+    let told = ended(&rig, 2, &["revoke", "librarian", "tools = [\"search.list\"]"]);
+    assert!(told.contains("`search.*`"), "{told}");
+    well(&rig, &["revoke", "librarian", "tools"]);
+    assert!(!file(&rig, "conclave.toml").contains("grants.tools"));
+}
+
+#[test]
+fn a_plugin_from_an_address_is_held_to_its_digest() {
+    let rig = Rig::new();
+    well(&rig, &["init"]);
+    let component = std::fs::read(guest("weather")).expect("it is built");
+    let digest = conclave_runtime::plugin::inspect(&component).expect("it is a plugin").sha256;
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = format!("http://{}/weather.wasm", listener.local_addr().expect("it is bound"));
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4096]);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", component.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&component));
+        }
+    });
+    let told = ended(&rig, 2, &["add", &address]);
+    assert!(told.contains(&format!("#sha256={digest}")), "{told}");
+    let other = "0".repeat(64);
+    assert!(ended(&rig, 5, &["add", &format!("{address}#sha256={other}")]).contains(&digest));
+    well(&rig, &["add", &format!("{address}#sha256={digest}")]);
+    assert!(file(&rig, "conclave.toml").contains(&format!("source = \"{address}#sha256={digest}\"")));
+}
+
+#[test]
+fn a_crate_that_is_not_built_is_not_built_here() {
+    let manifest = "[package]\nname = \"my-tool\"\nversion = \"0.1.0\"\n";
+    let rig = Rig::new()
+        .with_file("tool/Cargo.toml", manifest)
+        .with_file("tool/build.rs", "fn main() { std::fs::write(\"ran\", \"\").unwrap() }");
+    well(&rig, &["init"]);
+    let told = ended(&rig, 2, &["add", "tool"]);
+    assert!(told.contains("cargo build --release --target wasm32-wasip2"), "{told}");
+    assert!(!rig.folder().join("tool/ran").exists() && !rig.folder().join("tool/target").exists());
+    let built = rig.folder().join("tool/target/wasm32-wasip2/release/my_tool.wasm");
+    std::fs::create_dir_all(built.parent().expect("it has one")).expect("a test can make a folder");
+    std::fs::copy(guest("weather"), built).expect("a test can copy a file");
+    well(&rig, &["add", "tool"]);
+    assert!(file(&rig, "conclave.toml").contains("source = \"./tool/target/wasm32-wasip2/release/my_tool.wasm\""));
+}
+
+#[test]
+fn a_tool_is_called_once_with_its_result_on_stdout() {
+    let rig = with_weather();
+    let (answer, told) = well(&rig, &["plugin", "call", "weather.wasm", CALM, "{\"place\": \"Oslo\"}"]);
+    assert_eq!(serde_json::from_str::<Value>(&answer).expect("it is JSON")["place"], "Oslo");
+    assert!(told.contains("MiB"), "time and memory: {told}");
+    let output = conclave_with(&rig, &["plugin", "call", "-q", "weather.wasm", "weather.temperature", "-"], "{\"place\": \"Oslo\"}");
+    assert_eq!((output.status.code(), text(&output.stderr).as_str()), (Some(0), ""), "{}", text(&output.stderr));
+    let rig = rig.with_file("arguments.json", "{\"place\": \"Oslo\"}");
+    well(&rig, &["plugin", "call", "weather.wasm", CALM, "@arguments.json"]);
+}
+
+#[test]
+fn a_call_ends_with_the_code_of_its_end() {
+    let rig = with_weather();
+    assert!(ended(&rig, 1, &["plugin", "call", "weather.wasm", CALM, "{}"]).contains("place"));
+    assert!(ended(&rig, 2, &["plugin", "call", "weather.wasm", CALM, "{"]).contains("JSON"));
+    let told = ended(&rig, 2, &["plugin", "call", "weather.wasm", "wind"]);
+    assert!(told.contains("temperature '{\"place\": …}'"), "{told}");
+    assert!(ended(&rig, 2, &["plugin", "call", "weather.wasm", CALM, "{}", "--limit", "memory=64"]).contains("limits.memory"));
+    let told = ended(&rig, 5, &["plugin", "call", "weather.wasm", "spin", "--limit", "cpu=20 ms"]);
+    assert!(told.contains("20 ms") && told.contains("--limit cpu="), "{told}");
+    assert!(ended(&rig, 2, &["plugin", "call", "stock:librarian", "find"]).contains("has no tools"));
+    assert!(ended(&rig, 2, &["plugin", "call", "stock:search", "find"]).contains("--grant 'files = "));
+}
+
+#[test]
+fn a_refusal_proposes_the_argument_that_would_allow_it() {
+    let rig = Rig::new().with_file("docs/a.txt", "Skerryvore was lit in 1844.").with_file("notes/b.txt", "A note.");
+    let call = |grants: &[&str]| {
+        let mut arguments = vec!["plugin", "call", "--json", "stock:search", "read", "{\"path\": \"/notes/b.txt\"}"];
+        grants.iter().for_each(|grant| arguments.extend(["--grant", grant]));
+        let output = conclave(&rig, &arguments);
+        serde_json::from_slice::<Value>(&output.stdout).unwrap_or_else(|_| panic!("{}", text(&output.stderr)))
+    };
+    let refused = call(&["files = [\"docs\"]"]);
+    assert_eq!((&refused["exit_code"], &refused["denials"][0]["capability"]), (&json!(1), &json!("files")), "{refused}");
+    let allow = refused["denials"][0]["allow"].as_str().expect("a line is proposed");
+    let grant = allow.strip_prefix("--grant '").and_then(|rest| rest.strip_suffix('\'')).expect("it is an argument");
+    let allowed = call(&[grant]);
+    assert_eq!((&allowed["exit_code"], allowed["denials"].as_array().map(Vec::len)), (&json!(0), Some(0)), "{allowed}");
+    assert!(allowed["result"].as_str().is_some_and(|result| result.contains("A note.")), "{allowed}");
+    assert!(allowed["wall_us"].as_u64() > Some(0) && allowed["memory"].as_u64() > Some(0), "{allowed}");
+}
+
+#[test]
+fn a_key_file_is_refused_without_a_line_to_paste() {
+    let rig = with_weather();
+    let told = ended(&rig, 1, &["plugin", "call", "weather.wasm", "read_key", "--grant", "files = [{ dir = \".\", at = \"/data\" }]"]);
+    assert!(told.contains("DENIED") && !told.contains("to allow it"), "{told}");
+}
+
+#[test]
+fn other_programs_can_read_the_command_line() {
+    let rig = Rig::new();
+    for shell in ["bash", "zsh", "fish", "powershell", "elvish"] {
+        let (script, _) = well(&rig, &["completions", shell]);
+        assert!(script.contains("conclave") && script.contains("revoke"), "{shell}");
+    }
+    well(&rig, &["man", "pages"]);
+    for page in ["conclave.1", "conclave-add.1", "conclave-plugin-call.1"] {
+        assert!(file(&rig, &format!("pages/{page}")).contains(".TH"), "{page}");
+    }
+}

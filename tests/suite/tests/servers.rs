@@ -1,0 +1,149 @@
+//! Conversations with a model server that others wrote: LiteLLM from pip, in front of `tests/data/servers/litellm/desk.py`. It checks what
+//! it is sent and encodes what it answers in its own way. `cargo xtask test` installs it, and runs these where it can.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use conclave_test_support::Rig;
+
+use crate::cli::{cache, program, text};
+
+const KEY: &str = "sk-conclave-test";
+/// Importing takes it that long on a busy machine.
+const START: Duration = Duration::from_secs(120);
+
+/// LiteLLM on a port of its own, ended with the test.
+struct LiteLlm {
+    child: Child,
+    port: u16,
+}
+
+impl LiteLlm {
+    fn start() -> Self {
+        let program = std::env::var_os("CONCLAVE_LITELLM").expect("`cargo xtask test` says where LiteLLM is");
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/servers/litellm");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
+        let mut command = Command::new(&program);
+        // Beside its own program there is the Python that knows it; the handler is found in the folder of the config.
+        command.current_dir(&folder).env("PYTHONPATH", &folder).env("PYTHONDONTWRITEBYTECODE", "1").env("NO_PROXY", "*");
+        // It asks nobody for prices, and lets our handler look after keys.
+        command.env("LITELLM_LOCAL_MODEL_COST_MAP", "True").env("LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY", "true");
+        command.args(["--config", "config.yaml", "--host", "127.0.0.1", "--telemetry", "False", "--port", &port.to_string()]);
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", PathBuf::from(&program).display()));
+        let mut server = Self { child, port };
+        server.wait_until_ready();
+        server
+    }
+
+    fn wait_until_ready(&mut self) {
+        let began = Instant::now();
+        while !self.is_ready() {
+            assert!(self.child.try_wait().expect("it can be asked").is_none(), "LiteLLM ended before it was ready");
+            assert!(began.elapsed() < START, "LiteLLM was not ready in time");
+            std::thread::sleep(Duration::from_millis(200));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let Ok(mut stream) = TcpStream::connect(("127.0.0.1", self.port)) else { return false };
+        let request = format!("GET /health/liveliness HTTP/1.1\r\nhost: 127.0.0.1:{}\r\nconnection: close\r\n\r\n", self.port);
+        let mut answer = String::new();
+        stream.write_all(request.as_bytes()).is_ok() && stream.read_to_string(&mut answer).is_ok() && answer.contains(" 200 ")
+    }
+
+    fn rig(&self, model: &str) -> Rig {
+        let config = format!(
+            r#"
+entry = "desk"
+
+[models.default]
+kind = "openai"
+url = "http://127.0.0.1:{}/v1"
+model = "{model}"
+key = {{ env = "TEST_MODEL_KEY" }}
+retries = 1
+
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.tools = ["search.find"]
+
+[plugins.search]
+source = "stock:search"
+grants.files = ["notes"]
+limits = {{ cpu = "5 s" }}
+
+[tasks.desk]
+agent = "chat"
+system = "You answer from the notes."
+"#,
+            self.port
+        );
+        Rig::new().with_file("c.toml", config).with_file("notes/lights.txt", "Skerryvore was first lit in 1844.\n")
+    }
+}
+
+impl Drop for LiteLlm {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn conclave(rig: &Rig, arguments: &[&str], key: &str, typed: &str) -> Output {
+    let mut command = Command::new(program());
+    command.current_dir(rig.folder()).args(arguments).env("CONCLAVE_CACHE", cache()).env("TEST_MODEL_KEY", key);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program starts");
+    child.stdin.take().expect("stdin is piped").write_all(typed.as_bytes()).expect("it can be typed to");
+    child.wait_with_output().expect("the program ends")
+}
+
+#[test]
+#[ignore = "needs LiteLLM from pip: `cargo xtask test` installs it"]
+fn a_server_that_others_wrote_is_understood() {
+    let server = LiteLlm::start();
+
+    // A question leads to a call of a tool in a sandbox, and its result back to the model.
+    let output = conclave(&server.rig("desk"), &["run", "c.toml", "When was Skerryvore lit?"], KEY, "");
+    let (answer, trace) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{trace}");
+    assert!(answer.starts_with("The tool says:") && trace.contains("search.find"), "{answer}{trace}");
+    assert!(trace.contains("36 tokens"), "usage of both streamed replies is counted: {trace}");
+    assert!(!trace.contains(KEY), "{trace}");
+
+    // Turns of one conversation: the model reads what was said before, the tool's call and result among it.
+    let typed = "Hello there\nWhen was Skerryvore lit?\nThank you\n";
+    let output = conclave(&server.rig("desk"), &["chat", "c.toml", "--no-history"], KEY, typed);
+    let (said, trace) = (text(&output.stdout), text(&output.stderr));
+    assert!(output.status.success(), "{said}{trace}");
+    assert!(said.contains("I have read 2 messages; the last one is: Hello there"), "{said}{trace}");
+    assert!(said.contains("The tool says:"), "{said}{trace}");
+    assert!(said.contains("I have read 8 messages; the last one is: Thank you"), "{said}{trace}");
+
+    // A key that it does not take: repeated by the server, and by nobody here.
+    let output = conclave(&server.rig("desk"), &["run", "c.toml", "Hello"], "sk-wrong-key", "");
+    let trace = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{trace}");
+    assert!(trace.contains("401") && !trace.contains("sk-wrong-key"), "{trace}");
+
+    // What it refuses is told plainly.
+    let output = conclave(&server.rig("limited"), &["run", "c.toml", "Hello"], KEY, "");
+    assert!(!output.status.success() && text(&output.stderr).contains("429"), "{}", text(&output.stderr));
+    let output = conclave(&server.rig("missing"), &["run", "c.toml", "Hello"], KEY, "");
+    assert!(!output.status.success() && text(&output.stderr).contains("missing"), "{}", text(&output.stderr));
+
+    // `doctor` finds it, and its models.
+    let output = conclave(&server.rig("desk"), &["doctor", "c.toml"], KEY, "");
+    assert!(text(&output.stdout).contains("desk at http://127.0.0.1"), "{}", text(&output.stdout));
+
+    // Nobody there any more.
+    let rig = server.rig("desk");
+    drop(server);
+    let output = conclave(&rig, &["run", "c.toml", "Hello"], KEY, "");
+    assert_eq!(output.status.code(), Some(4), "{}", text(&output.stderr));
+}
