@@ -8,7 +8,7 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use conclave_core::text::is_deceptive;
+use conclave_core::text::{is_deceptive, joins_pictures};
 
 /// For names of plugins and tasks.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
@@ -67,12 +67,14 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
 /// Text from a plugin, with everything that could steer a terminal or deceive a reader escaped; line ends stay.
 pub(crate) fn printable(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
+    let mut before = None;
     for c in text.chars() {
-        if is_deceptive(c) && c != '\n' && c != '\t' {
+        if is_deceptive(c) && c != '\n' && c != '\t' && !joins_pictures(before, c) {
             safe.extend(c.escape_unicode());
         } else {
             safe.push(c);
         }
+        before = Some(c);
     }
     safe
 }
@@ -85,6 +87,7 @@ mod tests {
     #[test]
     fn a_plugin_cannot_steer_the_terminal() {
         assert_eq!(printable("a\u{1b}[2Jb\u{202e}c"), "a\\u{1b}[2Jb\\u{202e}c");
+        assert_eq!(printable("a\u{200d}b \u{1f469}\u{200d}\u{1f4bb}"), "a\\u{200d}b \u{1f469}\u{200d}\u{1f4bb}");
         assert_eq!(one_line("first\n  second\u{7}", 80), "first second\\u{7}");
     }
 

@@ -13,6 +13,12 @@ pub fn is_deceptive(c: char) -> bool {
         || ('\u{e0000}'..='\u{e0fff}').contains(&c)
 }
 
+/// The character joins the picture before it to the next one, as in many emoji: what joins nothing else deceives nobody.
+#[must_use]
+pub fn joins_pictures(before: Option<char>, c: char) -> bool {
+    c == '\u{200d}' && before.is_some_and(|before| matches!(before, '\u{1f000}'..='\u{1faff}' | '\u{2600}'..='\u{27bf}' | '\u{fe0f}'))
+}
+
 /// A size as people write it, with the largest unit that divides it: `64 MiB`. A config reads it back.
 #[must_use]
 pub fn show_size(bytes: u64) -> String {

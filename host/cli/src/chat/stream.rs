@@ -1,7 +1,7 @@
 //! Streamed text on its way to the screen. Pieces may be cut anywhere; what could steer a terminal is escaped one character at a time,
 //! so no cut lets anything through.
 
-use conclave_core::text::is_deceptive;
+use conclave_core::text::{is_deceptive, joins_pictures};
 
 /// Makes the pieces of one answer printable.
 #[derive(Debug)]
@@ -12,11 +12,13 @@ pub(crate) struct Stream {
     held: String,
     begun: bool,
     said: String,
+    /// The character that came last, whatever became of it.
+    before: Option<char>,
 }
 
 impl Stream {
     pub(crate) fn new(escapes: bool) -> Self {
-        Self { escapes, held: String::new(), begun: false, said: String::new() }
+        Self { escapes, held: String::new(), begun: false, said: String::new(), before: None }
     }
 
     /// The part of the piece that can be printed now.
@@ -35,12 +37,13 @@ impl Stream {
                     self.show(c, &mut shown);
                 }
             }
+            self.before = Some(c);
         }
         shown
     }
 
     fn show(&self, c: char, shown: &mut String) {
-        if self.escapes && is_deceptive(c) {
+        if self.escapes && is_deceptive(c) && !joins_pictures(self.before, c) {
             shown.extend(c.escape_unicode());
         } else {
             shown.push(c);
@@ -74,7 +77,7 @@ mod tests {
 
     #[test]
     fn a_cut_anywhere_prints_the_same() {
-        let text = "a\u{1b}[2J\u{1b}]0;title\u{7} b\u{202e}c\r\nd é 漢 \u{9b}31m\n\n  e";
+        let text = "\u{1f469}\u{200d}\u{1f4bb} a\u{1b}[2J\u{1b}]0;title\u{7} b\u{202e}c\r\nd é 漢 \u{9b}31m\n\n  e";
         let expected = whole(&[text]);
         for (cut, _) in text.char_indices() {
             let (before, after) = text.split_at(cut);

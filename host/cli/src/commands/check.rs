@@ -5,6 +5,7 @@ use std::path::Path;
 
 use conclave_core::limits::PluginLimits;
 use conclave_core::rights::data_can_leave;
+use conclave_core::text::show_duration;
 use conclave_runtime::Prepared;
 
 use crate::args::{self, Output};
@@ -59,6 +60,15 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
         parts.extend((!subtasks.is_empty()).then(|| format!("then {}", subtasks.join(", "))));
         parts.extend(task.deliver.as_ref().map(|strategy| format!("delivered by {strategy}")));
         writeln!(out, "  {}{entry} {}", paint(NAME, format_args!("{name:<13}")), parts.join(" · "))?;
+    }
+    if !setup.policy.is_empty() {
+        writeln!(out, "\nRules on tool calls (the first that matches)")?;
+    }
+    for rule in &setup.policy {
+        let caller = rule.caller.as_ref().map(|caller| format!(" called by {caller}")).unwrap_or_default();
+        let within = rule.expires_ms.map(|ms| format!(" within {}", show_duration(ms))).unwrap_or_default();
+        let said = format!("{}{within}{caller}", rule.decide.as_str());
+        writeln!(out, "  {} {said} {}", paint(NAME, format_args!("{:<13}", rule.tool.0)), paint(FAINT, &rule.source))?;
     }
     Ok(())
 }

@@ -147,7 +147,7 @@ fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: C
             let _ = writeln!(err);
         }
         if let Some(content) = &outcome.content {
-            stdout::line(terminal_safe(content))?;
+            stdout::line(stdout::safe(content))?;
         }
     } else {
         let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
@@ -159,11 +159,6 @@ fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: C
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, counts, journal)));
     }
     Ok(())
-}
-
-/// What goes to a pipe stays as it is; what goes to a terminal must not steer it.
-fn terminal_safe(content: &str) -> String {
-    if std::io::stdout().is_terminal() { printable(content) } else { content.to_owned() }
 }
 
 fn summary(took: Duration, counts: Counts, journal: Option<&Path>) -> String {

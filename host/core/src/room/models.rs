@@ -157,6 +157,11 @@ impl Room {
         usage.cost_micro_usd.or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
     }
 
+    /// The host gave up the call, and hangs up on its models: no answer will come that could be counted.
+    pub(super) fn drop_model_calls(&mut self, call: CallId) {
+        self.model_calls.retain(|under_way| under_way.call != call);
+    }
+
     /// The plugin that asked is gone. The provider charges all the same, so the answer is counted when it comes; nobody gets it.
     pub(super) fn forget_model_calls(&mut self, call: CallId) {
         for under_way in self.model_calls.iter_mut().filter(|under_way| under_way.call == call) {

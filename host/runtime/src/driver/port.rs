@@ -110,7 +110,6 @@ impl ModelPort for RoomPort {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::model::ToolChoice;
     use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
     use super::*;
@@ -123,17 +122,7 @@ mod tests {
     }
 
     fn ask(port: &RoomPort, call: CallId, ordinal: u32) -> BoxFuture<'static, Answer> {
-        let request = ModelRequest {
-            model: None,
-            prompt: Vec::new(),
-            tools: None,
-            tool_format: None,
-            tool_choice: ToolChoice::Auto,
-            output_schema: None,
-            stream: false,
-            options: Vec::new(),
-        };
-        port.ask(call, ordinal, request)
+        port.ask(call, ordinal, ModelRequest::default())
     }
 
     #[tokio::test]
