@@ -79,6 +79,9 @@ pub(crate) struct Run {
     pub(crate) message: Option<String>,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
+    /// An image or a text that goes with the message; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
     /// Take components that are built anew while the run goes on, and begin again when something has changed after it
     #[arg(long)]
     pub(crate) watch: bool,
@@ -101,6 +104,9 @@ pub(crate) struct Chat {
     /// Keep the journal of every room as JSON lines in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
+    /// An image or a text that goes with the first message; may be given several times
+    #[arg(long, value_name = "FILE")]
+    pub(crate) attach: Vec<PathBuf>,
     /// Take components that are built anew while the conversation goes on
     #[arg(long)]
     pub(crate) watch: bool,

@@ -1,6 +1,5 @@
 //! A conversation: what the person types becomes messages and commands, what the agent says is shown as it comes.
 
-pub(crate) mod attach;
 pub(crate) mod command;
 pub(crate) mod conversation;
 pub(crate) mod person_channel;

@@ -3,6 +3,7 @@
 mod approve;
 mod args;
 mod ask;
+mod attach;
 mod chat;
 mod commands;
 mod config_file;

@@ -3,18 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use conclave_test_support::{Rig, guest, stock};
 use serde_json::{Value, json};
 
-/// The program; `cargo xtask test` builds it before the tests.
-fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("a test runs from a file");
-    let folder = test.parent().and_then(std::path::Path::parent).expect("tests lie in target/PROFILE/deps");
-    folder.join(format!("conclave{}", std::env::consts::EXE_SUFFIX))
-}
+use crate::cli::{cache, program, text};
 
 fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
     conclave_with(rig, arguments, "")
@@ -23,16 +17,12 @@ fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
 /// With something on stdin; a question would be answered by it, and none must be asked.
 fn conclave_with(rig: &Rig, arguments: &[&str], input: &str) -> Output {
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).env("CONCLAVE_CACHE", stock().join("../test-cache")).env("HOME", "/nowhere");
+    command.current_dir(rig.folder()).args(arguments).env("CONCLAVE_CACHE", cache()).env("HOME", "/nowhere");
     command.env_remove("CARGO_TARGET_DIR").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
     // One that reads nothing may be gone by now.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());
     child.wait_with_output().expect("it ends")
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// It went well; what it said on stdout and stderr.

@@ -12,6 +12,7 @@ mod demo;
 mod docs;
 mod limits;
 mod loading;
+mod models;
 mod neighbours;
 mod operate;
 mod reload;

@@ -14,10 +14,10 @@ use conclave_runtime::channel::{Answer, Channels};
 use conclave_runtime::clock::BoxFuture;
 use serde_json::json;
 
-use super::attach;
 use super::command::{self, Command, Line};
 use super::conversation::{Conversation, Next};
 use super::status;
+use crate::attach;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
 use crate::screen::Screen;
@@ -52,6 +52,11 @@ pub(crate) struct Inner {
 }
 
 impl PersonChannel {
+    /// What goes with the first message.
+    pub(crate) fn take_attachments(&self) -> Vec<Blob> {
+        self.0.take_attachments()
+    }
+
     pub(crate) fn new(inner: Inner) -> Self {
         Self(Arc::new(inner))
     }
@@ -95,7 +100,7 @@ impl Inner {
             match command::parse(&line) {
                 Line::Message(text) => {
                     self.conversation.begin_turn(&text);
-                    return Some(Answer { text, attachments: std::mem::take(&mut *self.attachments()) });
+                    return Some(Answer { text, attachments: self.take_attachments() });
                 }
                 Line::Command(Command::Quit) if self.end(false).await => return None,
                 Line::Command(command) => self.carry_out(&command),
@@ -142,6 +147,11 @@ impl Inner {
             // Asked about before.
             Command::Quit => {}
         }
+    }
+
+    /// What goes with the next message.
+    fn take_attachments(&self) -> Vec<Blob> {
+        std::mem::take(&mut *self.attachments())
     }
 
     fn attachments(&self) -> MutexGuard<'_, Vec<Blob>> {

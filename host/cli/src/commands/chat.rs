@@ -17,6 +17,7 @@ use tokio::sync::Notify;
 use super::run::JsonLinesOnStdout;
 use crate::approve::AtTerminal;
 use crate::args::{self, Output};
+use crate::attach;
 use crate::chat::conversation::Conversation;
 use crate::chat::person_channel::{Inner, PersonChannel, keep_status};
 use crate::chat::status;
@@ -35,7 +36,7 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     let loading = Instant::now();
     let host = setup::open_host_in(&args.file)?;
     let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, output).await?.for_chat();
-    let talk = Talk::new(&args, output, &host, &prepared, interrupts);
+    let talk = Talk::new(&args, output, &host, &prepared, interrupts)?;
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&talk.room), loading.elapsed());
         if talk.person.is_there() {
@@ -78,7 +79,8 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(args: &args::Chat, output: Output, host: &Host, prepared: &Prepared, interrupts: Interrupts) -> Self {
+    fn new(args: &args::Chat, output: Output, host: &Host, prepared: &Prepared, interrupts: Interrupts) -> Result<Self, CliError> {
+        let attachments = attach::all(&**host.blobs(), &args.attach)?;
         let (room, entry, screen) = (RandomIds.run(), prepared.setup().entry.clone(), Screen::new(Loudness::of(output)));
         let tally = Arc::new(Tally::default());
         let conversation = Conversation::new(Arc::clone(&screen), Arc::clone(&tally), Arc::clone(prepared.setup()), room.clone());
@@ -98,7 +100,7 @@ impl Talk {
             tally: Arc::clone(&tally),
             interrupts: interrupts.clone(),
             blobs: Arc::clone(host.blobs()),
-            attachments: Mutex::default(),
+            attachments: Mutex::new(attachments),
             entry: entry.clone(),
             rights: head::table(prepared),
             json: output.json,
@@ -106,7 +108,7 @@ impl Talk {
             stops_background: AtomicBool::new(false),
         });
         let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone());
-        Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops }
+        Ok(Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops })
     }
 
     /// That of the command line, or the first that is typed; none when nobody has anything to say.
@@ -114,7 +116,7 @@ impl Talk {
         match given {
             Some(message) => {
                 self.conversation.begin_turn(&message);
-                Some(message.into())
+                Some(Answer { text: message, attachments: self.channel.take_attachments() })
             }
             None => self.channel.next_message().await,
         }

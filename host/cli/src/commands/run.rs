@@ -13,6 +13,7 @@ use conclave_runtime::{Prepared, Run, RunOptions};
 
 use crate::approve::AtTerminal;
 use crate::args::{self, Output};
+use crate::attach;
 use crate::chat::status;
 use crate::error::CliError;
 use crate::exit::{self, Met};
@@ -56,7 +57,9 @@ pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interru
 
 async fn once(args: &args::Run, message: Option<String>, output: Output, interrupts: &mut Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
-    let prepared = setup::prepare(&args.file, &args.model.models()?, output).await?;
+    let host = setup::open_host_in(&args.file)?;
+    let attachments = attach::all(&**host.blobs(), &args.attach)?;
+    let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, output).await?;
     check_message(&prepared, message.as_deref())?;
     let screen = Screen::new(Loudness::of(output));
     let person = Person::new(Arc::clone(&screen), None, None);
@@ -75,6 +78,7 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
     let room = RandomIds.run();
     let options = RunOptions {
         ids: Arc::new(room.clone()),
+        attachments,
         channels: Arc::new(Terminal { person: Arc::clone(&person), screen: Arc::clone(&screen), interrupts: interrupts.clone() }),
         approver: Arc::clone(&approver) as _,
         journals,

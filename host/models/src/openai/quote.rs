@@ -1,12 +1,17 @@
 //! What a server wrote, made fit to be told to the operator: without keys, without characters that deceive, and short. Such text is
 //! untrusted, and a server may send back what it was sent.
 
+use base64::Engine;
+use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use conclave_core::text::is_deceptive;
 
 use crate::Key;
 
 /// Characters of a server's text that are told.
 const LENGTH: usize = 300;
+
+/// Told in the place of a text that repeats the key so that it cannot be taken out.
+const WITHHELD: &str = "(what it says is withheld: it repeats the key)";
 
 /// Shorter secrets are not looked for: they would be found everywhere.
 const SECRET_MIN: usize = 4;
@@ -29,20 +34,62 @@ impl Quoter {
         Self::new(self.secrets.iter().chain(secret).cloned())
     }
 
-    /// The text in one line: secrets as `(key)`, cut after 300 characters.
+    /// The text in one line: secrets as `(key)`, cut after 300 characters. Nothing of it when it holds a secret in another form.
     pub(crate) fn quote(&self, text: &str) -> String {
         let scrubbed = self.scrub(text);
         // Once more after the cleaning, which may have put a secret together that was broken by a character that does not show.
         let clean = self.scrub(&printable(&scrubbed));
+        if self.is_disguised_in(&clean) {
+            return WITHHELD.to_owned();
+        }
         match clean.char_indices().nth(LENGTH) {
             Some((end, _)) => format!("{}…", &clean[..end]),
             None => clean,
         }
     }
 
+    /// A secret is in it as base64, percent-encoded, or with escapes of JSON.
+    fn is_disguised_in(&self, text: &str) -> bool {
+        let decoded = [without_percents(text), without_escapes(text)];
+        self.secrets.iter().map(Key::reveal).any(|secret| {
+            let encoded = [BASE64_STANDARD_NO_PAD.encode(secret), BASE64_URL_SAFE_NO_PAD.encode(secret)];
+            decoded.iter().any(|text| text.contains(secret)) || encoded.iter().any(|encoded| text.contains(encoded.as_str()))
+        })
+    }
+
     fn scrub(&self, text: &str) -> String {
         self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), "(key)"))
     }
+}
+
+/// With `%2D` as `-`; what is no such thing stays.
+fn without_percents(text: &str) -> String {
+    decoded(text, "%", 2)
+}
+
+/// With `\u002d` as `-`, and without other backslashes.
+fn without_escapes(text: &str) -> String {
+    decoded(text, "\\u", 4).replace('\\', "")
+}
+
+/// Each mark that is followed by so many hexadecimal digits is replaced by the character of that number.
+fn decoded(text: &str, mark: &str, digits: usize) -> String {
+    let mut parts = text.split(mark);
+    let mut whole = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let character = part.get(..digits).and_then(|number| u32::from_str_radix(number, 16).ok()).and_then(char::from_u32);
+        match character {
+            Some(character) => {
+                whole.push(character);
+                whole.push_str(&part[digits..]);
+            }
+            None => {
+                whole.push_str(mark);
+                whole.push_str(part);
+            }
+        }
+    }
+    whole
 }
 
 /// The text without what deceives; white space, also line breaks, as single spaces.
@@ -64,6 +111,14 @@ mod tests {
     fn keys_are_taken_out_also_when_broken() {
         assert_eq!(quote("bad key sk-12345-long, sk-12345."), "bad key (key), (key).");
         assert_eq!(quote("bad sk-1\u{200b}2\u{7}345 key"), "bad (key) key");
+    }
+
+    #[test]
+    fn a_key_in_another_form_takes_the_whole_text_with_it() {
+        for disguised in ["bad sk%2D12345", "bad %73k-12345", "bad sk\\u002d12345", "bad sk\\-12345", "bad c2stMTIzNDU"] {
+            assert_eq!(quote(disguised), super::WITHHELD, "{disguised}");
+        }
+        assert_eq!(quote("100% of \\users %zz \\u12"), "100% of \\users %zz \\u12");
     }
 
     #[test]

@@ -1,11 +1,13 @@
 //! Files that go with a message: images and texts, kept in the host's blobs. What a file is, its bytes say, not its name.
 
 use std::io::Read;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use conclave_core::message::Blob;
 use conclave_core::text::show_size;
 use conclave_runtime::blobs::Blobs;
+
+use crate::error::CliError;
 
 /// Bytes of one file: more than models take, and less than would fill the memory.
 const BYTES: u64 = 20 << 20;
@@ -25,6 +27,10 @@ const IMAGES: [(&[u8], &str); 5] = [
 /// Why not, in words.
 pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
     let failed = |why: String| format!("{} cannot be attached: {why}", path.display());
+    // Looks first: opening a pipe waits, and a device gives without end.
+    if std::fs::metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return Err(failed("it is not a file".to_owned()));
+    }
     let mut bytes = Vec::new();
     let file = std::fs::File::open(path).map_err(|error| failed(error.to_string()))?;
     file.take(BYTES + 1).read_to_end(&mut bytes).map_err(|error| failed(error.to_string()))?;
@@ -34,6 +40,14 @@ pub(crate) fn attach(blobs: &dyn Blobs, path: &Path) -> Result<Blob, String> {
     let media_type = media_type(&bytes).ok_or_else(|| failed("it is neither an image nor a text".to_owned()))?;
     let name = path.file_name().map(|name| name.to_string_lossy().into_owned());
     blobs.keep(&bytes, media_type, name.as_deref()).map_err(|error| failed(error.to_string()))
+}
+
+/// The same for the files of a command line.
+///
+/// # Errors
+/// The first that cannot be attached, and why.
+pub(crate) fn all(blobs: &dyn Blobs, paths: &[PathBuf]) -> Result<Vec<Blob>, CliError> {
+    paths.iter().map(|path| attach(blobs, path).map_err(CliError::usage)).collect()
 }
 
 /// None for what no model reads.
@@ -64,5 +78,7 @@ mod tests {
     fn a_file_that_is_not_there_is_named() {
         let why = attach(&MemoryBlobs::default(), Path::new("/no/such/file")).unwrap_err();
         assert!(why.starts_with("/no/such/file cannot be attached: "), "{why}");
+        let why = attach(&MemoryBlobs::default(), Path::new("/dev/zero")).unwrap_err();
+        assert_eq!(why, "/dev/zero cannot be attached: it is not a file");
     }
 }
