@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::process::{Command, Output, Stdio};
 
-use conclave_test_support::{Rig, guest, stock};
+use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
 
 use crate::cli::{cache, program, text};
