@@ -1,7 +1,7 @@
 //! Puts the stock plugins into the crate: writes `stock.rs`, a table of their names and bytes, into OUT_DIR.
 //!
-//! It does not build them; `cargo xtask build` does, and puts them into `conclave/stock` of the target folder. CONCLAVE_STOCK names
-//! another folder.
+//! It does not build them; `cargo xtask build` does, and puts them into `conclave/stock` of the target folder. Where this crate is built
+//! in another workspace, those of this repository's own target folder are taken. CONCLAVE_STOCK names another folder.
 
 use std::env;
 use std::error::Error;
@@ -15,8 +15,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-env-changed={VARIABLE}");
     let out = PathBuf::from(env::var("OUT_DIR")?);
-    let folder = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from).or_else(|| stock_of_target(&out));
-    let components = folder.as_deref().map(components).unwrap_or_default();
+    let named = env::var_os(VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let folders = named.map_or_else(|| [stock_of_target(&out), stock_of_repository()].into_iter().flatten().collect(), |named| vec![named]);
+    let components = folders.iter().map(|folder| components(folder)).find(|found| !found.is_empty()).unwrap_or_default();
     if components.is_empty() {
         println!("cargo::warning=the stock plugins are not built, so there will be none: run `cargo xtask build`");
     }
@@ -31,6 +32,12 @@ fn stock_of_target(out: &Path) -> Option<PathBuf> {
     // Cargo would run this script, and build the crate, again at every build while a watched folder is missing.
     fs::create_dir_all(&stock).ok()?;
     Some(stock)
+}
+
+/// The same in the target folder of this repository, for programs outside of it; none where that was never built.
+fn stock_of_repository() -> Option<PathBuf> {
+    let stock = Path::new(&env::var_os("CARGO_MANIFEST_DIR")?).join("../../target/conclave/stock");
+    stock.is_dir().then_some(stock)
 }
 
 /// Name and file of each component, sorted by name so that the crate is the same wherever it is built.

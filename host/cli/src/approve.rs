@@ -29,10 +29,24 @@ pub(crate) struct AtTerminal(Arc<Inner>);
 struct Inner {
     person: Arc<Person>,
     interrupts: Interrupts,
-    /// Tools that a plugin may call for the rest of this run.
-    allowed: Mutex<HashSet<(String, PluginName)>>,
+    /// What may be called for the rest of this run.
+    allowed: Mutex<HashSet<Leave>>,
     /// Something was refused because nobody could be asked.
     nobody: AtomicBool,
+}
+
+/// What `[r] this run` holds for: a plugin's own calls of a tool, or those that another's answers want of it, and never both.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Leave {
+    tool: String,
+    caller: PluginName,
+    asked_by: Option<PluginName>,
+}
+
+impl Leave {
+    fn of(request: &ApprovalRequest) -> Self {
+        Self { tool: request.tool.clone(), caller: request.caller.clone(), asked_by: request.asked_by.clone() }
+    }
 }
 
 /// What the person chose.
@@ -66,8 +80,8 @@ impl Approver for AtTerminal {
 
 impl Inner {
     async fn decide(&self, request: ApprovalRequest) -> Approval {
-        let key = (request.tool.clone(), request.caller.clone());
-        if self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&key) {
+        let leave = Leave::of(&request);
+        if self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&leave) {
             return Approval::Approved;
         }
         if !self.person.is_there() {
@@ -75,9 +89,11 @@ impl Inner {
             return refused("nobody is there to approve it: stdin and stderr are no terminal");
         }
         let (mut text, is_cut) = shown(&request, SHOWN);
+        let mut is_sudden = true;
         loop {
-            let reply = self.person.ask(Question::short(std::mem::take(&mut text), keys(is_cut))).await;
-            match reply {
+            let mut question = Question::short(std::mem::take(&mut text), keys(is_cut));
+            question.is_sudden = std::mem::take(&mut is_sudden);
+            match self.person.ask(question).await {
                 Reply::End => return refused("nobody is there any more to approve it"),
                 Reply::Interrupted => {
                     self.interrupts.raise();
@@ -88,7 +104,7 @@ impl Inner {
                 Reply::Line(line) => match choice(&line) {
                     Some(Choice::Once) => return Approval::Approved,
                     Some(Choice::ThisRun) => {
-                        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert(key);
+                        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert(leave);
                         return Approval::Approved;
                     }
                     Some(Choice::Refuse) => return refused("the person at the terminal said no"),
@@ -141,28 +157,38 @@ fn choice(line: &str) -> Option<Choice> {
 
 /// What is asked, and whether an argument was cut.
 fn shown(request: &ApprovalRequest, most: usize) -> (String, bool) {
-    let ApprovalRequest { task: _, caller, tool, arguments, source } = request;
+    let ApprovalRequest { task: _, caller, asked_by, tool, arguments, source } = request;
     let rule = paint(FAINT, format_args!("policy: {}", one_line(source, 80)));
-    let mut text = format!(" {}    {} wants to run for {}   {rule}", paint(ODD, "?"), one_line(tool, 80), paint(NAME, caller));
+    let whose = asked_by.as_ref().map(|plugin| format!(", as a follow-up that {} asks for", paint(NAME, plugin))).unwrap_or_default();
+    let mut text = format!(" {}    {} wants to run for {}{whose}   {rule}", paint(ODD, "?"), one_line(tool, 80), paint(NAME, caller));
     let mut is_cut = false;
-    let mut line = |name: &str, value: &str| {
-        let cut: String = value.chars().take(most).collect();
+    let mut cut = |value: &str| {
+        let kept: String = value.chars().take(most).collect();
         let left = value.chars().count().saturating_sub(most);
-        let more = if left > 0 { paint(FAINT, format_args!(" … and {left} characters more")) } else { String::new() };
         is_cut |= left > 0;
-        let _ = write!(text, "\n        {name}{}{more}", printable(&cut));
+        let more = if left > 0 { paint(FAINT, format_args!(" … and {left} characters more")) } else { String::new() };
+        printable(&kept) + &more
     };
     match arguments {
         Value::Object(fields) if fields.is_empty() => {}
         Value::Object(fields) => {
             let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0).min(20);
             for (name, value) in fields {
-                line(&format!("{:<width$}  ", one_line(name, 40)), &value.to_string());
+                let name = cut(&told_apart(name));
+                let _ = write!(text, "\n        {name:<width$}  {}", cut(&value.to_string()));
             }
         }
-        other => line("", &other.to_string()),
+        other => {
+            let _ = write!(text, "\n        {}", cut(&other.to_string()));
+        }
     }
     (text, is_cut)
+}
+
+/// A name as it is; one that could be taken for another, or for more than a name, as JSON has it.
+fn told_apart(name: &str) -> String {
+    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
+    if is_plain { name.to_owned() } else { Value::from(name).to_string() }
 }
 
 #[cfg(test)]
@@ -170,12 +196,13 @@ mod tests {
     use conclave_core::policy::ApprovalRequest;
     use serde_json::{Value, json};
 
-    use super::{Choice, choice, shown};
+    use super::{Choice, Leave, choice, shown};
 
     fn request(arguments: Value) -> ApprovalRequest {
         ApprovalRequest {
             task: "desk".into(),
             caller: "librarian".into(),
+            asked_by: None,
             tool: "notes.save".into(),
             arguments,
             source: "conclave.toml:49".into(),
@@ -202,6 +229,25 @@ mod tests {
         let (text, is_cut) = plain(json!({ "text": "a\u{1b}[2Kb\u{202e}", "na\nme": "x".repeat(400) }), 300);
         assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}') && text.lines().count() == 3, "{text}");
         assert!(is_cut && text.contains("102 characters more"), "{text}");
+    }
+
+    #[test]
+    fn a_follow_up_says_who_wants_it_and_needs_a_leave_of_its_own() {
+        let own = request(json!({}));
+        let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), ..own.clone() };
+        let text = anstream::adapter::strip_str(&shown(&follow_up, 300).0).to_string();
+        assert!(text.contains("notes.save wants to run for librarian, as a follow-up that sneaky asks for   policy"), "{text}");
+        assert_ne!(Leave::of(&own), Leave::of(&follow_up));
+    }
+
+    #[test]
+    fn names_of_arguments_are_told_apart() {
+        let long = "k".repeat(400);
+        let arguments = json!({ format!("{long}a"): 1, format!("{long}b"): 2, "two words": 3, "two  words": 4 });
+        let (text, is_cut) = plain(arguments.clone(), 300);
+        assert!(is_cut && text.contains("101 characters more") && text.contains("\"two  words\""), "{text}");
+        let (text, is_cut) = plain(arguments, usize::MAX);
+        assert!(!is_cut && text.contains(&format!("{long}a")) && text.contains(&format!("{long}b")), "{text}");
     }
 
     #[test]

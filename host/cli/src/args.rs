@@ -10,7 +10,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::exit;
 
 pub(crate) use model::ModelChoice;
-pub(crate) use operate::{Add, CONFIG, Call, Edit, Init};
+pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
 
 /// Runs agents and tools you do not trust: every one is a WebAssembly component that can touch only what you granted.
 #[derive(Debug, Parser)]
@@ -49,7 +49,7 @@ pub(crate) enum Command {
     /// Look into a component, and let it into a config with the grants that you confirm
     Add(Add),
     /// Let a plugin touch more
-    Grant(Edit),
+    Grant(Grant),
     /// Take back from what a plugin may touch
     Revoke(Edit),
     /// Look at plugins, and try their tools
@@ -120,7 +120,8 @@ pub(crate) struct Chat {
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// The config, such as conclave.toml
+    /// The config
+    #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
@@ -141,8 +142,8 @@ pub(crate) struct Doctor {
 pub(crate) enum Plugin {
     /// Say what a component is, what it asks for and what it imports, without running it
     Inspect {
-        /// The component, a .wasm file
-        file: PathBuf,
+        /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
+        source: String,
     },
     /// Call one tool of a component once, and show what it gives, says, uses up and is refused
     Call(Call),

@@ -46,9 +46,9 @@ impl ConfigFile {
         &self.path
     }
 
-    /// Where its paths start, links followed.
+    /// Where its paths start: the folder of the file as it was named, as for whoever runs it. A link's own folder, not its target's.
     pub(crate) fn folder(&self) -> &Path {
-        self.target.parent().unwrap_or(Path::new("/"))
+        self.path.parent().unwrap_or(Path::new(""))
     }
 
     /// Its text, to be edited.
@@ -56,8 +56,7 @@ impl ConfigFile {
     /// # Errors
     /// When it is no TOML.
     pub(crate) fn edit(&self) -> Result<ConfigText, CliError> {
-        let folder = self.path.parent().map(|folder| folder.to_string_lossy().into_owned()).unwrap_or_default();
-        ConfigText::open(&self.path.display().to_string(), &folder, &self.text).map_err(|error| refused(&error))
+        ConfigText::open(&self.path.display().to_string(), &self.folder().to_string_lossy(), &self.text).map_err(|error| refused(&error))
     }
 
     /// Writes the text of an edit.
@@ -188,6 +187,19 @@ mod tests {
         assert_eq!(fs::metadata(&real).unwrap().permissions().mode() & 0o777, 0o640);
         assert!(fs::read_to_string(&real).unwrap().contains("grants.route"));
         assert_eq!(fs::read_dir(temp.path()).unwrap().count(), 2, "nothing is left beside it");
+    }
+
+    #[test]
+    fn paths_start_at_the_folder_of_a_link() {
+        let temp = tempfile::tempdir().unwrap();
+        let (elsewhere, link) = (temp.path().join("elsewhere"), temp.path().join("link.toml"));
+        fs::create_dir(&elsewhere).unwrap();
+        fs::write(elsewhere.join("real.toml"), CONFIG).unwrap();
+        std::os::unix::fs::symlink(elsewhere.join("real.toml"), &link).unwrap();
+        let file = ConfigFile::open(&link).unwrap();
+        assert_eq!(file.folder(), temp.path());
+        file.write(&edited(&file)).unwrap();
+        assert!(fs::read_to_string(elsewhere.join("real.toml")).unwrap().contains("grants.route"));
     }
 
     #[test]

@@ -26,6 +26,11 @@ impl CliError {
         Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None }
     }
 
+    /// A key that is not there.
+    pub(crate) fn key(what: impl Into<String>) -> Self {
+        Self { code: exit::KEY, what: what.into(), hint: None, problems: None }
+    }
+
     /// The host itself, or the machine.
     pub(crate) fn internal(what: impl Into<String>) -> Self {
         Self { code: exit::FAILED, what: what.into(), hint: None, problems: None }

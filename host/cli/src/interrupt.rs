@@ -21,8 +21,43 @@ const ENDS_RUN: u8 = 1;
 /// A conversation goes on: its turn is stopped.
 const STOPS_TURN: u8 = 2;
 
-/// A turn was told to stop, and goes on still.
-static STOPPING: AtomicBool = AtomicBool::new(false);
+/// The turn that goes on, if one does.
+static TURN: Turn = Turn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+
+/// What Ctrl-C needs to know of a turn.
+struct Turn {
+    goes_on: AtomicBool,
+    /// Ctrl-C came, and neither did a turn begin nor one end since.
+    was_told: AtomicBool,
+}
+
+/// How Ctrl-C came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Pressed {
+    /// As a signal.
+    Signal,
+    /// As a key, because a line was being edited.
+    Key,
+}
+
+impl Turn {
+    fn begins(&self) {
+        self.goes_on.store(true, Ordering::SeqCst);
+        self.was_told.store(false, Ordering::SeqCst);
+    }
+
+    fn is_over(&self) {
+        self.goes_on.store(false, Ordering::SeqCst);
+        self.was_told.store(false, Ordering::SeqCst);
+    }
+
+    /// It was told to stop before, and still goes on. A key while no turn goes on answers a question and counts for nothing; a signal does
+    /// then, since it came to a prompt that cannot read keys.
+    fn is_stuck(&self, pressed: Pressed) -> bool {
+        let counts = pressed == Pressed::Signal || self.goes_on.load(Ordering::SeqCst);
+        counts && self.was_told.swap(true, Ordering::SeqCst)
+    }
+}
 
 /// Ctrl-C that came as a key, because a line was being edited.
 static RAISED: LazyLock<Notify> = LazyLock::new(Notify::new);
@@ -50,9 +85,14 @@ impl Interrupts {
         MEANING.store(STOPS_TURN, Ordering::SeqCst);
     }
 
+    /// Something began that Ctrl-C stops, and a second one ends together with the program.
+    pub(crate) fn turn_begins(&self) {
+        TURN.begins();
+    }
+
     /// The turn has ended, so the next Ctrl-C is a first one again.
     pub(crate) fn turn_is_over(&self) {
-        STOPPING.store(false, Ordering::SeqCst);
+        TURN.is_over();
     }
 
     /// Somebody pressed Ctrl-C where it is a key like any other.
@@ -73,20 +113,18 @@ fn wait(sender: &watch::Sender<u32>) {
     let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_all().build() else { return };
     runtime.block_on(async {
         loop {
-            if !pressed().await {
-                return;
-            }
+            let Some(pressed) = next_press().await else { return };
             match MEANING.load(Ordering::SeqCst) {
                 ENDS_RUN => {
                     sender.send_modify(|count| *count += 1);
                     tokio::select! {
                         () = tokio::time::sleep(GRACE) => {}
-                        _ = pressed() => {}
+                        _ = next_press() => {}
                     }
                     end();
                 }
                 // The second one, and the turn still goes on.
-                STOPS_TURN if STOPPING.swap(true, Ordering::SeqCst) => end(),
+                STOPS_TURN if TURN.is_stuck(pressed) => end(),
                 STOPS_TURN => sender.send_modify(|count| *count += 1),
                 _ => end(),
             }
@@ -94,15 +132,40 @@ fn wait(sender: &watch::Sender<u32>) {
     });
 }
 
-/// Waits for Ctrl-C; false when the system gives none.
-async fn pressed() -> bool {
+/// Waits for Ctrl-C; none when the system gives none.
+async fn next_press() -> Option<Pressed> {
     tokio::select! {
-        signal = tokio::signal::ctrl_c() => signal.is_ok(),
-        () = RAISED.notified() => true,
+        signal = tokio::signal::ctrl_c() => signal.is_ok().then_some(Pressed::Signal),
+        () = RAISED.notified() => Some(Pressed::Key),
     }
 }
 
 fn end() -> ! {
     crate::person::restore_terminal();
     std::process::exit(i32::from(exit::INTERRUPTED));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicBool;
+
+    use super::{Pressed, Turn};
+
+    #[test]
+    fn only_the_second_one_of_a_turn_ends_the_program() {
+        let turn = Turn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+        assert!(!turn.is_stuck(Pressed::Key) && !turn.is_stuck(Pressed::Key), "nothing goes on that could be stuck");
+        turn.begins();
+        assert!(!turn.is_stuck(Pressed::Key), "the first of this turn");
+        turn.is_over();
+        turn.begins();
+        assert!(!turn.is_stuck(Pressed::Signal), "the first of the next");
+        assert!(turn.is_stuck(Pressed::Signal));
+    }
+
+    #[test]
+    fn a_signal_at_a_prompt_without_an_editor_comes_twice_to_end_the_program() {
+        let turn = Turn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
+        assert!(!turn.is_stuck(Pressed::Signal) && turn.is_stuck(Pressed::Signal));
+    }
 }

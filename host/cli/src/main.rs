@@ -10,6 +10,7 @@ mod config_file;
 mod doctor;
 mod error;
 mod exit;
+mod folders;
 mod interrupt;
 mod person;
 mod screen;
@@ -62,7 +63,7 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { folder } => commands::manual::man(&folder, output),
         Command::Plugin(Plugin::Call(args)) => commands::call::call(&args, output).await,
-        Command::Plugin(Plugin::Inspect { file }) => commands::inspect::inspect(&file, output),
+        Command::Plugin(Plugin::Inspect { source }) => commands::inspect::inspect(&source, output).await,
         Command::Plugin(Plugin::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
     }
 }

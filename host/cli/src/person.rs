@@ -1,6 +1,7 @@
 //! The person at the terminal. One thread reads what they type, one question at a time; a short question (an approval) may interrupt a
 //! message that is being typed, which is still there afterwards. It knows nothing of what is asked.
 
+mod echo;
 mod editor;
 mod kept;
 mod lines;
@@ -8,7 +9,7 @@ mod lines;
 use std::collections::VecDeque;
 use std::io::IsTerminal;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -22,6 +23,8 @@ use lines::Lines;
 
 /// How long the line editor may take to give the terminal back.
 const GRACE: Duration = Duration::from_millis(500);
+/// Nobody reads a question faster: what is typed within this much of it was meant for something else.
+const SEEN: Duration = Duration::from_millis(300);
 
 /// What the person is asked.
 #[derive(Clone, Debug)]
@@ -33,6 +36,8 @@ pub(crate) struct Question {
     /// There already, to be edited.
     pub(crate) initial: String,
     pub(crate) kind: Kind,
+    /// It comes unasked, and much hangs on the answer: what is typed before anyone can have read it does not count.
+    pub(crate) is_sudden: bool,
 }
 
 /// What kind of answer is wanted.
@@ -46,11 +51,11 @@ pub(crate) enum Kind {
 
 impl Question {
     pub(crate) fn message(prompt: impl Into<String>) -> Self {
-        Self { text: String::new(), prompt: prompt.into(), initial: String::new(), kind: Kind::Message }
+        Self { text: String::new(), prompt: prompt.into(), initial: String::new(), kind: Kind::Message, is_sudden: false }
     }
 
     pub(crate) fn short(text: impl Into<String>, prompt: impl Into<String>) -> Self {
-        Self { text: text.into(), prompt: prompt.into(), initial: String::new(), kind: Kind::Short }
+        Self { text: text.into(), prompt: prompt.into(), initial: String::new(), kind: Kind::Short, is_sudden: false }
     }
 }
 
@@ -93,6 +98,8 @@ pub(crate) struct Person {
     stops: Option<Stops>,
     thread: Mutex<Option<(Sender<Request>, JoinHandle<()>)>>,
     leaving: Arc<AtomicBool>,
+    /// Questions that wait for an answer.
+    asked: Arc<AtomicUsize>,
 }
 
 impl Person {
@@ -105,7 +112,7 @@ impl Person {
             (true, true) => Way::Prompted,
             _ => Way::Piped,
         };
-        let person = Self { way, screen, history, stops, thread: Mutex::default(), leaving: Arc::default() };
+        let person = Self { way, screen, history, stops, thread: Mutex::default(), leaving: Arc::default(), asked: Arc::default() };
         if person.stops.is_some() {
             // It is to be heard before anything is asked.
             drop(person.begin());
@@ -121,6 +128,7 @@ impl Person {
     /// Asks, and waits for the answer. Dropping the future takes the question back.
     pub(crate) async fn ask(&self, question: Question) -> Reply {
         let (reply, answer) = oneshot::channel();
+        let _waiting = Waiting::begin(&self.asked);
         let interrupts = question.kind == Kind::Short;
         if !self.send(Request { question, reply, resumed: false }) {
             return Reply::End;
@@ -134,6 +142,26 @@ impl Person {
         match asked.answer.as_mut() {
             Some(answer) => answer.await.unwrap_or(Reply::End),
             None => Reply::End,
+        }
+    }
+
+    /// From now on what is typed is shown at prompts alone, until [`Person::leave`], or the guard is dropped.
+    pub(crate) fn hush(&self) -> Hushed {
+        if self.way == Way::Editor {
+            echo::turn_off();
+        }
+        Hushed
+    }
+
+    /// Something waits for an answer of theirs.
+    pub(crate) fn is_asked(&self) -> bool {
+        self.asked.load(Ordering::SeqCst) > 0
+    }
+
+    /// What was typed until now is for nobody, and not for the shell either.
+    pub(crate) fn forget_typed(&self) {
+        if self.is_there() {
+            drop_typed();
         }
     }
 
@@ -180,10 +208,51 @@ impl Person {
     }
 }
 
+/// Shows again what is typed.
+#[must_use]
+pub(crate) struct Hushed;
+
+impl Drop for Hushed {
+    fn drop(&mut self) {
+        echo::restore();
+    }
+}
+
 /// The terminal as it was before a line was edited. Does nothing where none is.
 pub(crate) fn restore_terminal() {
     if crossterm::terminal::is_raw_mode_enabled().unwrap_or(false) {
         let _ = crossterm::terminal::disable_raw_mode();
+    }
+    // Raw mode gives back what it found, which may be without an echo.
+    echo::restore();
+}
+
+/// Reads what was typed, for nobody. Does nothing where there is no terminal.
+fn drop_typed() {
+    let was_raw = crossterm::terminal::is_raw_mode_enabled().unwrap_or(false);
+    // Otherwise a line without an end cannot be read.
+    if crossterm::terminal::enable_raw_mode().is_err() {
+        return;
+    }
+    while crossterm::event::poll(Duration::ZERO).unwrap_or(false) && crossterm::event::read().is_ok() {}
+    if !was_raw {
+        let _ = crossterm::terminal::disable_raw_mode();
+    }
+}
+
+/// Counts a question for as long as somebody waits for its answer.
+struct Waiting(Arc<AtomicUsize>);
+
+impl Waiting {
+    fn begin(asked: &Arc<AtomicUsize>) -> Self {
+        asked.fetch_add(1, Ordering::SeqCst);
+        Self(Arc::clone(asked))
+    }
+}
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
     }
 }
 

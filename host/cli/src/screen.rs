@@ -81,6 +81,11 @@ impl Screen {
         }
     }
 
+    /// Only the result is wanted, and errors.
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.loudness == Loudness::Quiet
+    }
+
     /// The same, also when only the result is wanted: a question, an error.
     pub(crate) fn notice(&self, text: impl Display) {
         let mut state = self.state();

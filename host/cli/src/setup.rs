@@ -1,7 +1,7 @@
 //! From a config file to a prepared run: reads the environment, finds folders, tells all problems at once.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use conclave_core::ids::ModelName;
 use conclave_runtime::secrets::Sources;
 use conclave_runtime::{Follow, Host, HostOptions, LoadStep, PrepareError, Prepared};
 
-use crate::args::Output;
+use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::show::{FAINT, NAME, ODD, paint, time};
 
@@ -31,6 +31,7 @@ pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, outp
     let quiet = output.quiet || output.json;
     let prepared = host.prepare(&config, &follow(quiet)).await.map_err(|error| match error {
         PrepareError::Config(problems) => config_error(&problems),
+        PrepareError::Keys(problems) => CliError::key(with_heading("the key of a model is not there", &problems)).with_problems(&problems),
         PrepareError::Plugins(problems) => CliError::plugin(with_heading("a plugin cannot be used", &problems)).with_problems(&problems),
     })?;
     if !output.quiet {
@@ -43,12 +44,19 @@ pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, outp
 
 /// Reads a config file, with the models of the command line in the place of its own.
 pub(crate) fn read_config(file: &Path, models: &Models) -> Result<Config, CliError> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
-        let what = format!("{} could not be read: {error}", file.display());
-        CliError::usage(what).hint("name a config, such as docs/examples/demo.toml")
-    })?;
+    let text = std::fs::read_to_string(file).map_err(|error| unread(file, &error))?;
     let folder = folder_of(file).to_string_lossy().into_owned();
     Config::parse_with(&file.display().to_string(), &folder, &text, models).map_err(|problems| config_error(&problems))
+}
+
+/// A config that could not be read. One of the usual name is missing where none was written yet.
+fn unread(file: &Path, error: &std::io::Error) -> CliError {
+    let is_usual = file.file_name().is_some_and(|name| name == args::CONFIG);
+    let hint = match error.kind() {
+        ErrorKind::NotFound if is_usual => "write one with `conclave init`, or name another config",
+        _ => "name a config, such as conclave.toml; `conclave init` writes one",
+    };
+    CliError::usage(format!("{} could not be read: {error}", file.display())).hint(hint)
 }
 
 fn config_error(problems: &Problems) -> CliError {

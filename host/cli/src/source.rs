@@ -9,6 +9,7 @@ use conclave_core::config_edit::quoted;
 use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_component};
 
 use crate::error::CliError;
+use crate::folders;
 use crate::setup;
 use crate::show::one_line;
 
@@ -20,6 +21,7 @@ const PROFILES: [&str; 3] = ["release", "plugin", "debug"];
 pub(crate) struct Found {
     pub(crate) place: Place,
     pub(crate) inspection: Inspection,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Where it is.
@@ -58,18 +60,18 @@ impl Place {
     }
 }
 
-/// Finds a component and looks into it.
+/// Finds a component and looks into it. `again` is the command to type with a better source.
 ///
 /// # Errors
 /// When there is none, or it is no plugin.
-pub(crate) async fn find(source: &str) -> Result<Found, CliError> {
+pub(crate) async fn find(source: &str, again: impl Fn(&str) -> String) -> Result<Found, CliError> {
     let (place, bytes) = match source.split_once(':') {
         Some(("stock", name)) => (Place::Stock(name.to_owned()), stock_bytes(name)?),
-        Some(("http" | "https", _)) => download(source).await?,
+        Some(("http" | "https", _)) => download(source, again).await?,
         _ => from_disk(Path::new(source))?,
     };
     let inspection = inspect(&bytes).map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", place.shown())))?;
-    Ok(Found { place, inspection })
+    Ok(Found { place, inspection, bytes })
 }
 
 /// What the config of an installed plugin names, where it can be looked into without fetching it.
@@ -95,12 +97,12 @@ fn stock_bytes(name: &str) -> Result<Vec<u8>, CliError> {
     Err(CliError::usage(format!("there is no stock plugin `{}`", one_line(name, 64))).hint(hint))
 }
 
-async fn download(source: &str) -> Result<(Place, Vec<u8>), CliError> {
+async fn download(source: &str, again: impl Fn(&str) -> String) -> Result<(Place, Vec<u8>), CliError> {
     // The config's own rules for an address.
     let text = format!("entry = \"t\"\n[plugins.p]\nsource = {}\n[tasks.t]\nagent = \"p\"\n", quoted(source));
     let config = match Config::parse("SOURCE", "", &text) {
         Ok(config) => config,
-        Err(_) if !source.contains('#') => return Err(without_digest(source).await),
+        Err(_) if !source.contains('#') => return Err(without_digest(source, again).await),
         Err(problems) => {
             let what = problems.0.first().map(|problem| problem.what.replace("`source`", "the source")).unwrap_or_default();
             return Err(CliError::usage(what).hint("write the component's SHA-256 behind the address: https://…/x.wasm#sha256=…"));
@@ -117,12 +119,14 @@ async fn download(source: &str) -> Result<(Place, Vec<u8>), CliError> {
 }
 
 /// Whoever answers could send anything; the digest that is there now is said, so that it can be held against its author's.
-async fn without_digest(url: &str) -> CliError {
+async fn without_digest(url: &str, again: impl Fn(&str) -> String) -> CliError {
     let what = "an address needs the component's digest: whoever answers there could send another one tomorrow";
     match fetch(url).await.ok().and_then(|bytes| inspect(&bytes).ok()) {
         Some(found) => CliError::usage(what).hint(format!(
-            "what is there now is {} {}; if its author names the same digest, type\n  conclave add {url}#sha256={}",
-            found.manifest.name, found.manifest.version, found.sha256
+            "what is there now is {} {}; if its author names the same digest, type\n  {}",
+            found.manifest.name,
+            found.manifest.version,
+            again(&format!("{url}#sha256={}", found.sha256))
         )),
         None => CliError::usage(what).hint("write it behind the address: https://…/x.wasm#sha256=…"),
     }
@@ -182,7 +186,8 @@ fn target_folders(folder: &Path) -> Vec<PathBuf> {
 
 /// The way from a folder to a file; the file's full path where there is none.
 fn relative(file: &Path, folder: &Path) -> PathBuf {
-    let (Ok(file), Ok(folder)) = (file.canonicalize(), folder.canonicalize()) else { return file.to_owned() };
+    let Ok(file) = file.canonicalize() else { return file.to_owned() };
+    let folder = folders::whole(folder);
     let (mut to, mut from) = (file.components().peekable(), folder.components().peekable());
     let mut shared = 0;
     while to.peek().is_some() && to.peek() == from.peek() {

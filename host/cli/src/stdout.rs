@@ -1,9 +1,26 @@
 //! Writing to stdout. A reader that has gone away (`| head`) is no error; a full disk is.
 
 use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::LazyLock;
+
+use tokio::sync::watch;
 
 use crate::error::CliError;
 use crate::show::printable;
+
+/// The reader has gone away.
+static GONE: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
+
+/// Ends when nobody reads what is written any more.
+pub(crate) async fn is_gone() {
+    // The sender is there for as long as the program.
+    let _ = GONE.subscribe().wait_for(|gone| *gone).await;
+}
+
+/// Nobody reads what is written.
+pub(crate) fn has_gone() -> bool {
+    *GONE.borrow()
+}
 
 /// Writes text as it is.
 ///
@@ -27,6 +44,10 @@ pub(crate) fn safe(text: &str) -> String {
 pub(crate) fn check(written: std::io::Result<()>) -> Result<(), CliError> {
     match written {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(CliError::internal(format!("stdout could not be written: {error}"))),
-        _ => Ok(()),
+        Err(_) => {
+            GONE.send_replace(true);
+            Ok(())
+        }
+        Ok(()) => Ok(()),
     }
 }

@@ -9,11 +9,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::wording::code;
-use crate::config::{Config, Problem, Problems, TERMINAL, TaskConfig};
+use crate::config::{Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TERMINAL, TaskConfig};
 use crate::delivery::ChannelKind;
 use crate::ids::{ChannelId, PluginName, TaskName};
+use crate::limits::PluginLimits;
 use crate::model::ToolFormat;
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+
+/// Model calls, one after the other, that fit into one call of a plugin whose wall time nobody wrote down.
+const MODEL_CALLS: u64 = 2;
 
 /// A setup, and what is most likely not meant in it.
 #[derive(Clone, Debug, PartialEq)]
@@ -43,7 +47,8 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         asks::check(config, name, facts, plugins, &mut problems);
         tools::check_declared(config, name, facts, &mut problems);
         let settings = settings::check(config, name, facts, &plugin.config, &mut problems);
-        let setup = PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits: plugin.limits.clone(), config: settings };
+        let limits = limits_of(config, name, plugin);
+        let setup = PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits, config: settings };
         setups.insert(name.clone(), Arc::new(setup));
     }
     tools::check_patterns(config, plugins, &mut problems);
@@ -64,6 +69,25 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         limits: config.limits.clone(),
     };
     Ok(Assembly { setup, warnings: problems.in_order() })
+}
+
+/// A plugin that waits for a model has at least the time that the model may take, unless the operator wrote down another: each model has
+/// time-outs of its own.
+fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> PluginLimits {
+    let mut limits = plugin.limits.clone();
+    if config.is_written(&format!("plugins.{name}.limits.wall")) {
+        return limits;
+    }
+    let granted = plugin.grants.model.iter().flat_map(|grant| &grant.names).filter_map(|model| config.models.get(model));
+    let patience = granted.map(|model| match &model.kind {
+        ModelKind::OpenAi(server) => server.timeout_ms,
+        ModelKind::Native => OpenAiConfig::TIMEOUT_MS,
+        ModelKind::Scripted { .. } => 0,
+    });
+    if let Some(patience) = patience.max().filter(|patience| *patience > 0) {
+        limits.wall_ms = limits.wall_ms.saturating_add(patience.saturating_mul(MODEL_CALLS));
+    }
+    limits
 }
 
 /// A task's plugins are of the kinds that it needs.

@@ -135,6 +135,9 @@ pub struct OpenAiConfig {
 }
 
 impl OpenAiConfig {
+    /// All attempts together, when the config gives none.
+    pub(crate) const TIMEOUT_MS: u64 = 600_000;
+
     /// A server without a key, with the limits that hold when the config gives none.
     #[must_use]
     pub fn new(url: String, model: String) -> Self {
@@ -146,7 +149,7 @@ impl OpenAiConfig {
             options: serde_json::Map::new(),
             proxy: None,
             retries: 3,
-            timeout_ms: 600_000,
+            timeout_ms: Self::TIMEOUT_MS,
             attempt_timeout_ms: 300_000,
             idle_timeout_ms: 60_000,
             reply_max: 8 << 20,

@@ -10,6 +10,8 @@ mod plugins;
 mod scan;
 mod sequence;
 
+use std::collections::BTreeSet;
+
 use crate::config::wording::{code, suggest};
 use crate::config::{Config, Problem, Problems, Severity, check_name};
 use crate::manifest::Capability;
@@ -27,6 +29,8 @@ pub struct ConfigText {
     folder: String,
     before: String,
     text: String,
+    /// The paths that were edited; nothing else may be different in the end.
+    edited: Vec<Vec<String>>,
 }
 
 /// A config after its edits.
@@ -59,6 +63,9 @@ pub enum EditError {
     /// What is taken back is granted by a wider entry.
     #[error("{} is not granted by name but as part of {}; take that back, and grant what may stay", code(.entry), code(.wider))]
     Wider { entry: String, wider: String },
+    /// Nothing of what is to be taken back is there.
+    #[error("{} is not granted to {}, so nothing was taken back", code(.grant), code(.plugin))]
+    NotGranted { plugin: String, grant: String },
     #[error("{} is the table form of a grant that has none", code(.0))]
     NoTableForm(String),
     /// The file is written in a form that this cannot edit.
@@ -73,7 +80,7 @@ impl ConfigText {
     /// `Unreadable` when it is no TOML.
     pub fn open(file_name: &str, folder: &str, text: &str) -> Result<Self, EditError> {
         let (file, folder, text) = (file_name.to_owned(), folder.to_owned(), text.to_owned());
-        let edit = Self { file, folder, before: text.clone(), text };
+        let edit = Self { file, folder, before: text.clone(), text, edited: Vec::new() };
         match Tree::parse(&edit.text) {
             Some(_) => Ok(edit),
             None => Err(EditError::Unreadable(edit.problems(&edit.text))),
@@ -102,7 +109,7 @@ impl ConfigText {
             return Err(EditError::PluginExists(name.to_owned()));
         }
         let edited = self.tree().map(|tree| plugins::add(&tree, name, source, comment));
-        self.replace("plugins", edited)
+        self.replace(&["plugins", name], edited)
     }
 
     /// Adds to what a plugin was granted: lists grow by what is not in them, limits and directories at the same place are replaced.
@@ -114,14 +121,24 @@ impl ConfigText {
         fragment.grants.iter().try_for_each(|grant| grants::grant(self, plugin, grant))
     }
 
-    /// Takes back what was granted: the entries of the fragment, or all of a grant; what is not granted is no error. A limit is never
-    /// lifted.
+    /// Takes back what was granted: every entry that the fragment names or that a pattern of it covers, or all of a grant. A limit is
+    /// never lifted. After an error the text is as it was.
     ///
     /// # Errors
-    /// `NoPlugin`; `Wider` when an entry is granted by a pattern, which would go on granting it; `Form` as for `grant`.
+    /// `NoPlugin`; `Wider` when an entry is granted by a pattern too, which would go on granting it; `NotGranted` when nothing of the
+    /// fragment is granted; `Form` as for `grant`.
     pub fn revoke(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), EditError> {
         self.require_plugin(plugin)?;
-        fragment.grants.iter().try_for_each(|grant| grants::revoke(self, plugin, grant))
+        let mut edit = self.clone();
+        let mut any = false;
+        for grant in &fragment.grants {
+            any |= grants::revoke(&mut edit, plugin, grant)?;
+        }
+        if !any {
+            return Err(EditError::NotGranted { plugin: plugin.to_owned(), grant: fragment.to_string() });
+        }
+        *self = edit;
+        Ok(())
     }
 
     /// Writes a value, TOML as text, to a path such as `["limits", "run", "turns"]`, in place of what is there.
@@ -138,14 +155,18 @@ impl ConfigText {
     /// `Form` where it is written in a form that is not edited.
     pub fn remove(&mut self, path: &[&str]) -> Result<(), EditError> {
         let edited = self.tree().filter(|tree| tree.find(path).is_some()).map(|tree| tree.remove(path));
-        if edited.is_none() { Ok(()) } else { self.replace(&path.join("."), edited) }
+        if edited.is_none() { Ok(()) } else { self.replace(path, edited) }
     }
 
     /// Ends with the new text and what is new in it.
     ///
     /// # Errors
-    /// `Wrong` with the problems that the edits brought; those that were there before do not count.
+    /// `Wrong` with the problems that the edits brought; those that were there before do not count. `Form` when an edit would change
+    /// a value that it is not about.
     pub fn finish(self) -> Result<Edited, EditError> {
+        if !changes::is_same_elsewhere(&self.before, &self.text, &self.edited) {
+            return Err(EditError::Form(self.edited.first().map(|path| path.join(".")).unwrap_or_default()));
+        }
         let old = self.problems(&self.before);
         let changes = changes(&self.before, &self.text);
         let parsed = Config::parse(&self.file, &self.folder, &self.text);
@@ -153,7 +174,8 @@ impl ConfigText {
             Ok(config) => config.warnings.clone(),
             Err(problems) => problems.clone(),
         };
-        let is_new = |problem: &Problem| !old.0.iter().any(|other| (&other.what, other.severity) == (&problem.what, problem.severity));
+        let known: BTreeSet<(&str, bool)> = old.0.iter().map(|other| (other.what.as_str(), other.severity == Severity::Error)).collect();
+        let is_new = |problem: &Problem| !known.contains(&(problem.what.as_str(), problem.severity == Severity::Error));
         let (errors, warnings): (Vec<Problem>, Vec<Problem>) =
             now.0.into_iter().filter(is_new).partition(|problem| problem.severity == Severity::Error);
         if !errors.is_empty() {
@@ -168,14 +190,15 @@ impl ConfigText {
 
     fn set_after(&mut self, path: &[&str], value: &str, after: Option<&str>) -> Result<(), EditError> {
         let edited = self.tree().map(|tree| tree.set(path, value, after));
-        self.replace(&path.join("."), edited)
+        self.replace(path, edited)
     }
 
     /// Takes an edited text over, when there is one and it is TOML.
-    fn replace(&mut self, what: &str, edited: Option<Option<String>>) -> Result<(), EditError> {
+    fn replace(&mut self, path: &[&str], edited: Option<Option<String>>) -> Result<(), EditError> {
         let edited = edited.flatten().filter(|text| Tree::parse(text).is_some());
-        let edited = edited.ok_or_else(|| EditError::Form(what.to_owned()))?;
+        let edited = edited.ok_or_else(|| EditError::Form(path.join(".")))?;
         self.text = align::align(&self.text, &edited);
+        self.edited.push(path.iter().map(|key| (*key).to_owned()).collect());
         Ok(())
     }
 
@@ -205,4 +228,19 @@ pub fn proposed_name(text: &str) -> Option<String> {
 #[must_use]
 pub fn capability_of(grant: &GrantText) -> Option<Capability> {
     Capability::named(grant.key)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_edit_that_changes_what_it_is_not_about_is_refused() {
+        let text = "entry = \"t\"\n[plugins.p]\nsource = \"stock:chat\"\nconfig.b = \"v  w\"\n[tasks.t]\nagent = \"p\"\n";
+        let mut edit = ConfigText::open("conclave.toml", "", text).expect("it is TOML");
+        edit.grant("p", &Fragment::parse("route = [\"user\"]").expect("it is a grant")).expect("it can be granted");
+        assert!(edit.clone().finish().is_ok());
+        edit.text = edit.text.replace("v  w", "v w");
+        assert!(matches!(edit.finish(), Err(EditError::Form(path)) if path == "plugins.p.grants.route"));
+    }
 }

@@ -11,7 +11,7 @@ use crate::fault::{CallReport, Fault};
 use crate::grant::DenialRecord;
 use crate::ids::{BackgroundId, CallId, ChannelId, ModelName, PluginName, RoomId, TaskName};
 use crate::message::Message;
-use crate::model::{Trouble, Usage};
+use crate::model::{Stop, Trouble, Usage};
 use crate::outcome::{Outcome, Status};
 use crate::policy::{Approval, ApprovalRequest};
 
@@ -95,6 +95,10 @@ pub enum Notice {
         usage: Usage,
         /// In the provider's words; none when it did not answer.
         model: Option<String>,
+        /// Why the model stopped; none when it did not answer.
+        stop: Option<Stop>,
+        /// It said nothing and called nothing.
+        is_empty: bool,
         error: Option<String>,
         trouble: Option<Trouble>,
     },

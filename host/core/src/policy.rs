@@ -8,7 +8,7 @@ use crate::grant::ToolPattern;
 use crate::ids::{PluginName, TaskName};
 
 /// What a rule says.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Decide {
     /// The call runs.
@@ -48,10 +48,13 @@ pub struct Rule {
     pub source: String,
 }
 
-/// The first rule that holds for a call; none: nobody is asked.
+/// The rule that holds for a call; none: nobody is asked. Each who has a part in the call (the agent that calls, a tool plugin whose answer
+/// wants it) is held against the first rule that matches; the strictest of them counts, so that nobody hides behind another's leave.
 #[must_use]
-pub fn rule_for<'a>(rules: &'a [Rule], caller: &PluginName, tool: &str) -> Option<&'a Rule> {
-    rules.iter().find(|rule| rule.tool.covers(tool) && rule.caller.as_ref().is_none_or(|name| name == caller))
+pub fn rule_for<'a>(rules: &'a [Rule], callers: &[&PluginName], tool: &str) -> Option<&'a Rule> {
+    let first =
+        |caller: &PluginName| rules.iter().find(|rule| rule.tool.covers(tool) && rule.caller.as_ref().is_none_or(|name| name == caller));
+    callers.iter().filter_map(|caller| first(caller)).max_by_key(|rule| rule.decide)
 }
 
 /// What an approver is asked.
@@ -60,6 +63,9 @@ pub struct ApprovalRequest {
     pub task: TaskName,
     /// The plugin that calls.
     pub caller: PluginName,
+    /// The tool plugin whose answer wants this call; none when the caller wants it itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked_by: Option<PluginName>,
     /// `plugin.tool`.
     pub tool: String,
     pub arguments: Value,
@@ -91,11 +97,13 @@ mod tests {
     fn the_first_rule_that_matches_wins() {
         let rules =
             [rule("notes.save", Some("librarian"), Decide::Allow), rule("notes.*", None, Decide::Ask), rule("*", None, Decide::Deny)];
-        let decided = |caller: &str, tool: &str| rule_for(&rules, &caller.into(), tool).map(|rule| rule.decide);
+        let decided = |caller: &str, tool: &str| rule_for(&rules, &[&caller.into()], tool).map(|rule| rule.decide);
         assert_eq!(decided("librarian", "notes.save"), Some(Decide::Allow));
         assert_eq!(decided("stranger", "notes.save"), Some(Decide::Ask));
         assert_eq!(decided("librarian", "notes.list"), Some(Decide::Ask));
         assert_eq!(decided("librarian", "search.find"), Some(Decide::Deny));
-        assert_eq!(rule_for(&rules[..2], &"librarian".into(), "search.find"), None);
+        assert_eq!(rule_for(&rules[..2], &[&"librarian".into()], "search.find"), None);
+        let both = [&"librarian".into(), &"stranger".into()];
+        assert_eq!(rule_for(&rules, &both, "notes.save").map(|rule| rule.decide), Some(Decide::Ask), "the strictest counts");
     }
 }

@@ -15,7 +15,7 @@ mod seats;
 mod steps;
 mod tools;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -131,6 +131,9 @@ pub struct Room {
     histories: BTreeMap<TaskName, History>,
     calls: BTreeMap<CallId, Purpose>,
     model_calls: Vec<ModelCall>,
+    /// Steps that got no answer of a model, and go on still.
+    #[serde(default)]
+    without_model: BTreeSet<CallId>,
     background: BTreeMap<BackgroundId, BackgroundTask>,
     inbox: Vec<Inbox>,
     timers: BTreeMap<TimerId, TimerPurpose>,
@@ -181,6 +184,7 @@ impl Default for Room {
             histories: BTreeMap::new(),
             calls: BTreeMap::new(),
             model_calls: Vec::new(),
+            without_model: BTreeSet::new(),
             background: BTreeMap::new(),
             inbox: Vec::new(),
             timers: BTreeMap::new(),

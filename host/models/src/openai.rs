@@ -13,6 +13,7 @@ mod quote;
 mod reply;
 mod request;
 mod retry;
+mod secrets;
 mod server_error;
 mod settings;
 mod transport;
@@ -47,7 +48,7 @@ struct Shared {
     settings: OpenAiSettings,
     server: Server,
     keys: KeyHolder,
-    /// Knows the values of the operator's headers.
+    /// Knows the values of the operator's headers, and what the address holds after its `?`.
     quoter: Quoter,
 }
 
@@ -65,7 +66,7 @@ impl OpenAi {
         }
         let server = Server::new(&settings)?;
         let keys = KeyHolder::new(settings.key.clone());
-        let quoter = Quoter::new(settings.headers.values().cloned().map(Key::new));
+        let quoter = Quoter::new(settings.secrets().chain(server.secrets()).map(Key::new));
         Ok(Self { shared: Arc::new(Shared { settings, server, keys, quoter }) })
     }
 

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::assemble::{Assembly, assemble};
-use conclave_core::config::{Config, ModelKind, PluginSource, Problems};
+use conclave_core::config::{Config, ModelKind, PluginSource, Problems, Severity};
 use conclave_core::ids::PluginName;
 use conclave_core::message::Blob;
 
@@ -159,6 +159,9 @@ pub enum PrepareError {
     /// It does not fit its plugins, or names files that are not there.
     #[error("{0}")]
     Config(Problems),
+    /// Nothing is wrong but that keys of models are not where the config says.
+    #[error("{0}")]
+    Keys(Problems),
     /// Plugins could not be loaded; what else is wrong is among the problems.
     #[error("{0}")]
     Plugins(Problems),
@@ -225,11 +228,16 @@ impl Host {
         let mut problems = Problems::default();
         let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
         let natives = self.load_natives(config, &mut problems, &mut refused).await;
-        let models = self.clients(config, &mut problems);
+        let (models, keyless) = self.clients(config, &mut problems);
         check_folders(config, &mut problems);
         if problems.has_errors() {
             let problems = problems.in_order();
-            return Err(if refused { PrepareError::Plugins(problems) } else { PrepareError::Config(problems) });
+            let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();
+            return Err(match refused {
+                true => PrepareError::Plugins(problems),
+                false if errors == keyless => PrepareError::Keys(problems),
+                false => PrepareError::Config(problems),
+            });
         }
         let components = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone()));
         let facts = components.chain(natives.iter().map(|(name, native)| (name.clone(), native.facts.clone()))).collect();
@@ -266,7 +274,7 @@ impl Host {
             let ready = natives.into_iter().map(|(name, native)| native.given(name.clone(), setup_of(&name)));
             calls = Arc::new(Routes::new(ready, calls));
         }
-        Ok(Prepared { setup: Arc::new(setup), calls, plugins, models, sources: config.source_labels(), warnings, rebuilt })
+        Ok(Prepared { setup: Arc::new(setup), calls, plugins, models, sources: config.source_labels(), warnings, rebuilt, turn_wall: None })
     }
 
     /// The plugins that could be loaded, and whether one was refused.
@@ -279,6 +287,7 @@ impl Host {
             let bytes = match self.component(&plugin.source, move || told(LoadStep::Downloading { plugin: who, from })).await {
                 Ok(bytes) => bytes,
                 Err(missing) => {
+                    refused |= missing.is_other;
                     problems.push(missing.problem(config, &key));
                     continue;
                 }

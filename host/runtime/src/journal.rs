@@ -2,6 +2,7 @@
 //! core's.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -116,7 +117,13 @@ impl MemoryJournals {
 
 impl Journals for MemoryJournals {
     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        self.lock().insert(room.clone(), Vec::new());
+        match self.lock().entry(room.clone()) {
+            Entry::Vacant(place) => drop(place.insert(Vec::new())),
+            Entry::Occupied(_) => {
+                let cause = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
+                return Err(JournalFailure { room: room.clone(), place: "memory".to_owned(), cause });
+            }
+        }
         Ok(Box::new(MemoryJournal { room: room.clone(), journals: self.clone() }))
     }
 }

@@ -4,6 +4,7 @@ mod call_tool;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::time::Duration;
 
 use conclave_core::config::Problems;
 use conclave_core::event::{Event, Opening, Principal, UsedByPlugin};
@@ -50,6 +51,8 @@ pub struct Prepared {
     pub(crate) sources: BTreeMap<PluginName, String>,
     pub(crate) warnings: Problems,
     pub(crate) rebuilt: Rebuilt,
+    /// In a conversation.
+    pub(crate) turn_wall: Option<Duration>,
 }
 
 /// Who takes part in a run besides its plugins. The default: nobody is there, nothing is kept, nobody follows.
@@ -195,7 +198,9 @@ impl Prepared {
     }
 
     /// The same for a conversation: the entry task asks its user after each of its answers, whatever its config says, and only the user
-    /// ends it. An answer that says nothing is one too, so that the user is asked then as well.
+    /// ends it. An answer that says nothing is one too, so that the user is asked then as well. The run's wall time is taken out of it:
+    /// the time that a person thinks is not the run's, so it is for whoever leads the conversation to hold each turn to
+    /// [`turn_wall`](Self::turn_wall).
     #[must_use]
     pub fn for_chat(mut self) -> Self {
         let setup = Arc::make_mut(&mut self.setup);
@@ -203,7 +208,14 @@ impl Prepared {
             let task = Arc::make_mut(task);
             (task.interactive, task.no_tool, task.allow_null_result) = (true, NoTool::Nothing, true);
         }
+        self.turn_wall = setup.limits.wall_ms.take().map(Duration::from_millis);
         self
+    }
+
+    /// How long one turn of a conversation may take: `limits.run.wall`; none when there is no limit, or when it is no conversation.
+    #[must_use]
+    pub fn turn_wall(&self) -> Option<Duration> {
+        self.turn_wall
     }
 
     /// Opens a room for a message. The work begins when the outcome is awaited.

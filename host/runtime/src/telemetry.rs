@@ -142,7 +142,7 @@ impl Spans {
                 let provider = self.providers.get(model.as_str()).map(String::as_str);
                 open.model_called(room, *call, *ordinal, model, provider);
             }
-            Notice::ModelAnswered { call, ordinal, usage, model, error, trouble } => {
+            Notice::ModelAnswered { call, ordinal, usage, model, error, trouble, .. } => {
                 let span = open.model_answered(*call, *ordinal);
                 span.record(names::INPUT_TOKENS, usage.input_tokens).record(names::OUTPUT_TOKENS, usage.output_tokens);
                 model.as_deref().map(|model| span.record(names::RESPONSE_MODEL, model));
@@ -164,6 +164,10 @@ impl Spans {
                 let (task_name, status) = (task.as_str(), status.as_str());
                 event!(target: "conclave", parent: open.step_of(task), tracing::Level::INFO, task = task_name, status, "task ended");
                 open.task_ended(task);
+            }
+            Notice::TurnStopped { task, .. } => {
+                event!(target: "conclave", parent: open.step_of(task), tracing::Level::INFO, task = task.as_str(), "turn stopped");
+                open.turn_stopped();
             }
             _ => {}
         }

@@ -158,6 +158,85 @@ fn a_run_whose_key_is_not_taken_says_so_with_its_exit_code() {
     run.current_dir(rig.folder()).args(["run", "--quiet", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).stdin(Stdio::null());
     let run = run.output().expect("the program runs");
     assert_eq!(outcome(&run), (Some(3), String::new()), "{}", text(&run.stderr));
+    assert_eq!(text(&run.stderr).matches("Incorrect key").count(), 1, "{}", text(&run.stderr));
+}
+
+/// A config in which every turn may take this long, and all of them may use so many tokens.
+fn with_limits(server: &Server, limits: &str) -> Rig {
+    let rig = with_model(server);
+    let config = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it was written");
+    rig.with_file("c.toml", format!("{config}[limits.run]\n{limits}\n"))
+}
+
+#[test]
+fn quiet_is_the_result_and_errors() {
+    let server = Server::start(vec![Answer::says("fine"), Answer::error(401, "Incorrect key")]);
+    let output = chat(&with_model(&server), &["c.toml", "--quiet"], "1\n2\n");
+    assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()));
+    let stderr = text(&output.stderr);
+    assert_eq!((stderr.matches("Incorrect key").count(), stderr.matches("no answer:").count()), (1, 1), "{stderr}");
+}
+
+#[test]
+fn a_failure_is_told_once() {
+    let server = Server::start(vec![Answer::error(401, "Incorrect key"), Answer::says("Here again.")]);
+    let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
+    assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()));
+    let stderr = text(&output.stderr);
+    assert_eq!((stderr.matches("Incorrect key").count(), stderr.contains("nobody had an answer")), (1, false), "{stderr}");
+}
+
+#[test]
+fn an_empty_answer_is_told_as_one() {
+    let server = Server::start(vec![Answer::says(""), Answer::says("Here.")]);
+    let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
+    assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("the model said nothing") && !stderr.contains("nobody had an answer"), "{stderr}");
+}
+
+#[test]
+fn an_answer_that_the_server_cut_says_so() {
+    let cut = json!({
+        "id": "1", "object": "chat.completion", "created": 1, "model": "m", "usage": { "prompt_tokens": 7, "completion_tokens": 3 },
+        "choices": [{ "index": 0, "message": { "role": "assistant", "content": "Once upon" }, "finish_reason": "length" }]
+    });
+    let server = Server::start(vec![Answer::json(200, &cut)]);
+    let output = chat(&with_model(&server), &["c.toml"], "1\n");
+    assert_eq!(outcome(&output), (Some(0), "Once upon\n".to_owned()), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("the server cut the answer at its limit"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_limit_that_ends_the_conversation_says_how_to_raise_it() {
+    let server = Server::start(vec![Answer::says("fine")]);
+    let output = chat(&with_limits(&server, "tokens = 15"), &["c.toml"], "1\n2\n3\n");
+    assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("MAX_TOKENS") && stderr.contains("`tokens` under [limits.run]"), "{stderr}");
+}
+
+#[test]
+fn a_turn_that_takes_too_long_is_stopped_and_the_conversation_goes_on() {
+    let server = Server::start(vec![Answer::silence(), Answer::says("Here.")]);
+    let output = chat(&with_limits(&server, "wall = \"2 s\""), &["c.toml"], "1\n2\n");
+    assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("the turn took longer than limits.run.wall"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_conversation_that_nobody_reads_ends_and_asks_no_model() {
+    let server = Server::start(vec![Answer::says("Nobody reads this.")]);
+    let rig = with_model(&server);
+    let mut child = start(&rig, &["c.toml"]);
+    drop(child.stdout.take());
+    let mut stdin = child.stdin.take().expect("it is piped");
+    // The program may end before it read everything.
+    let _ = stdin.write_all(b"1\n2\n3\n");
+    // The input stays open: it is not its end that ends the program.
+    let status = child.wait().expect("it ends");
+    drop(stdin);
+    assert_eq!((status.code(), server.requests().len()), (Some(0), 1));
 }
 
 #[test]

@@ -140,8 +140,8 @@ fn the_line_of_a_denial_can_be_pasted() {
     let told: Value = serde_json::from_slice(&output.stdout).expect("one object");
     assert_eq!((&told["type"], &told["changed"], &told["file"]), (&json!("config"), &json!(true), &json!("conclave.toml")));
     assert_eq!(told["changes"][1]["change"], "added", "{told}");
-    let (stdout, told) = well(&rig, &["revoke", "librarian", "tools = [\"search.list\"]"]);
-    assert!(stdout.is_empty() && told.contains("as it was"), "{told}");
+    let told = ended(&rig, 2, &["revoke", "librarian", "tools = [\"search.list\"]"]);
+    assert!(told.contains("is not granted"), "{told}");
 }
 
 #[test]
@@ -170,8 +170,9 @@ fn a_plugin_from_an_address_is_held_to_its_digest() {
             let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&component));
         }
     });
-    let told = ended(&rig, 2, &["add", &address]);
-    assert!(told.contains(&format!("#sha256={digest}")), "{told}");
+    well(&rig, &["init", "desk.toml"]);
+    let told = ended(&rig, 2, &["add", &address, "--file", "desk.toml", "--as", "rain"]);
+    assert!(told.contains(&format!("#sha256={digest}' --as rain --file desk.toml")), "{told}");
     let other = "0".repeat(64);
     assert!(ended(&rig, 5, &["add", &format!("{address}#sha256={other}")]).contains(&digest));
     well(&rig, &["add", &format!("{address}#sha256={digest}")]);
@@ -258,4 +259,85 @@ fn other_programs_can_read_the_command_line() {
     for page in ["conclave.1", "conclave-add.1", "conclave-plugin-call.1"] {
         assert!(file(&rig, &format!("pages/{page}")).contains(".TH"), "{page}");
     }
+}
+
+#[test]
+fn a_doctor_writes_no_colors_into_a_pipe() {
+    let rig = Rig::new();
+    well(&rig, &["init"]);
+    let (told, _) = well(&rig, &["doctor", "conclave.toml"]);
+    assert!(told.contains("the config names no model server"), "{told}");
+    assert!(!told.contains('\u{1b}'), "{told:?}");
+}
+
+#[test]
+fn a_doctor_tells_a_key_from_a_server() {
+    let rig = Rig::new().with_file("docs/a.txt", "A page.");
+    well(&rig, &["init", "--model", "http://127.0.0.1:9/v1#some"]);
+    assert!(ended(&rig, 4, &["doctor", "conclave.toml"]).is_empty());
+    let keyed = file(&rig, "conclave.toml").replace("# key = { env = \"MY_KEY\" }", "key = { env = \"CONCLAVE_KEY_THAT_IS_NOT_SET\" }");
+    let rig = rig.with_file("conclave.toml", keyed);
+    assert!(ended(&rig, 3, &["doctor", "conclave.toml"]).is_empty());
+}
+
+#[test]
+fn a_folder_that_is_not_there_is_not_granted() {
+    let rig = with_weather();
+    well(&rig, &["init"]);
+    let before = file(&rig, "conclave.toml");
+    let told = ended(&rig, 2, &["add", "weather.wasm", "--grant", "files = [\"nowhere\"]"]);
+    assert!(told.contains("there is no folder nowhere") && told.contains("conclave.toml:"), "{told}");
+    let told = ended(&rig, 2, &["grant", "search", "files = [\"nowhere\"]"]);
+    assert!(told.contains("there is no folder nowhere") && told.contains("conclave.toml:"), "{told}");
+    assert_eq!(file(&rig, "conclave.toml"), before);
+}
+
+#[test]
+fn a_folder_that_holds_too_much_is_granted_by_yes_only() {
+    let rig = with_weather().with_file("keys/.ssh/id", "secret");
+    well(&rig, &["init"]);
+    for dir in ["/", "/etc", "keys", "keys/.ssh", ".."] {
+        let grant = format!("files = [{{ dir = \"{dir}\", at = \"/data\", mode = \"read\" }}]");
+        assert!(ended(&rig, 2, &["add", "weather.wasm", "--grant", &grant]).contains("--yes"), "{dir}");
+        assert!(ended(&rig, 2, &["grant", "search", &grant]).contains("--yes"), "{dir}");
+        assert!(ended(&rig, 2, &["init", "new.toml", "--folder", dir]).contains("--yes"), "{dir}");
+    }
+    let grant = "files = [{ dir = \"..\", at = \"/data\", mode = \"read\" }]";
+    well(&rig, &["add", "weather.wasm", "--yes", "--grant", grant]);
+    well(&rig, &["grant", "search", grant, "--yes"]);
+    // What is granted already is not asked about again.
+    well(&rig, &["grant", "search", "files = [\"library\"]"]);
+    well(&rig, &["init", "new.toml", "--folder", "..", "--yes"]);
+}
+
+#[test]
+fn what_is_left_to_check_is_said_after_an_edit() {
+    let rig = Rig::new();
+    well(&rig, &["init"]);
+    let (_, told) = well(&rig, &["grant", "librarian", "tools = [\"search.nothing\"]"]);
+    assert!(told.contains("conclave check conclave.toml") && !told.contains("warning"), "{told}");
+    let (_, told) = well(&rig, &["revoke", "search", "files"]);
+    assert!(told.contains("warning:") && told.contains("search cannot do without `files`"), "{told}");
+    let told = ended(&rig, 2, &["revoke", "librarian", "tools = { calls = 2 }"]);
+    assert!(told.contains("limits are not lifted by revoke"), "{told}");
+}
+
+#[test]
+fn the_tools_of_a_plugin_are_listed_before_anything_is_granted() {
+    let rig = Rig::new();
+    for arguments in [&["plugin", "call", "stock:search"][..], &["plugin", "call", "stock:search", "nothing"]] {
+        let told = ended(&rig, 2, arguments);
+        assert!(told.contains("find '{\"query\": …}'"), "{told}");
+    }
+    let (told, _) = well(&rig, &["plugin", "inspect", "stock:search"]);
+    assert!(told.starts_with("stock:search ") && told.contains("files"), "{told}");
+}
+
+#[test]
+fn a_config_that_is_not_there_is_written_by_init() {
+    let rig = Rig::new();
+    assert!(ended(&rig, 2, &["check"]).contains("conclave init"));
+    assert!(ended(&rig, 2, &["init", "sub/x.toml"]).contains("there is no folder sub"));
+    well(&rig, &["init"]);
+    well(&rig, &["check"]);
 }

@@ -83,7 +83,7 @@ impl Rig {
         let config = Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
         let host = host();
         host.prepare(&config, &(Arc::new(|_| {}) as Follow)).await.map_err(|error| match error {
-            PrepareError::Config(problems) | PrepareError::Plugins(problems) => problems.to_string(),
+            PrepareError::Config(problems) | PrepareError::Keys(problems) | PrepareError::Plugins(problems) => problems.to_string(),
         })
     }
 

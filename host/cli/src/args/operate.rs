@@ -18,6 +18,9 @@ pub(crate) struct Init {
     /// The folder that may be read; without it `docs` beside the config, else a new folder `library` with a page in it
     #[arg(long, value_name = "PATH")]
     pub(crate) folder: Option<PathBuf>,
+    /// Grant also a folder that holds more than anybody would mean to grant, such as the home folder
+    #[arg(long)]
+    pub(crate) yes: bool,
     /// Write over a config that is there
     #[arg(long)]
     pub(crate) force: bool,
@@ -39,6 +42,9 @@ pub(crate) struct Add {
     /// Ask nothing: grant what --grant says, and no more
     #[arg(long)]
     pub(crate) no_questions: bool,
+    /// Grant also a folder that holds more than anybody would mean to grant, such as the home folder
+    #[arg(long)]
+    pub(crate) yes: bool,
 }
 
 #[derive(Debug, Args)]
@@ -53,8 +59,17 @@ pub(crate) struct Edit {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Grant {
+    #[command(flatten)]
+    pub(crate) edit: Edit,
+    /// Grant also a folder that holds more than anybody would mean to grant, such as the home folder
+    #[arg(long)]
+    pub(crate) yes: bool,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Call {
-    /// A .wasm file, stock:NAME, or the folder of a plugin's crate
+    /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
     pub(crate) source: String,
     /// The tool, such as `find`; without it the tools that there are
     pub(crate) tool: Option<String>,

@@ -1,6 +1,7 @@
 //! What a line means: a message, or a command that begins with a slash. Two slashes are a message that begins with one.
 
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 /// A line that the person typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -33,7 +34,7 @@ pub(crate) const HELP: &str = "\
   /save FILE     the conversation so far, as Markdown
   /status        who may do what, what was used up, what runs in the background
   /stop          stops the agent, for programs (--json); a person presses Ctrl-C
-  /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye, q, x
+  /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye, q, x, DONE
   //…            a message that begins with a slash
   Alt-Enter or a backslash at the end begins a new line
   A line that begins with a blank is not kept in the history";
@@ -52,7 +53,7 @@ pub(crate) fn parse(text: &str) -> Line {
     let rest = rest.trim();
     let file = |command: fn(PathBuf) -> Command| match rest {
         "" => Line::Wrong(format!("/{name} needs a file: /{name} FILE")),
-        path => Line::Command(command(path.into())),
+        path => Line::Command(command(file_named(path, std::env::var_os("HOME").as_deref()))),
     };
     let alone = |command: Command| match rest {
         "" => Line::Command(command),
@@ -69,9 +70,21 @@ pub(crate) fn parse(text: &str) -> Line {
     }
 }
 
+/// A file as a shell would understand it: `~/` is the home folder, and quotes around it are not part of it.
+fn file_named(text: &str, home: Option<&OsStr>) -> PathBuf {
+    let unquoted = ['"', '\''].iter().find_map(|quote| text.strip_prefix(*quote)?.strip_suffix(*quote)).filter(|path| !path.is_empty());
+    let text = unquoted.unwrap_or(text);
+    match (text.strip_prefix("~/"), home) {
+        (Some(rest), Some(home)) if !home.is_empty() => Path::new(home).join(rest),
+        _ => text.into(),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Command, Line, parse};
+    use std::path::Path;
+
+    use super::{Command, Line, file_named, parse};
 
     #[test]
     fn a_line_is_a_message_unless_it_begins_with_a_slash() {
@@ -92,6 +105,14 @@ mod tests {
         assert_eq!(parse("/quit"), Line::Command(Command::Quit));
         assert!(matches!(parse("/save"), Line::Wrong(why) if why.contains("/save FILE")));
         assert!(matches!(parse("/quit now"), Line::Wrong(_)));
+    }
+
+    #[test]
+    fn a_file_is_named_as_in_a_shell() {
+        let named = |text: &str| file_named(text, Some("/home/you".as_ref()));
+        assert_eq!(["~/a b.md", "\"a b.md\"", "'~/a'"].map(named), ["/home/you/a b.md", "a b.md", "/home/you/a"].map(Path::new));
+        assert_eq!(["~you/a", "~", "it's", "\"", "''"].map(named), ["~you/a", "~", "it's", "\"", "''"].map(Path::new));
+        assert_eq!(file_named("~/a", None), Path::new("~/a"));
     }
 
     #[test]

@@ -20,7 +20,7 @@ use super::transcript::{Speaker, Transcript};
 use crate::exit;
 use crate::screen::{Screen, columns};
 use crate::show::tally::{Counts, Tally};
-use crate::show::{FAINT, NAME, one_line, paint};
+use crate::show::{BAD, FAINT, NAME, one_line, paint, printable};
 
 /// Before this much time has passed nobody wonders what is going on.
 const PATIENCE_MS: u128 = 400;
@@ -62,6 +62,8 @@ struct State {
     transcript: Transcript,
     /// The exit code for a turn without an answer.
     failure: Option<u8>,
+    /// Why the turn has no answer so far.
+    why: Option<String>,
     /// Ctrl-C was pressed, and the turn goes on still.
     stopping: bool,
     /// The step failed, so the host's word is for the person.
@@ -90,13 +92,18 @@ impl Conversation {
     pub(crate) fn begin_turn(&self, message: &str) {
         let mut state = self.state();
         state.turn = Some((Instant::now(), self.tally.counts()));
-        (state.failure, state.stopping) = (None, false);
+        (state.failure, state.why, state.stopping) = (None, None, false);
         state.transcript.add(Speaker::Person, message);
     }
 
     /// A turn goes on.
     pub(crate) fn is_at_work(&self) -> bool {
         self.state().turn.is_some()
+    }
+
+    /// When the turn that goes on began.
+    pub(crate) fn turn(&self) -> Option<Instant> {
+        self.state().turn.map(|(began, _)| began)
     }
 
     /// The person wants the turn to stop. Should the room ask its user right now, it takes no notice of that; then they are asked.
@@ -108,7 +115,15 @@ impl Conversation {
     /// The agent has nothing more to say: sums the turn up. False when no turn went on.
     pub(crate) fn end_turn(&self) -> bool {
         self.screen.clear_status();
-        let Some((began, before)) = self.state().turn.take() else { return false };
+        let (turn, why) = {
+            let mut state = self.state();
+            (state.turn.take(), state.why.take())
+        };
+        let Some((began, before)) = turn else { return false };
+        if let Some(why) = why.filter(|_| self.screen.is_quiet()) {
+            // Otherwise it was told when it happened.
+            self.screen.notice(format_args!("{} {}", paint(BAD, "no answer:"), printable(why.trim())));
+        }
         let counts = self.tally.counts();
         let space = if self.screen.is_live() { "\n" } else { "" };
         let summary = status::after_turn(counts.since(before), began.elapsed(), counts, columns());
@@ -173,12 +188,14 @@ impl Conversation {
                     self.screen.line(paint(FAINT, "  … it broke off here"));
                 }
                 state.failure = trouble.as_ref().and_then(|trouble| exit::of_trouble(trouble.kind));
-                if let Some(why) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
-                    state.transcript.add(Speaker::Note, why.as_str());
+                state.why = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
+                if let Some(why) = state.why.clone() {
+                    state.transcript.add(Speaker::Note, why);
                 }
             }
-            Notice::PluginFaulted { call, .. } if state.step == Some(*call) => {
+            Notice::PluginFaulted { call, fault, .. } if state.step == Some(*call) => {
                 state.faulted = true;
+                state.why = state.why.take().or_else(|| Some(fault.message.clone()));
                 state.failure = state.failure.or(Some(exit::PLUGIN));
             }
             Notice::MessagePosted { task, message, .. } if self.is_entry(task) => self.posted(&mut state, message),
@@ -215,6 +232,9 @@ impl Conversation {
             self.screen.end_text();
         }
         state.transcript.add(Speaker::Agent(speaker), message.text());
+        if !state.faulted {
+            state.why = None;
+        }
     }
 
     fn stopped(&self, state: &mut State) {

@@ -100,6 +100,7 @@ impl Inner {
             match command::parse(&line) {
                 Line::Message(text) => {
                     self.conversation.begin_turn(&text);
+                    self.interrupts.turn_begins();
                     return Some(Answer { text, attachments: self.take_attachments() });
                 }
                 Line::Command(Command::Quit) if self.end(false).await => return None,
@@ -131,6 +132,8 @@ impl Inner {
         }
         self.stops_background.store(stops, Ordering::SeqCst);
         self.has_ended.store(true, Ordering::SeqCst);
+        // What goes on in the background now is all that Ctrl-C can stop.
+        self.interrupts.turn_begins();
         true
     }
 

@@ -1,7 +1,7 @@
 //! `conclave add SOURCE`: looks into a component, says what it asks for and why, and writes it into the config with the grants that a
 //! person confirmed. Runs nothing of it.
 
-mod hints;
+pub(crate) mod hints;
 mod questions;
 
 use std::io::Write;
@@ -17,6 +17,7 @@ use crate::ask;
 use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
+use crate::folders::Guard;
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint};
 use crate::source::{self, Found, Place};
 
@@ -29,12 +30,16 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     let file = ConfigFile::open(&args.file)?;
     let mut edit = file.edit()?;
     let given = fragments(&args.grants)?;
-    let found = source::find(&args.source).await?;
+    let found = source::find(&args.source, |source| again(args, source)).await?;
     let manifest = &found.inspection.manifest;
     let name = name(args.name.as_deref(), manifest)?;
     if edit.plugins().contains(&name) {
         let what = format!("{} has a plugin {name} already", args.file.display());
-        return Err(CliError::usage(what).hint(format!("give this one another name: conclave add {} --as NAME", shell(&args.source))));
+        return Err(CliError::usage(what).hint(format!(
+            "give this one another name: conclave add {} --as NAME{}",
+            shell(&args.source),
+            file_option(&args.file)
+        )));
     }
     given.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
     let quiet = output.quiet || output.json;
@@ -47,6 +52,8 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     edit.add_plugin(&name, &found.place.in_config(file.folder()), &comment(&found)).map_err(|error| refused(&error))?;
     chosen.iter().try_for_each(|fragment| edit.grant(&name, fragment)).map_err(|error| refused(&error))?;
     let edited = edit.finish().map_err(|error| refused(&error))?;
+    // Whoever was asked has said yes already.
+    Guard::new(file.folder(), args.yes || asks).check(&name, &chosen, before.as_ref(), &edited)?;
     file.write(&edited)?;
     let hints = edited.config.as_ref().map(|config| hints::hints(&name, &found.inspection, config, &args.file)).unwrap_or_default();
     tell(&file, &edited, json!({ "plugin": name, "inspection": found.inspection, "hints": hints }), output)?;
@@ -54,6 +61,13 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
         hints::show(&hints, &args.file);
     }
     Ok(exit::OK)
+}
+
+/// The same command with another source.
+fn again(args: &Add, source: &str) -> String {
+    let name = args.name.as_ref().map(|name| format!(" --as {}", shell(name))).unwrap_or_default();
+    let grants: String = args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
+    format!("conclave add {}{name}{}{grants}", shell(source), file_option(&args.file))
 }
 
 /// Grants as they were typed.

@@ -30,7 +30,7 @@ use told::Told;
 pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
     let arguments = arguments(args.arguments.as_deref())?;
     let grants = fragments(&args.grants)?;
-    let found = source::find(&args.source).await?;
+    let found = source::find(&args.source, |source| again(args, source)).await?;
     let name = config::name(&found.inspection.manifest);
     let manifest = &found.inspection.manifest;
     grants.iter().try_for_each(|fragment| check_asked(&manifest.name, manifest, fragment))?;
@@ -38,9 +38,17 @@ pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
     if !found.inspection.kinds.contains(&PluginKind::Tools) {
         return Err(no_tools(&found));
     }
-    require_asked(&config, &name, manifest)?;
+    let host = config::host()?;
+    let unfit = require_asked(&config, &name, manifest);
+    if args.tool.is_none() || unfit.is_err() {
+        let tools = host.tools_of(found.bytes.clone()).await;
+        let tools = tools.map_err(|error| CliError::plugin(format!("{} is refused: {error}", manifest.name)))?;
+        // Which tools there are is said before what a call of one needs.
+        tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
+    }
+    unfit?;
     let follow = setup::follow(output.quiet || output.json);
-    let prepared = config::host()?.prepare(&config, &follow).await.map_err(|error| not_prepared(&error))?;
+    let prepared = host.prepare(&config, &follow).await.map_err(|error| not_prepared(&error))?;
     let tools = prepared.setup().plugins.get(name.as_str()).map(|plugin| plugin.facts.tools.clone()).unwrap_or_default();
     let tool = tool_name(args.tool.as_deref(), &name, manifest, &tools, &found)?;
     let told = Arc::new(Told::new(args.verbose, output));
@@ -51,6 +59,14 @@ pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
         other => CliError::internal(other.to_string()),
     })?;
     finish(&tool, &run, &told, output)
+}
+
+/// The same command with another source.
+fn again(args: &Call, source: &str) -> String {
+    let tool = args.tool.as_ref().map(|tool| format!(" {}", shell(tool))).unwrap_or_default();
+    let arguments = args.arguments.as_ref().map(|arguments| format!(" {}", shell(arguments))).unwrap_or_default();
+    let grants: String = args.grants.iter().map(|grant| format!(" --grant {}", shell(grant))).collect();
+    format!("conclave plugin call {}{tool}{arguments}{grants}", shell(source))
 }
 
 /// The arguments: a JSON object, from the command line, stdin (`-`) or a file (`@FILE`).
@@ -101,7 +117,7 @@ fn not_prepared(error: &PrepareError) -> CliError {
     let say =
         |problems: &conclave_core::config::Problems| problems.0.iter().map(|problem| problem.what.clone()).collect::<Vec<_>>().join("\n");
     match error {
-        PrepareError::Config(problems) => CliError::usage(say(problems)).with_problems(problems),
+        PrepareError::Config(problems) | PrepareError::Keys(problems) => CliError::usage(say(problems)).with_problems(problems),
         PrepareError::Plugins(problems) => CliError::plugin(say(problems)).with_problems(problems),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conclave_core::ids::{RoomId, TaskName};
 use conclave_core::outcome::Outcome;
@@ -14,7 +14,7 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, Run, RunOptions};
 use tokio::sync::Notify;
 
-use super::run::JsonLinesOnStdout;
+use super::run::{JsonLinesOnStdout, limit_hint};
 use crate::approve::AtTerminal;
 use crate::args::{self, Output};
 use crate::attach;
@@ -29,8 +29,11 @@ use crate::screen::{Loudness, Screen};
 use crate::setup;
 use crate::show::tally::Tally;
 use crate::show::trace::Trace;
-use crate::show::{BAD, FAINT, head, paint, printable, time};
+use crate::show::{BAD, FAINT, ODD, head, paint, printable, time};
 use crate::{stdout, watch};
+
+/// How often it is looked at how long a turn takes.
+const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
@@ -50,14 +53,19 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     };
     talk.interrupts.chat_begins();
     let text = message.text.clone();
+    let _hushed = talk.person.hush();
     let options = talk.options(message, args.journal.as_deref(), args.verbose, output);
     let run = prepared.start(Some(text), options).map_err(|failure| CliError::internal(failure.to_string()))?;
     let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
-    let ended = talk.follow(run).await;
+    let ended = talk.follow(run, prepared.turn_wall()).await;
     drop(watched);
+    talk.conversation.end_turn();
     talk.screen.end_text();
     talk.screen.clear_status();
     talk.person.leave();
+    if !talk.channel.has_ended() {
+        talk.person.forget_typed();
+    }
     let code = talk.finish(&*ended?, output)?;
     talk.screen.line(paint(FAINT, format_args!("{} in {}", status::spent(talk.tally.counts()), time(begun.elapsed()))));
     Ok(code)
@@ -116,6 +124,7 @@ impl Talk {
         match given {
             Some(message) => {
                 self.conversation.begin_turn(&message);
+                self.interrupts.turn_begins();
                 Some(Answer { text: message, attachments: self.channel.take_attachments() })
             }
             None => self.channel.next_message().await,
@@ -145,30 +154,58 @@ impl Talk {
     }
 
     /// Waits for the end. Ctrl-C stops a turn; once the person has ended the conversation, everything.
-    async fn follow(&self, run: Run) -> Result<Arc<Outcome>, CliError> {
+    async fn follow(&self, run: Run, turn_wall: Option<Duration>) -> Result<Arc<Outcome>, CliError> {
         let (stop, mut interrupts) = (run.stopper(), self.interrupts.clone());
         let stop_turn = |reason: &str| {
             self.conversation.stop_begins();
             if self.channel.has_ended() { stop.stop(reason) } else { stop.stop_turn(reason) }
         };
+        let mut is_unread = false;
         let mut outcome = std::pin::pin!(run.outcome());
         let mut status = std::pin::pin!(keep_status(&self.conversation));
+        let mut too_long = std::pin::pin!(self.turn_takes_too_long(turn_wall));
         loop {
             tokio::select! {
                 outcome = &mut outcome => return outcome.map_err(|failure| CliError::internal(failure.to_string())),
                 () = interrupts.next() => stop_turn("Ctrl-C"),
                 () = self.stops.notified() => stop_turn("/stop"),
+                () = stdout::is_gone(), if !is_unread => {
+                    is_unread = true;
+                    stop.stop("nobody reads what is said");
+                }
+                () = &mut too_long => {
+                    stop_turn("the turn took longer than limits.run.wall");
+                    self.screen.notice(paint(ODD, "  the turn took longer than limits.run.wall"));
+                    too_long.set(self.turn_takes_too_long(turn_wall));
+                }
                 () = &mut status => {}
                 () = self.channel.let_go() => stop.stop("the conversation is over"),
             }
         }
     }
 
+    /// Ends when a turn has taken this long, the time not counted in which the person is waited for.
+    async fn turn_takes_too_long(&self, wall: Option<Duration>) {
+        let Some(wall) = wall else { return std::future::pending().await };
+        let (mut turn, mut worked, mut before) = (None, Duration::ZERO, Instant::now());
+        while worked <= wall {
+            tokio::time::sleep(LOOK).await;
+            let (now, current) = (Instant::now(), self.conversation.turn());
+            if current != turn {
+                (turn, worked) = (current, Duration::ZERO);
+            } else if turn.is_some() && !self.person.is_asked() {
+                worked += now - before;
+            }
+            before = now;
+        }
+    }
+
     /// A conversation that the person ends went well. In a pipe, one whose last message brought no answer did not.
     fn finish(&self, outcome: &Outcome, output: Output) -> Result<u8, CliError> {
         let met = Met { trouble: self.tally.trouble(), nobody_to_ask: self.approver.has_refused_for_nobody() };
-        let ended_well = self.channel.has_ended() || outcome.status.is_success();
+        let ended_well = self.channel.has_ended() || stdout::has_gone() || outcome.status.is_success();
         let code = match (ended_well, self.person.is_there()) {
+            _ if stdout::has_gone() => exit::OK,
             (true, true) => exit::OK,
             (true, false) if met.nobody_to_ask => exit::POLICY,
             (true, false) => self.conversation.failure().unwrap_or(exit::OK),
@@ -178,6 +215,9 @@ impl Talk {
             stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
         } else if !ended_well {
             self.screen.notice(format_args!("\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason)));
+            if let Some(hint) = limit_hint(outcome.status) {
+                self.screen.notice(paint(FAINT, hint));
+            }
         }
         Ok(code)
     }

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use conclave_core::config::Config;
+use conclave_core::model::TroubleKind;
 use conclave_runtime::{Host, Probe, RunOptions};
 use serde_json::json;
 
 use crate::args::{Doctor, Output};
 use crate::doctor::{self, Finding, State};
 use crate::error::CliError;
-use crate::show::{self, BAD, FAINT, GOOD, ODD, paint};
+use crate::show::{BAD, FAINT, GOOD, ODD, paint, time};
 use crate::{exit, setup, stdout};
 
 /// Calls that are timed, after some that are not.
@@ -32,24 +33,40 @@ grants.tools = ["search.*"]
 agent = "digest"
 "#;
 
-/// Looks at everything, tells it, and ends with 0, 1 when something will not work, or 4 when only a model server does not answer.
+/// Looks at everything and tells it. Ends with 0; with 1 when something will not work; when only model servers are at fault with 3 for a
+/// key that is missing or not taken, else 4.
 pub(crate) async fn doctor(args: Doctor, output: Output) -> Result<u8, CliError> {
     let chosen = args.model.models()?;
     let config = args.file.as_deref().map(|file| setup::read_config(file, &chosen)).transpose()?;
     let mut findings = machine(args.file.as_deref()).await;
     let broken = findings.iter().any(|finding| finding.state == State::Bad);
-    let mut unreachable = false;
+    let mut code = if broken { exit::FAILED } else { exit::OK };
     if let (Some(config), Some(file)) = (&config, &args.file) {
-        let models = models(&setup::open_host_in(file)?, config).await;
-        unreachable = models.iter().any(|finding| finding.state == State::Bad);
-        findings.extend(models);
+        let probes = setup::open_host_in(file)?.probe(config).await;
+        if !broken {
+            code = code_of(&probes);
+        }
+        findings.extend(models(probes));
     }
     tell(&findings, output)?;
-    Ok(match (broken, unreachable) {
-        (true, _) => exit::FAILED,
-        (false, true) => exit::UNREACHABLE,
-        (false, false) => exit::OK,
-    })
+    Ok(code)
+}
+
+/// A key comes first: it is what the operator can put right here.
+fn code_of(probes: &[Probe]) -> u8 {
+    let is_key = |probe: &Probe| probe.answer.as_ref().is_err_and(|trouble| trouble.kind == TroubleKind::Key);
+    if probes.iter().any(is_key) {
+        exit::KEY
+    } else if probes.iter().all(has_model) {
+        exit::OK
+    } else {
+        exit::UNREACHABLE
+    }
+}
+
+/// It answered, and knows the model or does not say.
+fn has_model(probe: &Probe) -> bool {
+    probe.answer.as_ref().is_ok_and(|known| known.is_empty() || known.contains(&probe.model))
 }
 
 async fn machine(file: Option<&Path>) -> Vec<Finding> {
@@ -82,7 +99,7 @@ async fn sandbox() -> Finding {
         Err(error) => return Finding::bad(WHAT, error.to_string(), "see the lines below about maps and address space"),
     };
     match time_calls(&host).await {
-        Ok(took) => Finding::good(WHAT, format!("a search in an empty folder, in a fresh one, takes {}", show::time(took))),
+        Ok(took) => Finding::good(WHAT, format!("a search in an empty folder, in a fresh one, takes {}", time(took))),
         Err(reason) => {
             Finding::fair(WHAT, format!("the engine starts; no call was timed: {reason}"), "build it with `cargo xtask install`")
         }
@@ -106,16 +123,18 @@ async fn time_calls(host: &Host) -> Result<Duration, String> {
 }
 
 /// Whether the server of each model answers, and knows the model.
-async fn models(host: &Host, config: &Config) -> Vec<Finding> {
+fn models(probes: Vec<Probe>) -> Vec<Finding> {
     const WHAT: &str = "model";
-    let probed = host.probe(config).await;
+    if probes.is_empty() {
+        let advice = "nothing to do, unless you meant to ask one: `[models.NAME]` names it, `--model URL#NAME` tries one";
+        return vec![Finding::fair(WHAT, "the config names no model server", advice)];
+    }
     let finding = |probe: Probe| {
+        let is_there = has_model(&probe);
         let Probe { name, url, model, answer, took } = probe;
         let named = format!("{name}: {model} at {url}");
         match answer {
-            Ok(known) if known.is_empty() || known.contains(&model) => {
-                Finding::good(WHAT, format!("{named} answers in {}", show::time(took)))
-            }
+            Ok(_) if is_there => Finding::good(WHAT, format!("{named} answers in {}", time(took))),
             Ok(known) => {
                 let some: Vec<&str> = known.iter().take(MODELS_SHOWN).map(String::as_str).collect();
                 Finding::bad(WHAT, format!("{named}: the server has no such model"), format!("it has: {}", some.join(", ")))
@@ -123,27 +142,28 @@ async fn models(host: &Host, config: &Config) -> Vec<Finding> {
             Err(trouble) => Finding::bad(WHAT, format!("{named} cannot be asked"), trouble.text),
         }
     };
-    probed.into_iter().map(finding).collect()
+    probes.into_iter().map(finding).collect()
 }
 
 fn tell(findings: &[Finding], output: Output) -> Result<(), CliError> {
     if output.json {
         return stdout::line(json!({ "type": "doctor", "findings": findings }));
     }
-    for finding in findings {
+    stdout::check(show(findings, output.quiet))
+}
+
+fn show(findings: &[Finding], quiet: bool) -> std::io::Result<()> {
+    let mut out = anstream::stdout();
+    for finding in findings.iter().filter(|finding| !quiet || finding.state != State::Good) {
         let mark = match finding.state {
             State::Good => paint(GOOD, "ok  "),
             State::Fair => paint(ODD, "note"),
             State::Bad => paint(BAD, "BAD "),
         };
-        if output.quiet && finding.state == State::Good {
-            continue;
-        }
-        stdout::line(format!("{mark} {:<22} {}", finding.what, finding.found))?;
+        writeln!(out, "{mark} {:<22} {}", finding.what, finding.found)?;
         if let Some(advice) = &finding.advice {
-            stdout::line(format!("{:>27} {}", "", paint(FAINT, format_args!("→ {advice}"))))?;
+            writeln!(out, "{:>27} {}", "", paint(FAINT, format_args!("→ {advice}")))?;
         }
     }
-    let _ = std::io::stdout().flush();
-    Ok(())
+    out.flush()
 }

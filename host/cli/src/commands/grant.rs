@@ -1,21 +1,25 @@
 //! `conclave grant` and `conclave revoke`: what a plugin may touch, more or less of it. Shows what changed before anybody has to trust it.
 
 use std::io::Write;
+use std::path::Path;
 
-use conclave_core::config_edit::{ConfigText, EditError, Fragment, FragmentError};
+use conclave_core::config_edit::{ConfigText, EditError, Edited, Fragment, FragmentError};
 use serde_json::json;
 
-use crate::args::{Edit, Output};
-use crate::commands::add::check_asked;
+use crate::args::{Edit, Grant, Output};
+use crate::commands::add::hints::{Hint, missing_grants};
+use crate::commands::add::{check_asked, shell};
 use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
+use crate::folders::Guard;
+use crate::show::{FAINT, ODD, paint};
 use crate::source;
 
 /// Adds to what a plugin may touch.
-pub(crate) fn grant(args: &Edit, output: Output) -> Result<u8, CliError> {
-    let (plugin, fragments) = read(args, Fragment::parse)?;
-    edit(args, output, &plugin, |text, config| {
+pub(crate) fn grant(args: &Grant, output: Output) -> Result<u8, CliError> {
+    let (plugin, fragments) = read(&args.edit, parse_granted)?;
+    edit(&args.edit, output, &plugin, (&fragments, args.yes), |text, config| {
         let manifest = config.and_then(|config| source::look_up(&config.plugins.get(plugin.as_str())?.source));
         if let Some(found) = manifest {
             fragments.iter().try_for_each(|fragment| check_asked(&plugin, &found.manifest, fragment))?;
@@ -26,8 +30,8 @@ pub(crate) fn grant(args: &Edit, output: Output) -> Result<u8, CliError> {
 
 /// Takes back from what a plugin may touch.
 pub(crate) fn revoke(args: &Edit, output: Output) -> Result<u8, CliError> {
-    let (plugin, fragments) = read(args, Fragment::parse_revoked)?;
-    edit(args, output, &plugin, |text, _| {
+    let (plugin, fragments) = read(args, parse_revoked)?;
+    edit(args, output, &plugin, (&[], false), |text, _| {
         let mut revoke = |fragment| text.revoke(&plugin, fragment);
         fragments.iter().try_for_each(&mut revoke).map_err(|error| match error {
             EditError::Wider { ref entry, ref wider } => {
@@ -46,6 +50,7 @@ fn edit(
     args: &Edit,
     output: Output,
     plugin: &str,
+    (granted, yes): (&[Fragment], bool),
     change: impl FnOnce(&mut ConfigText, Config<'_>) -> Result<(), CliError>,
 ) -> Result<u8, CliError> {
     let file = ConfigFile::open(&args.file)?;
@@ -54,24 +59,60 @@ fn edit(
     let config = conclave_core::config::Config::parse(&args.file.display().to_string(), &folder, text.text()).ok();
     change(&mut text, config.as_ref())?;
     let edited = text.finish().map_err(|error| refused(&error))?;
+    Guard::new(file.folder(), yes).check(plugin, granted, config.as_ref(), &edited)?;
     file.write(&edited)?;
-    tell(&file, &edited, json!({ "plugin": plugin }), output)?;
+    let missing = missing(plugin, &edited, &args.file);
+    tell(&file, &edited, json!({ "plugin": plugin, "hints": missing }), output)?;
     if !output.json && !output.quiet {
-        let _ = write!(anstream::stderr(), "{}", edited.warnings);
+        show(&edited, &missing, &args.file);
     }
     Ok(exit::OK)
 }
 
+/// What the plugin cannot do without and has not been granted, where it can be looked into.
+fn missing(plugin: &str, edited: &Edited, file: &Path) -> Vec<Hint> {
+    let Some(config) = &edited.config else { return Vec::new() };
+    let found = config.plugins.get(plugin).and_then(|plugin| source::look_up(&plugin.source));
+    found.map(|found| missing_grants(plugin, &found, config, file)).unwrap_or_default()
+}
+
+fn show(edited: &Edited, missing: &[Hint], file: &Path) {
+    let mut err = anstream::stderr();
+    let _ = write!(err, "{}", edited.warnings);
+    for hint in missing {
+        let _ = writeln!(err, "{} {}\n  {}", paint(ODD, "warning:"), hint.what, hint.how);
+    }
+    // Whether it fits its plugins is not known here.
+    if !edited.changes.is_empty() {
+        let _ = writeln!(err, "{}\n  conclave check {}", paint(FAINT, "then"), shell(&file.display().to_string()));
+    }
+}
+
+fn parse_granted(text: &str) -> Result<Fragment, CliError> {
+    Fragment::parse(text).map_err(|error| CliError::usage(error.to_string()))
+}
+
+/// Nobody is to think that a limit could be lifted so.
+fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
+    let is_table = text.split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('{'));
+    Fragment::parse_revoked(text).map_err(|error| match error {
+        FragmentError::Form { .. } if is_table => {
+            CliError::usage(format!("`{text}` does not list what is to be taken back, and limits are not lifted by revoke"))
+                .hint("list it, or name the whole grant; a limit is changed and taken away by hand, in the config")
+        }
+        error => CliError::usage(error.to_string()),
+    })
+}
+
 /// The plugin and the grants. The line that a denial proposes names the plugin itself, so it may stand alone.
-fn read(args: &Edit, parse: fn(&str) -> Result<Fragment, FragmentError>) -> Result<(String, Vec<Fragment>), CliError> {
+fn read(args: &Edit, parse: fn(&str) -> Result<Fragment, CliError>) -> Result<(String, Vec<Fragment>), CliError> {
     let is_line = args.plugin.contains(['[', '=', ' ']);
     let texts = if is_line { [std::slice::from_ref(&args.plugin), &args.grants].concat() } else { args.grants.clone() };
     if texts.is_empty() {
         let hint = "such as 'tools = [\"search.find\"]', in quotes for the shell";
         return Err(CliError::usage(format!("it is not said what of {}", args.plugin)).hint(hint));
     }
-    let fragments = texts.iter().map(|text| parse(text).map_err(|error| CliError::usage(error.to_string())));
-    let fragments = fragments.collect::<Result<Vec<_>, _>>()?;
+    let fragments = texts.iter().map(|text| parse(text)).collect::<Result<Vec<_>, _>>()?;
     let named = || fragments.iter().find_map(|fragment| fragment.plugin.clone());
     let plugin = if is_line { named() } else { Some(args.plugin.clone()) };
     let plugin = plugin.ok_or_else(|| CliError::usage("it is not said for which plugin").hint("conclave grant PLUGIN GRANT"))?;

@@ -17,20 +17,21 @@ use crate::exit;
 use crate::show::{FAINT, GOOD, ODD, paint};
 use crate::stdout;
 
-pub(crate) use folder::too_much;
-
 use folder::Folder;
 use template::{Model, text};
 
 pub(crate) fn init(args: &Init, output: Output) -> Result<u8, CliError> {
     let file = if args.file.is_dir() { args.file.join(crate::args::CONFIG) } else { args.file.clone() };
     let beside = file.parent().map_or_else(PathBuf::new, Path::to_owned);
+    if !beside.as_os_str().is_empty() && !beside.is_dir() {
+        return Err(CliError::usage(format!("there is no folder {}", beside.display())).hint("make it, or name a file elsewhere"));
+    }
     let model = args.model.as_deref().map(Model::parse).transpose()?;
     if file.exists() && !args.force {
         let what = format!("{} is there already", file.display());
         return Err(CliError::usage(what).hint("name another file, or write over it with --force"));
     }
-    let folder = Folder::choose(&beside, args.folder.as_deref())?;
+    let folder = Folder::choose(&beside, args.folder.as_deref(), args.yes)?;
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let text = text(&name, &folder, model.as_ref());
     let config = Config::parse(&file.display().to_string(), &beside.to_string_lossy(), &text);

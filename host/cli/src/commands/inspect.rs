@@ -1,23 +1,22 @@
-//! `conclave plugin inspect FILE.wasm`: what a component is and asks for, without compiling or running it.
+//! `conclave plugin inspect SOURCE`: what a component is and asks for, without compiling or running it.
 
 use std::io::Write;
-use std::path::Path;
 
-use conclave_runtime::plugin::{Inspection, inspect as look, read_component};
+use conclave_runtime::plugin::Inspection;
 
 use crate::args::Output;
+use crate::commands::add::shell;
 use crate::error::CliError;
 use crate::exit;
 use crate::show::{FAINT, NAME, ODD, bytes, one_line, paint};
-use crate::stdout;
+use crate::{source, stdout};
 
-pub(crate) fn inspect(file: &Path, output: Output) -> Result<u8, CliError> {
-    let component = read_component(file).map_err(|error| CliError::usage(format!("{} could not be read: {error}", file.display())))?;
-    let found = look(&component).map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", file.display())))?;
+pub(crate) async fn inspect(source: &str, output: Output) -> Result<u8, CliError> {
+    let found = source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
     if output.json {
-        stdout::line(serde_json::to_string(&found).map_err(|error| CliError::internal(error.to_string()))?)?;
+        stdout::line(serde_json::to_string(&found.inspection).map_err(|error| CliError::internal(error.to_string()))?)?;
     } else {
-        stdout::check(show(file, &found))?;
+        stdout::check(show(&one_line(&found.place.shown(), TEXT), &found.inspection))?;
     }
     Ok(exit::OK)
 }
@@ -25,9 +24,9 @@ pub(crate) fn inspect(file: &Path, output: Output) -> Result<u8, CliError> {
 /// What a stranger wrote stays on its line, so that it cannot forge the lines below.
 const TEXT: usize = 200;
 
-fn show(file: &Path, found: &Inspection) -> std::io::Result<()> {
+fn show(place: &str, found: &Inspection) -> std::io::Result<()> {
     let mut out = anstream::stdout();
-    writeln!(out, "{}  {}  sha256 {}", file.display(), bytes(found.size), found.sha256)?;
+    writeln!(out, "{place}  {}  sha256 {}", bytes(found.size), found.sha256)?;
     let manifest = &found.manifest;
     let license = if manifest.license.is_empty() { String::new() } else { format!("  {}", one_line(&manifest.license, 80)) };
     writeln!(out, "{} {}  contract {}{license}", paint(NAME, &manifest.name), manifest.version, manifest.contract)?;

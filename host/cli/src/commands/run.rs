@@ -98,6 +98,10 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
     let outcome = outcome?;
     let met = Met { trouble: tally.trouble(), nobody_to_ask: approver.has_refused_for_nobody() };
     let code = exit::of(outcome.status, met);
+    if let Some(why) = tally.why_no_answer().filter(|_| output.quiet && !output.json && !outcome.status.is_success()) {
+        // Otherwise it was told when it happened.
+        let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
+    }
     finish(&outcome, code, output, started.elapsed(), tally.counts(), args.journal.as_deref())?;
     Ok(code)
 }
@@ -158,11 +162,26 @@ fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: C
         if let Some(content) = outcome.content.as_deref().filter(|_| outcome.status != Status::Kill) {
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("the last that was said: {}", printable(content))));
         }
+        if let Some(hint) = limit_hint(outcome.status) {
+            let _ = writeln!(err, "{}", paint(FAINT, hint));
+        }
     }
     if !output.quiet {
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, counts, journal)));
     }
     Ok(())
+}
+
+/// Which key of the config allows more, where a hard limit ended it.
+pub(crate) fn limit_hint(status: Status) -> Option<String> {
+    let key = match status {
+        Status::MaxTurns => "turns",
+        Status::MaxTokens => "tokens",
+        Status::MaxCost => "cost_usd",
+        Status::Timeout => "wall",
+        _ => return None,
+    };
+    Some(format!("the config allows more with a larger `{key}` under [limits.run]"))
 }
 
 fn summary(took: Duration, counts: Counts, journal: Option<&Path>) -> String {

@@ -2,16 +2,16 @@
 
 use std::borrow::Cow;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use reedline::{
-    Color, EditCommand, ExternalPrinter, Highlighter, Prompt, PromptEditMode, PromptHistorySearch, Reedline, Signal, StyledText,
-    ValidationResult, Validator,
+    Color, EditCommand, EditMode, Emacs, ExternalPrinter, Highlighter, Prompt, PromptEditMode, PromptHistorySearch, Reedline,
+    ReedlineEvent, ReedlineRawEvent, Signal, StyledText, ValidationResult, Validator,
 };
 
-use super::{Kind, Question, Reply, kept};
+use super::{Kind, Question, Reply, SEEN, drop_typed, kept};
 use crate::screen::Screen;
 
 /// Lines that can wait to be printed above the prompt at once; more wait on the screen.
@@ -26,6 +26,8 @@ pub(super) struct Editor {
     short: Reedline,
     above_messages: SyncSender<String>,
     above_short: SyncSender<String>,
+    /// Until when keys are not for the short question.
+    deaf: Deaf,
     colors: bool,
 }
 
@@ -34,6 +36,8 @@ impl Editor {
         let colors = anstream::AutoStream::choice(&std::io::stderr()) != anstream::ColorChoice::Never;
         let (messages, above_messages) = line_editor(&screen, colors);
         let (short, above_short) = line_editor(&screen, colors);
+        let deaf = Deaf::default();
+        let short = short.with_edit_mode(Box::new(Patient { keys: Emacs::default(), deaf: deaf.clone() }));
         let messages = messages.with_validator(Box::new(Backslash)).use_bracketed_paste(true);
         // A line that begins with a blank is not remembered, as in shells.
         let messages = messages.with_history_exclusion_prefix(Some(" ".to_owned()));
@@ -41,7 +45,7 @@ impl Editor {
             Some(history) => messages.with_history(Box::new(history)),
             None => messages,
         };
-        Self { screen, messages, short, above_messages, above_short, colors }
+        Self { screen, messages, short, above_messages, above_short, deaf, colors }
     }
 
     /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something happened elsewhere.
@@ -54,9 +58,12 @@ impl Editor {
             if !question.text.is_empty() {
                 self.screen.notice(&question.text);
             }
-            if !question.initial.is_empty() {
-                editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);
-            }
+            // What was typed for a question that was taken back is no answer to this one.
+            editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);
+        }
+        if question.is_sudden && !resumed {
+            drop_typed();
+            self.deaf.begin(Instant::now());
         }
         let prompt = Label { text: plain(&question.prompt), colors: self.colors };
         self.screen.begin_edit();
@@ -96,6 +103,44 @@ fn line_editor(screen: &Screen, colors: bool) -> (Reedline, SyncSender<String>) 
         .with_external_printer(printer)
         .with_poll_interval(POLL);
     (editor, above)
+}
+
+/// For a moment keys are for nobody, and each that comes then makes the moment longer: whoever is typing has not looked yet.
+#[derive(Clone, Debug, Default)]
+struct Deaf(Arc<Mutex<Option<Instant>>>);
+
+impl Deaf {
+    fn begin(&self, now: Instant) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(now + SEEN);
+    }
+
+    /// A key comes; true when it is for nobody.
+    fn drops(&self, now: Instant) -> bool {
+        let mut until = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_deaf = until.is_some_and(|until| now < until);
+        *until = is_deaf.then(|| now + SEEN);
+        is_deaf
+    }
+}
+
+/// The usual keys, once the question has been there for a moment. Ctrl-C is heard at once.
+struct Patient {
+    keys: Emacs,
+    deaf: Deaf,
+}
+
+impl EditMode for Patient {
+    fn parse_event(&mut self, event: ReedlineRawEvent) -> ReedlineEvent {
+        match self.keys.parse_event(event) {
+            event @ (ReedlineEvent::CtrlC | ReedlineEvent::Resize(..) | ReedlineEvent::None) => event,
+            _ if self.deaf.drops(Instant::now()) => ReedlineEvent::None,
+            event => event,
+        }
+    }
+
+    fn edit_mode(&self) -> PromptEditMode {
+        self.keys.edit_mode()
+    }
 }
 
 /// Prompts are styled by the editor itself.
@@ -161,7 +206,19 @@ impl Prompt for Label {
 
 #[cfg(test)]
 mod tests {
-    use super::without_backslashes;
+    use std::time::{Duration, Instant};
+
+    use super::{Deaf, SEEN, without_backslashes};
+
+    #[test]
+    fn keys_are_for_nobody_until_they_pause() {
+        let (deaf, begun) = (Deaf::default(), Instant::now());
+        assert!(!deaf.drops(begun), "nothing was asked suddenly");
+        deaf.begin(begun);
+        let (word, pause) = (SEEN / 2, SEEN + Duration::from_millis(1));
+        assert!([word, word * 2, word * 3].iter().all(|at| deaf.drops(begun + *at)), "somebody is typing still");
+        assert!(!deaf.drops(begun + word * 3 + pause) && !deaf.drops(begun + word * 3 + pause), "they have looked");
+    }
 
     #[test]
     fn a_message_has_the_lines_and_not_the_backslashes() {

@@ -4,7 +4,7 @@ use std::io::{BufRead, Write};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 
-use super::{Question, Reply, Stops};
+use super::{Question, Reply, SEEN, Stops, drop_typed};
 use crate::screen::Screen;
 
 /// What a program writes to stop the agent.
@@ -33,6 +33,10 @@ impl Lines {
             let mut err = anstream::stderr();
             let _ = write!(err, "{}", question.prompt);
             let _ = err.flush();
+        }
+        if question.is_sudden && self.shows_prompt {
+            std::thread::sleep(SEEN);
+            drop_typed();
         }
         match &self.ahead {
             Some(ahead) => ahead.recv().map_or(Reply::End, Reply::Line),

@@ -48,6 +48,8 @@ pub(crate) struct Tally(Mutex<State>);
 struct State {
     counts: Counts,
     trouble: Option<TroubleKind>,
+    /// It, or whatever kept the model from answering, in words.
+    why: Option<String>,
 }
 
 impl Tally {
@@ -60,6 +62,11 @@ impl Tally {
     pub(crate) fn trouble(&self) -> Option<TroubleKind> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).trouble
     }
+
+    /// Why the model that was asked last did not answer; none when it did.
+    pub(crate) fn why_no_answer(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).why.clone()
+    }
 }
 
 impl State {
@@ -71,6 +78,7 @@ impl State {
                 counts.cost_micro_usd = counts.cost_micro_usd.saturating_add(usage.cost_micro_usd.unwrap_or_default());
                 counts.unpriced += u64::from(error.is_none() && usage.cost_micro_usd.is_none());
                 self.trouble = trouble.as_ref().map(|trouble| trouble.kind);
+                self.why = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
             }
             Notice::ToolAnswered { fault: Some(_), .. } | Notice::PluginFaulted { .. } => counts.faults += 1,
             Notice::Denied { .. } => counts.denials += 1,

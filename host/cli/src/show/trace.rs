@@ -9,6 +9,7 @@ use conclave_core::fault::{CallReport, FaultKind};
 use conclave_core::grant::DenialRecord;
 use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::message::{Entity, Message, Signal};
+use conclave_core::model::Stop;
 use conclave_core::notice::Notice;
 use conclave_core::setup::{NoTool, Setup};
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
@@ -44,6 +45,8 @@ struct State {
     batches: HashMap<(RoomId, TaskName), Batch>,
     /// Calls in which a model was in trouble: that the plugin failed too needs no line of its own.
     troubled: HashSet<(RoomId, CallId)>,
+    /// Rooms in which it was told why the step that goes on has no answer.
+    explained: HashSet<RoomId>,
 }
 
 /// Calls of one message that are told together.
@@ -102,7 +105,12 @@ impl Trace {
                 self.begin_batch(room, task, agent, message);
                 self.posted(room, task, agent, message);
             }
+            Notice::StepStarted { .. } => drop(self.state().explained.remove(room)),
             Notice::StepStalled { task, stalled, of } => {
+                // In a conversation the person sees what comes of it: it is their turn.
+                if self.is_chat() && self.state().explained.remove(room) {
+                    return;
+                }
                 self.line(task.as_str(), &paint(FAINT, format_args!("nobody had an answer ({stalled} of {of})")));
             }
             Notice::ToolCalled { task, caller, name, arguments, .. } => {
@@ -117,21 +125,32 @@ impl Trace {
                 if self.answer_batched(room, task, plugin, report) && !*is_error {
                     return;
                 }
-                let text =
-                    if *is_error { paint(BAD, one_line(content, 2 * WIDTH)) } else { one_line(content, self.width().saturating_sub(20)) };
+                let text = if *is_error {
+                    paint(BAD, as_one_line(content, 2 * WIDTH))
+                } else {
+                    one_line(content, self.width().saturating_sub(20))
+                };
                 self.line(plugin, &format!("{text}  {}", paint(FAINT, cost(report))));
             }
             Notice::PluginFaulted { call, plugin, fault } => {
                 let is_told = self.state().troubled.remove(&(room.clone(), *call)) && fault.kind == FaultKind::Error;
+                self.state().explained.insert(room.clone());
                 if !is_told {
-                    self.line(plugin.as_str(), &format!("{} {}", paint(BAD, "stopped:"), one_line(&fault.message, WIDTH)));
+                    self.line(plugin.as_str(), &format!("{} {}", paint(BAD, "stopped:"), as_one_line(&fault.message, WIDTH)));
                 }
             }
             Notice::Denied { plugin, record } => self.denied(plugin, record),
-            Notice::ModelAnswered { call, error, trouble, .. } => {
+            Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
                 if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
                     self.state().troubled.insert((room.clone(), *call));
-                    self.line("model", &paint(BAD, one_line(text, 5 * WIDTH)));
+                    self.line("model", &paint(BAD, as_one_line(text, 5 * WIDTH)));
+                } else if *stop == Some(Stop::Length) {
+                    self.line("model", &paint(FAINT, "the server cut the answer at its limit"));
+                } else if *is_empty {
+                    self.line("model", &paint(ODD, "the model said nothing"));
+                }
+                if *is_empty {
+                    self.state().explained.insert(room.clone());
                 }
             }
             Notice::TurnStopped { task, .. } => {
@@ -144,7 +163,6 @@ impl Trace {
             // A call that was not approved is told as its answer.
             Notice::BackgroundEnded { .. }
             | Notice::ModelCalled { .. }
-            | Notice::StepStarted { .. }
             | Notice::ApprovalAsked { .. }
             | Notice::ApprovalGiven { .. }
             | Notice::TaskStarted { .. } => {}
@@ -152,10 +170,10 @@ impl Trace {
                 self.line(agent.as_str(), &format!("finished; delivered by {strategy} on {channel}"));
             }
             Notice::NotDelivered { agent, reason, .. } => {
-                self.line(agent.as_str(), &format!("finished; {} {}", paint(ODD, "not delivered:"), one_line(reason, WIDTH)));
+                self.line(agent.as_str(), &format!("finished; {} {}", paint(ODD, "not delivered:"), as_one_line(reason, WIDTH)));
             }
             Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.is_conversation(room, task) => {
-                self.line(task.as_str(), &format!("{} {}", paint(BAD, status.as_str()), one_line(reason, WIDTH)));
+                self.line(task.as_str(), &format!("{} {}", paint(BAD, status.as_str()), as_one_line(reason, WIDTH)));
             }
             Notice::Delivered { .. } | Notice::TaskEnded { .. } | Notice::ResultReady { .. } => {}
         }
@@ -259,6 +277,12 @@ impl Subscriber for Trace {
     }
 }
 
+/// Several lines in one, with a sign where each ended: they need not end with a full stop.
+fn as_one_line(text: &str, most: usize) -> String {
+    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
+    one_line(&lines.join(" · "), most)
+}
+
 /// Faint, also after a style within it has ended.
 fn faint(text: &str) -> String {
     let end = format!("{FAINT:#}");
@@ -270,4 +294,14 @@ fn cost(report: &CallReport) -> String {
         return String::new();
     }
     format!("{} · {}", time(Duration::from_micros(report.wall_us)), bytes(report.memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::as_one_line;
+
+    #[test]
+    fn lines_that_are_told_as_one_stay_apart() {
+        assert_eq!(as_one_line("no JSON  object\n\n  Correct them.\n", 80), "no JSON object · Correct them.");
+    }
 }

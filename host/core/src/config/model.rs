@@ -50,9 +50,16 @@ fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelConfig {
     };
     let mut prices = prices(reader, table);
     if let ModelKind::OpenAi(server) = &kind {
-        prices.reached_at = address::authority(&server.url).map(str::to_owned);
+        prices.reached_at = reached_at(server);
     }
     ModelConfig { kind, prices }
+}
+
+/// Whoever gets the prompts: the server, and a proxy on the way.
+fn reached_at(server: &OpenAiConfig) -> Option<String> {
+    let place = address::authority(&server.url)?;
+    let proxy = server.proxy.as_deref().and_then(address::authority).map(|proxy| format!(" through {proxy}"));
+    Some(format!("{place}{}", proxy.unwrap_or_default()))
 }
 
 fn scripted(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelKind {

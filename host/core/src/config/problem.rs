@@ -165,24 +165,26 @@ pub(crate) type Span = std::ops::Range<usize>;
 pub(crate) struct SourceText {
     file: Arc<str>,
     text: Arc<str>,
+    /// Where each line begins: a file of many problems must not be counted from its start for each of them.
+    lines: Arc<[usize]>,
 }
 
 impl SourceText {
     pub(crate) fn new(file: &str, text: &str) -> Self {
-        Self { file: file.chars().map(plain).collect::<String>().into(), text: text.into() }
+        let lines = std::iter::once(0).chain(text.match_indices('\n').map(|(newline, _)| newline + 1)).collect();
+        Self { file: file.chars().map(plain).collect::<String>().into(), text: text.into(), lines }
     }
 
-    /// Line and column, both from 1, of a byte.
     /// What problems call it.
     pub(crate) fn name(&self) -> &str {
         &self.file
     }
 
+    /// Line and column, both from 1, of a byte.
     pub(crate) fn position(&self, offset: usize) -> (usize, usize) {
         let offset = self.text.floor_char_boundary(offset);
-        let before = &self.text[..offset];
-        let start = self.line_start(offset);
-        (before.matches('\n').count() + 1, before[start..].chars().count() + 1)
+        let line = self.line(offset);
+        (line, self.text[self.lines[line - 1]..offset].chars().count() + 1)
     }
 
     /// An error at these bytes.
@@ -200,8 +202,13 @@ impl SourceText {
         }
     }
 
+    /// The line of a byte, from 1.
+    fn line(&self, offset: usize) -> usize {
+        self.lines.partition_point(|start| *start <= offset)
+    }
+
     fn line_start(&self, offset: usize) -> usize {
-        self.text[..offset].rfind('\n').map_or(0, |newline| newline + 1)
+        self.lines[self.line(offset) - 1]
     }
 
     fn excerpt(&self, span: &Span) -> Excerpt {

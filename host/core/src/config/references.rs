@@ -71,17 +71,21 @@ impl References {
         };
         let (plugins, tasks, mut models) = (declared("plugins"), declared("tasks"), declared("models"));
         models.extend(added.keys().map(ModelName::to_string));
+        let [in_plugins, in_tasks, in_models] =
+            [&plugins, &tasks, &models].map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
         for reference in &self.0 {
-            let (noun, known, section) = match reference.target {
-                Target::Plugin => ("plugin", &plugins, "plugins"),
-                Target::Task => ("task", &tasks, "tasks"),
-                Target::Model => ("model", &models, "models"),
+            let (noun, known, is_known, section) = match reference.target {
+                Target::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
+                Target::Task => ("task", &tasks, &in_tasks, "tasks"),
+                Target::Model => ("model", &models, &in_models, "models"),
                 Target::Address => {
-                    check_address(reader, reference, &tasks);
+                    if !in_tasks.contains(reference.name.as_str()) {
+                        check_address(reader, reference, &tasks);
+                    }
                     continue;
                 }
             };
-            if known.contains(&reference.name) {
+            if is_known.contains(reference.name.as_str()) {
                 continue;
             }
             let what = format!("{} names the {noun} {}, which is not in this config", code(&reference.user), code(&reference.name));
@@ -95,17 +99,17 @@ impl References {
     }
 }
 
-/// Whom an agent may address: a task, the user, or the host through one of its tools.
+/// Whom an agent may address besides tasks: the user, or the host through one of its tools.
 fn check_address(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
     let name = reference.name.as_str();
-    let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(["user"]).collect();
-    if addresses.contains(&name) || ORCHESTRATION_TOOLS.contains(&name) {
+    if name == "user" || ORCHESTRATION_TOOLS.contains(&name) {
         return;
     }
     if LATER_TOOLS.contains(&name) {
         reader.unavailable(&reference.span, &format!("{} = \"{name}\"", reference.user), "leave it out".to_owned());
         return;
     }
+    let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(["user"]).collect();
     let what =
         format!("{} names {}, which is no task of this config, nor `user`, nor a tool of the host", code(&reference.user), code(name));
     let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS)).map(|near| format!("did you mean {}?", code(near)));
@@ -118,20 +122,24 @@ pub(crate) fn check_cycles(reader: &mut Reader, spans: &Spans, tasks: &BTreeMap<
     for start in tasks.keys() {
         // Not recursive, because a file can hold very many tasks. Each task of the path with the number of its sub-tasks already followed.
         let mut path: Vec<(&TaskName, usize)> = Vec::new();
+        let mut on_path: BTreeSet<&TaskName> = BTreeSet::new();
         if begun.insert(start) {
             path.push((start, 0));
+            on_path.insert(start);
         }
         while let Some((task, followed)) = path.last_mut() {
             let (task, index) = (*task, *followed);
             *followed += 1;
             let Some(next) = tasks.get(task).and_then(|setup| setup.subtasks.get(index)) else {
                 path.pop();
+                on_path.remove(task);
                 continue;
             };
-            if path.iter().any(|(task, _)| *task == next) {
+            if on_path.contains(next) {
                 report_cycle(reader, spans, &path, next, index);
             } else if tasks.contains_key(next) && begun.insert(next) {
                 path.push((next, 0));
+                on_path.insert(next);
             }
         }
     }

@@ -32,7 +32,8 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
 fn check_keys(config: &Config, problems: &mut Problems) {
     for (name, model) in &config.models {
         let ModelKind::OpenAi(server) = &model.kind else { continue };
-        let plain = server.url.strip_prefix("http://").filter(|rest| !is_loopback(rest));
+        let is_far = |address: &str| !is_loopback(address.trim_start_matches("http://").trim_start_matches("https://"));
+        let plain = server.url.strip_prefix("http://").filter(|_| is_far(server.proxy.as_deref().unwrap_or(&server.url)));
         if let (Some(_), Some(_)) = (plain, &server.key) {
             let what = format!("the key of the model `{name}` goes over the network for everybody to read");
             let help = "write `https://` in its `url`, if the server can do that";
@@ -80,14 +81,21 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
 
 /// Agents and strategies of those tasks, and the plugins whose tools the agents may call.
 fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet<&'a PluginName> {
-    let mut used = BTreeSet::new();
+    let (mut used, mut agents) = (BTreeSet::new(), BTreeSet::new());
     for task in tasks.iter().filter_map(|name| config.tasks.get(*name)) {
-        used.insert(&task.agent);
         used.extend(&task.deliver);
-        let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
+        agents.insert(&task.agent);
+    }
+    // Once for each agent: many tasks may have the same one.
+    for agent in agents {
+        used.insert(agent);
+        let granted = config.plugins.get(agent).and_then(|agent| agent.grants.tools.as_ref());
         for pattern in granted.into_iter().flat_map(|grant| &grant.names) {
             let plugin = pattern.0.split_once('.').map(|(plugin, _)| plugin);
-            used.extend(config.plugins.keys().filter(|name| plugin.is_none_or(|plugin| plugin == name.as_str())));
+            match plugin {
+                Some(plugin) => used.extend(config.plugins.get_key_value(plugin).map(|(name, _)| name)),
+                None => used.extend(config.plugins.keys()),
+            }
         }
     }
     used

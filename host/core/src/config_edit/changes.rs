@@ -55,6 +55,34 @@ pub fn changes(before: &str, after: &str) -> Vec<Change> {
     changes
 }
 
+/// The two configs have the same values, but for what stands at these paths, and for tables that hold nothing else.
+pub(super) fn is_same_elsewhere(before: &str, after: &str, paths: &[Vec<String>]) -> bool {
+    let rest = |text: &str| {
+        let mut table = toml::from_str::<toml::Table>(text).ok()?;
+        paths.iter().for_each(|path| cut(&mut table, path));
+        Some(table)
+    };
+    match (rest(before), rest(after)) {
+        // What is no number equals nothing, not even itself, so that the two are compared as text then.
+        (Some(before), Some(after)) => before == after || format!("{before:?}") == format!("{after:?}"),
+        _ => false,
+    }
+}
+
+fn cut(table: &mut toml::Table, path: &[String]) {
+    let Some((key, below)) = path.split_first() else { return };
+    let is_left = match table.get_mut(key) {
+        Some(toml::Value::Table(inner)) if !below.is_empty() => {
+            cut(inner, below);
+            !inner.is_empty()
+        }
+        _ => !below.is_empty(),
+    };
+    if !is_left {
+        table.remove(key);
+    }
+}
+
 /// Lengths of the longest common subsequences of what is left from each place on; all 0 for texts that are too long to compare.
 struct Common {
     width: usize,

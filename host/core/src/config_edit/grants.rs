@@ -1,6 +1,8 @@
 //! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has. Decides what is in a list already; where
 //! a list stands and how it is written is the business of `place` and `sequence`.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use toml_edit::{Item, Value};
 
 use super::fragment::{Entry, GrantText, entry, list_key};
@@ -16,36 +18,31 @@ pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> R
     if !is_there(edit, &path) {
         return edit.set_after(&path, &grant.value, Some("source"));
     }
-    for entry in &grant.entries {
-        add_entry(edit, &path, grant.key, entry)?;
-    }
+    add_entries(edit, &path, grant)?;
     if !grant.limits.is_empty() {
         set_limits(edit, &path, grant)?;
     }
     Ok(())
 }
 
-/// Takes back what a fragment names.
-pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<(), EditError> {
+/// Takes back what a fragment names; says whether any of it was granted.
+pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<bool, EditError> {
     let path = ["plugins", plugin, "grants", grant.key];
     if !is_there(edit, &path) {
-        return Ok(());
+        return Ok(false);
     }
     if grant.is_whole {
-        return remove_grant(edit, plugin, &path);
+        return remove_grant(edit, plugin, &path).map(|()| true);
     }
-    for wanted in &grant.entries {
-        let entries = entries(edit, &path, grant.key)?;
-        let Some(index) = entries.iter().position(|entry| is_meant(grant.key, wanted, entry)) else {
-            refuse_wider(grant.key, wanted, &entries)?;
-            continue;
-        };
-        if entries.len() == 1 {
-            return remove_grant(edit, plugin, &path);
-        }
-        remove_entry(edit, &path, grant.key, index)?;
+    let entries = entries(edit, &path, grant.key)?;
+    let meant = Meant::new(grant);
+    let (gone, left): (Vec<usize>, Vec<usize>) = (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
+    refuse_wider(grant, left.iter().map(|index| &entries[*index]))?;
+    match (gone.is_empty(), left.is_empty()) {
+        (true, _) => Ok(false),
+        (_, true) => remove_grant(edit, plugin, &path).map(|()| true),
+        _ => remove_entries(edit, &path, grant.key, &gone).map(|()| true),
     }
-    Ok(())
 }
 
 /// The grant, and what stood around nothing but it.
@@ -86,39 +83,54 @@ fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, Ed
     found.ok_or_else(|| EditError::Form(path.join(".")))
 }
 
-fn add_entry(edit: &mut ConfigText, path: &[&str; 4], key: &str, new: &Entry) -> Result<(), EditError> {
-    let old = entries(edit, path, key)?;
-    let place = old.iter().position(|entry| is_same_place(key, new, entry));
-    if place.is_some_and(|index| is_equal(key, new, &old[index])) {
+fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
+    let old = entries(edit, path, grant.key)?;
+    // What will be in the list, by the place at which no other can stand; those past the old ones are new.
+    let mut all: Vec<&Entry> = old.iter().collect();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, entry) in old.iter().enumerate() {
+        place_in_list(grant.key, entry).map(|place| *places.entry(place).or_insert(index));
+    }
+    let mut replaced: BTreeSet<usize> = BTreeSet::new();
+    for new in &grant.entries {
+        let place = place_in_list(grant.key, new);
+        match place.as_ref().and_then(|place| places.get(place)) {
+            Some(index) if is_equal(grant.key, new, all[*index]) => {}
+            Some(index) => {
+                all[*index] = new;
+                replaced.insert(*index);
+            }
+            None => {
+                place.map(|place| places.insert(place, all.len()));
+                all.push(new);
+            }
+        }
+    }
+    replaced.retain(|index| *index < old.len());
+    let added: Vec<&str> = all[old.len()..].iter().map(|entry| entry.text.as_str()).collect();
+    if added.is_empty() && replaced.is_empty() {
         return Ok(());
     }
     let edited = edit.tree().map(|tree| {
-        let path = list_path(&tree, path, key);
-        match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => {
-                let sequence = brackets(array)?;
-                let splices = match place {
-                    Some(index) => vec![Splice::replace(sequence.entries[index].clone(), &new.text)],
-                    None => sequence.add(edit.text(), &new.text),
-                };
-                Some(apply(edit.text(), splices))
-            }
-            _ => None,
-        }
+        let path = list_path(&tree, path, grant.key);
+        let sequence = brackets(tree.find(&path)?.as_array()?)?;
+        let mut splices = if added.is_empty() { Vec::new() } else { sequence.add_all(edit.text(), &added) };
+        splices.extend(replaced.iter().map(|index| Splice::replace(sequence.entries[*index].clone(), &all[*index].text)));
+        Some(apply(edit.text(), splices))
     });
-    edit.replace(&path.join("."), edited)
+    edit.replace(path, edited)
 }
 
-fn remove_entry(edit: &mut ConfigText, path: &[&str; 4], key: &str, index: usize) -> Result<(), EditError> {
+fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &[usize]) -> Result<(), EditError> {
     let edited = edit.tree().map(|tree| {
         let path = list_path(&tree, path, key);
         match tree.find(&path)? {
-            Item::Value(Value::Array(array)) => Some(apply(edit.text(), brackets(array)?.remove(edit.text(), index))),
-            Item::ArrayOfTables(_) => tree.remove_table(&path, index),
+            Item::Value(Value::Array(array)) => Some(brackets(array)?.without(edit.text(), indexes)),
+            Item::ArrayOfTables(_) => tree.remove_tables(&path, indexes),
             _ => None,
         }
     });
-    edit.replace(&path.join("."), edited)
+    edit.replace(path, edited)
 }
 
 /// Limits stand beside the list in the table form; a grant in the short form gets it.
@@ -148,34 +160,79 @@ fn place_of(entry: &Entry) -> Option<String> {
     }
 }
 
-fn dir_of(entry: &Entry) -> Option<&str> {
-    entry.dir.as_deref().or(entry.name.as_deref())
+/// The folder of an entry, however it is written: `./docs`, `docs/` and `docs` are one.
+fn dir_of(entry: &Entry) -> Option<String> {
+    entry.dir.as_deref().or(entry.name.as_deref()).map(normalized)
 }
 
-/// The entries cannot stand side by side.
-fn is_same_place(key: &str, new: &Entry, old: &Entry) -> bool {
-    if key == "files" { place_of(new).is_some() && place_of(new) == place_of(old) } else { new.name == old.name }
+/// A path without `.`, doubled slashes and what `..` takes back.
+fn normalized(dir: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in dir.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match (part, parts.last()) {
+            ("..", Some(last)) if *last != ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    let root = if dir.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// What no two entries of a list can share.
+fn place_in_list(key: &str, entry: &Entry) -> Option<String> {
+    if key == "files" { place_of(entry) } else { entry.name.clone() }
 }
 
 fn is_equal(key: &str, new: &Entry, old: &Entry) -> bool {
     key != "files" || dir_of(new) == dir_of(old)
 }
 
-/// What is to be taken back is this entry. A directory may be named by itself, by its place, or by both.
-fn is_meant(key: &str, wanted: &Entry, old: &Entry) -> bool {
-    if key != "files" {
-        return wanted.name == old.name;
+/// What is to be taken back.
+struct Meant<'a> {
+    grant: &'a GrantText,
+    names: BTreeSet<&'a str>,
+    /// Of tools: whatever they cover is meant.
+    patterns: Vec<ToolPattern>,
+}
+
+impl<'a> Meant<'a> {
+    fn new(grant: &'a GrantText) -> Self {
+        let names: BTreeSet<&str> = grant.entries.iter().filter_map(|entry| entry.name.as_deref()).collect();
+        let is_pattern = |name: &&&str| grant.key == "tools" && name.ends_with('*');
+        let patterns = names.iter().filter(is_pattern).map(|name| ToolPattern((*name).to_owned())).collect();
+        Self { grant, names, patterns }
     }
+
+    fn includes(&self, old: &Entry) -> bool {
+        if self.grant.key == "files" {
+            return self.grant.entries.iter().any(|wanted| is_meant_folder(wanted, old));
+        }
+        let Some(name) = old.name.as_deref() else { return false };
+        self.names.contains(name) || self.patterns.iter().any(|pattern| pattern.covers(name))
+    }
+}
+
+/// A directory may be named by itself, by its place, or by both.
+fn is_meant_folder(wanted: &Entry, old: &Entry) -> bool {
     match (&wanted.dir, &wanted.name) {
-        (Some(dir), Some(_)) => Some(dir.as_str()) == dir_of(old) && place_of(wanted) == place_of(old),
-        (Some(dir), None) => Some(dir.as_str()) == dir_of(old),
-        (None, Some(name)) => Some(name.as_str()) == dir_of(old) || Some(name) == place_of(old).as_ref(),
+        (Some(dir), Some(_)) => Some(normalized(dir)) == dir_of(old) && place_of(wanted) == place_of(old),
+        (Some(dir), None) => Some(normalized(dir)) == dir_of(old),
+        (None, Some(name)) => Some(normalized(name)) == dir_of(old) || Some(name) == place_of(old).as_ref(),
         (None, None) => false,
     }
 }
 
-fn refuse_wider(key: &str, wanted: &Entry, entries: &[Entry]) -> Result<(), EditError> {
-    let Some(name) = wanted.name.as_ref().filter(|_| key == "tools") else { return Ok(()) };
-    let wider = entries.iter().filter_map(|entry| entry.name.clone()).find(|pattern| ToolPattern(pattern.clone()).covers(name));
-    wider.map_or(Ok(()), |wider| Err(EditError::Wider { entry: name.clone(), wider }))
+/// A tool that an entry which stays would go on granting is not taken back.
+fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a Entry>) -> Result<(), EditError> {
+    if grant.key != "tools" {
+        return Ok(());
+    }
+    let patterns: BTreeSet<&str> = left.filter_map(|entry| entry.name.as_deref()).filter(|name| name.ends_with('*')).collect();
+    let patterns: Vec<ToolPattern> = patterns.into_iter().map(|name| ToolPattern(name.to_owned())).collect();
+    for entry in grant.entries.iter().filter_map(|entry| entry.name.as_ref()) {
+        if let Some(wider) = patterns.iter().find(|pattern| pattern.covers(entry)) {
+            return Err(EditError::Wider { entry: entry.clone(), wider: wider.0.clone() });
+        }
+    }
+    Ok(())
 }

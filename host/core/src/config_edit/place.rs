@@ -70,11 +70,15 @@ impl<'a> Tree<'a> {
         if ends.len() > 1 { Tree::parse(&edited)?.remove(path) } else { Some(edited) }
     }
 
-    /// Takes a table of a list of tables away, its header included.
-    pub(super) fn remove_table(&self, path: &[&str], index: usize) -> Option<String> {
-        let table = self.find(path)?.as_array_of_tables()?.get(index)?;
-        let mut lines = vec![table.span()?];
-        collect_below(table, &mut lines);
+    /// Takes tables of a list of tables away, their headers included.
+    pub(super) fn remove_tables(&self, path: &[&str], indexes: &[usize]) -> Option<String> {
+        let tables = self.find(path)?.as_array_of_tables()?;
+        let mut lines = Vec::new();
+        for index in indexes {
+            let table = tables.get(*index)?;
+            lines.push(table.span()?);
+            collect_below(table, &mut lines);
+        }
         Some(apply(self.text, lines.into_iter().map(|line| self.without_lines(line)).collect()))
     }
 

@@ -69,6 +69,11 @@ pub(super) fn comments(text: &str) -> Vec<&str> {
     pieces(text).into_iter().filter(|(kind, _)| *kind == Piece::Comment).map(|(_, range)| text[range].trim_end()).collect()
 }
 
+/// Where the comments of a whole text begin, in order; at most one on each line.
+pub(super) fn comment_starts(text: &str) -> Vec<usize> {
+    pieces(text).into_iter().filter(|(kind, _)| *kind == Piece::Comment).map(|(_, range)| range.start).collect()
+}
+
 /// The first comma in a piece of TOML between two values.
 pub(super) fn comma(text: &str) -> Option<usize> {
     pieces(text).into_iter().find(|(kind, _)| *kind == Piece::Comma).map(|(_, range)| range.start)

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use super::scan::{Splice, comma, comments, indent, is_blank, line_end, line_start, newline};
+use super::scan::{Splice, apply, comma, comments, indent, is_blank, line_end, line_start, newline};
 
 /// A list or a table with brackets.
 #[derive(Clone, Debug)]
@@ -21,6 +21,12 @@ impl Sequence {
 
     /// What adds an entry at the end: on a line of its own where the others have one.
     pub(super) fn add(&self, text: &str, entry: &str) -> Vec<Splice> {
+        self.add_all(text, &[entry])
+    }
+
+    /// What adds entries at the end, at least one.
+    pub(super) fn add_all(&self, text: &str, new: &[&str]) -> Vec<Splice> {
+        let entry = new.join(", ");
         let Some(last) = self.entries.last() else {
             let blank = if text[self.span.clone()].starts_with('{') { " " } else { "" };
             return vec![Splice::insert(self.span.start + 1, format!("{blank}{entry}{blank}"))];
@@ -31,9 +37,11 @@ impl Sequence {
         }
         let first = line_start(text, last.start);
         let indent = if is_blank(&text[first..last.start]) { indent(text, first).to_owned() } else { format!("{}  ", indent(text, line)) };
+        let newline = newline(text);
+        let entry = new.join(&format!(",{newline}{indent}"));
         match self.comma_after(text, self.entries.len() - 1) {
-            Some(_) => vec![Splice::insert(line, format!("{indent}{entry},{}", newline(text)))],
-            None => vec![Splice::insert(last.end, ","), Splice::insert(line, format!("{indent}{entry}{}", newline(text)))],
+            Some(_) => vec![Splice::insert(line, format!("{indent}{entry},{newline}"))],
+            None => vec![Splice::insert(last.end, ","), Splice::insert(line, format!("{indent}{entry}{newline}"))],
         }
     }
 
@@ -44,6 +52,23 @@ impl Sequence {
             Some(lines) => self.remove_lines(text, index, lines),
             None => self.remove_inline(text, index, entry),
         }
+    }
+
+    /// The text without the entries at these places, which are in order.
+    pub(super) fn without(mut self, text: &str, indexes: &[usize]) -> String {
+        let mut text = text.to_owned();
+        // From the last one on: what stands before an entry is where it was.
+        for index in indexes.iter().rev() {
+            let edited = apply(&text, self.remove(&text, *index));
+            let moved = |at: usize| at + edited.len() - text.len();
+            self.entries.remove(*index);
+            for entry in &mut self.entries[*index..] {
+                *entry = moved(entry.start)..moved(entry.end);
+            }
+            self.span.end = moved(self.span.end);
+            text = edited;
+        }
+        text
     }
 
     fn comma_after(&self, text: &str, index: usize) -> Option<usize> {
@@ -106,7 +131,6 @@ mod tests {
     use toml_edit::Document;
 
     use super::*;
-    use crate::config_edit::scan::apply;
 
     fn list(text: &str) -> Sequence {
         let document = Document::parse(text).expect("it is TOML");
@@ -136,6 +160,20 @@ mod tests {
         ];
         for (text, expected) in cases {
             assert_eq!(added(text), expected, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn entries_are_added_and_removed_together_as_one_by_one() {
+        for text in ["a = [1]", "a = [ 1, 2 ]", "a = [\n  1, # one\n]", "a = [\n  1 # one\n]", "a = [1, # one\n  2]", "a = [\n 1, 2\n]"] {
+            let together = apply(text, list(text).add_all(text, &["8", "9"]));
+            let one = apply(text, list(text).add(text, "8"));
+            assert_eq!(together, added(&one), "{text:?}");
+            let count = list(&together).entries.len();
+            for (first, second) in [(0, 1), (count - 2, count - 1), (0, count - 1)] {
+                let apart = removed(&removed(&together, second), first);
+                assert_eq!(list(&together).without(&together, &[first, second]), apart, "{together:?}");
+            }
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::posting::unknown_plugin;
 use super::tools::failed;
 use super::{Purpose, Room, TimerPurpose};
 use crate::effect::Effect;
@@ -22,23 +23,36 @@ pub(super) enum Ruling {
 
 impl Room {
     /// Holds a call against the rules; one that is asked about waits for `Decided`.
-    pub(super) fn rule_on(&mut self, id: FrameId, slot: usize, call: &ToolCall, caller: &PluginName) -> Ruling {
+    pub(super) fn rule_on(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        call: &ToolCall,
+        caller: &PluginName,
+        asked_by: Option<&PluginName>,
+    ) -> Ruling {
         let setup = Arc::clone(&self.setup);
-        let Some(rule) = rule_for(&setup.policy, caller, &call.name) else { return Ruling::Runs };
+        let callers: Vec<&PluginName> = std::iter::once(caller).chain(asked_by).collect();
+        let Some(rule) = rule_for(&setup.policy, &callers, &call.name) else { return Ruling::Runs };
         match rule.decide {
             Decide::Allow => Ruling::Runs,
             Decide::Deny => {
-                let Some(rights) = setup.rights(caller) else { return Ruling::Runs };
                 let reason = format!("the rule at {} denies it", rule.source);
-                let record = rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None);
+                let record = match setup.rights(caller) {
+                    Some(rights) => rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None),
+                    None => unknown_plugin(caller, Capability::Tools, &call.name),
+                };
                 Ruling::Refused(failed(call, self.denied(caller, *record)))
             }
             // O-110, O-185: asked for every tool alike, and kept under the id of this call.
             Decide::Ask => {
-                let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return Ruling::Runs };
+                let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
+                    return Ruling::Refused(failed(call, "the task is over".to_owned()));
+                };
                 let request = ApprovalRequest {
                     task,
                     caller: caller.clone(),
+                    asked_by: asked_by.cloned(),
                     tool: call.name.clone(),
                     arguments: call.arguments.clone(),
                     source: rule.source.clone(),

@@ -104,7 +104,8 @@ impl Room {
     /// Nobody waits for the call any more; its answer will be ignored.
     pub(super) fn abandon(&mut self, call: CallId) {
         if self.calls.remove(&call).is_some() {
-            self.drop_model_calls(call);
+            self.forget_model_calls(call);
+            self.without_model.remove(&call);
             // An effect that was never taken need not be stopped.
             let before = self.effects.len();
             self.effects.retain(|effect| effect.starts() != Some(call));

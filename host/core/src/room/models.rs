@@ -142,7 +142,16 @@ impl Room {
         used.model_cost = used.model_cost.saturating_add(cost);
         let error = answer.as_ref().err().map(error_text);
         let named = answer.as_ref().ok().map(|completion| completion.model.clone());
-        self.tell(Notice::ModelAnswered { call, ordinal, usage, model: named, error, trouble });
+        let stop = answer.as_ref().ok().map(|completion| completion.stop);
+        let is_empty =
+            answer.as_ref().is_ok_and(|answer| answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty()));
+        // That nothing came of what nobody waits for is no news.
+        if is_awaited || answer.is_ok() {
+            self.tell(Notice::ModelAnswered { call, ordinal, usage, model: named, stop, is_empty, error, trouble });
+        }
+        if is_awaited && answer.is_err() && self.calls.get(&call).and_then(Purpose::frame).is_some() {
+            self.without_model.insert(call);
+        }
         if is_awaited {
             self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
         }
@@ -155,11 +164,6 @@ impl Room {
         let of = |price: Option<u64>, tokens: u64| price.map(|price| price.saturating_mul(tokens) / 1_000_000);
         let computed = of(prices.input_price, usage.input_tokens).zip(of(prices.output_price, usage.output_tokens));
         usage.cost_micro_usd.or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
-    }
-
-    /// The host gave up the call, and hangs up on its models: no answer will come that could be counted.
-    pub(super) fn drop_model_calls(&mut self, call: CallId) {
-        self.model_calls.retain(|under_way| under_way.call != call);
     }
 
     /// The plugin that asked is gone. The provider charges all the same, so the answer is counted when it comes; nobody gets it.

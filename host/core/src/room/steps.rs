@@ -205,6 +205,7 @@ impl Room {
     }
 
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
+        let lacked_model = self.without_model.remove(&call);
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.iteration += 1;
             frame.past.clear();
@@ -221,7 +222,7 @@ impl Room {
                 self.admit_reply(id, message)
             }
             Err(fault) => {
-                let Some(message) = self.agent_faulted(id, call, &fault) else { return };
+                let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else { return };
                 Some((Responder::Agent, message))
             }
         };
@@ -229,6 +230,7 @@ impl Room {
     }
 
     pub(super) fn agent_responded(&mut self, id: FrameId, call: CallId, answer: Result<Option<Turn>, Fault>) {
+        let lacked_model = self.without_model.remove(&call);
         let message = match answer {
             // An answer of the component costs a turn, whichever of its exports gives it: two responders could talk for ever.
             Ok(Some(_)) if self.turns_are_used_up() => {
@@ -246,7 +248,7 @@ impl Room {
                 said.or_else(|| self.without_tool(id)).map(|message| (Responder::Agent, message))
             }
             Err(fault) => {
-                let Some(message) = self.agent_faulted(id, call, &fault) else { return };
+                let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else { return };
                 Some((Responder::Agent, message))
             }
         };
@@ -267,9 +269,16 @@ impl Room {
     }
 
     /// O-072: a failed step is an observation; after several in a row the task is given up.
-    fn agent_faulted(&mut self, id: FrameId, call: CallId, fault: &Fault) -> Option<Arc<Message>> {
+    fn agent_faulted(&mut self, id: FrameId, call: CallId, fault: &Fault, lacked_model: bool) -> Option<Arc<Message>> {
         let agent = self.agent_of(id)?.clone();
         self.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
+        let (_, task) = self.task_of(id)?;
+        // The model's client has tried again already, and the agent's next step would put the failure to the model as somebody's words.
+        if lacked_model && !task.interactive {
+            let reason = format!("{agent} got no answer of its model: {}", fault.message);
+            self.end_frame(id, Ending::new(Status::Error, reason));
+            return None;
+        }
         let frame = self.frames.get_mut(&id)?;
         frame.faults += 1;
         if frame.faults >= MAX_FAULTS {

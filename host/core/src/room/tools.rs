@@ -104,7 +104,7 @@ impl Room {
             let result = if ORCHESTRATION_TOOLS.contains(&call.name.as_str()) {
                 Some(self.orchestrate(id, &call, asked_by.as_ref(), &mut round.signal))
             } else {
-                self.start_tool(id, index, &call, false)
+                self.start_tool(id, index, &call, asked_by.as_ref(), false)
             };
             if let Some(result) = &result {
                 self.tell_answer(id, &call.name, result);
@@ -128,11 +128,18 @@ impl Room {
 
     /// Starts a tool that an approver has let through; everything else is looked at again, for much may have been used up since.
     pub(super) fn start_approved(&mut self, id: FrameId, slot: usize, call: &ToolCall) -> Option<ToolResult> {
-        self.start_tool(id, slot, call, true)
+        self.start_tool(id, slot, call, None, true)
     }
 
     /// Starts a tool of a plugin, or asks about it; a result at once when it may not run.
-    fn start_tool(&mut self, id: FrameId, slot: usize, call: &ToolCall, is_approved: bool) -> Option<ToolResult> {
+    fn start_tool(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+        is_approved: bool,
+    ) -> Option<ToolResult> {
         let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
         let (task_name, agent, tools) = (frame.task.clone(), task.agent.clone(), Arc::clone(&task.tools));
         let setup = Arc::clone(&self.setup);
@@ -151,7 +158,7 @@ impl Room {
             return Some(failed(call, self.denied(&agent, *record)));
         }
         if !is_approved {
-            match self.rule_on(id, slot, call, &agent) {
+            match self.rule_on(id, slot, call, &agent, asked_by) {
                 Ruling::Runs => {}
                 Ruling::Waits => return None,
                 Ruling::Refused(result) => return Some(result),

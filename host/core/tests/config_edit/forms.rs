@@ -1,6 +1,6 @@
 //! One edit in each form in which TOML lets a config be written.
 
-use conclave_core::config_edit::{EditError, Fragment};
+use conclave_core::config_edit::{EditError, Edited, Fragment};
 
 use super::{DESK, granted, open, revoked, shown};
 
@@ -32,11 +32,11 @@ fn a_grant_is_taken_back_in_part_or_as_a_whole() {
         ("librarian", "tools = [\"search.find\"]"),
         ("librarian", "tools = [\"search.find\", \"search.read\"]"),
         ("librarian", "tools"),
-        ("librarian", "model"),
-        ("librarian", "tools = [\"notes.save\"]"),
+        ("librarian", "tools = [\"search.read\", \"notes.save\"]"),
+        ("librarian", "tools = [\"search.*\"]"),
         ("search", "files = [\"/docs\"]"),
         ("search", "files = [{ dir = \"docs\" }]"),
-        ("search", "files = [{ dir = \"elsewhere\", at = \"/docs\" }]"),
+        ("search", "files = [{ dir = \"./docs/\", at = \"/docs\" }]"),
     ];
     let mut text = String::new();
     for (plugin, fragment) in cases {
@@ -44,6 +44,112 @@ fn a_grant_is_taken_back_in_part_or_as_a_whole() {
         text += &format!("revoke {plugin} '{fragment}'\n{}\n", shown(&edited));
     }
     insta::assert_snapshot!(text);
+}
+
+/// The config with other tools granted to its librarian.
+fn with_tools(tools: &str) -> String {
+    let (before, rest) = DESK.split_once("grants.tools = [").unwrap();
+    format!("{before}grants.tools = {tools} {}", rest.split_once(']').unwrap().1)
+}
+
+/// What the plugin may still call.
+fn tools(edited: &Edited, plugin: &str) -> Vec<String> {
+    let grant = edited.config.as_ref().unwrap().plugins[plugin].grants.tools.as_ref();
+    grant.into_iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.clone()).collect()
+}
+
+#[test]
+fn what_is_taken_back_is_granted_by_nothing_else() {
+    let cases = [
+        ("[\"search.list\", \"search.*\"]", "search.list", Some("search.*")),
+        ("[\"search.list\", \"*\"]", "search.list", Some("*")),
+        ("[\"search.*\", \"*\"]", "search.*", Some("*")),
+        ("[\"search.read\", \"*\"]", "search.*", Some("*")),
+        ("[\"search.list\", \"search.list\", \"search.read\"]", "search.list", None),
+        ("[\"search.read\", \"search.list\", \"desk.x\"]", "search.*", None),
+        ("[\"search.read\", \"search.list\"]", "search.*", None),
+        ("[\"search.read\", \"search.*\", \"desk.*\"]", "*", None),
+    ];
+    for (granted, taken, wider) in cases {
+        let revoked = revoked(&with_tools(granted), "librarian", &format!("tools = [\"{taken}\"]"));
+        match (revoked, wider) {
+            (Err(EditError::Wider { entry, wider }), Some(expected)) => assert_eq!((entry.as_str(), wider.as_str()), (taken, expected)),
+            (Ok(edited), None) => {
+                let left = tools(&edited, "librarian");
+                let covered = conclave_core::grant::ToolPattern(taken.to_owned());
+                assert!(left.iter().all(|name| !covered.covers(name)), "{granted}: {left:?}");
+            }
+            (other, _) => panic!("{granted} without {taken}: {other:?}"),
+        }
+    }
+}
+
+#[test]
+fn a_refused_revocation_leaves_the_text() {
+    let text = with_tools("[\"search.list\", \"search.read\", \"*\"]");
+    let mut edit = open(&text);
+    let fragment = Fragment::parse("model = [\"m\"]\ntools = [\"search.read\"]").unwrap();
+    assert!(edit.revoke("librarian", &fragment).is_err());
+    assert_eq!(edit.text(), text);
+}
+
+#[test]
+fn taking_back_what_is_not_granted_is_an_error() {
+    for (plugin, fragment) in [
+        ("librarian", "model"),
+        ("librarian", "tools = [\"notes.save\"]"),
+        ("librarian", "tools = [\"notes.*\"]"),
+        ("search", "files = [{ dir = \"elsewhere\", at = \"/docs\" }]"),
+        ("search", "files = [{ dir = \"/docs\" }]"),
+    ] {
+        let error = revoked(DESK, plugin, fragment).unwrap_err();
+        assert!(matches!(error, EditError::NotGranted { .. }), "{fragment}: {error}");
+        assert!(error.to_string().contains(plugin), "{error}");
+    }
+}
+
+#[test]
+fn a_folder_is_one_however_it_is_written() {
+    let docs = "files = [{ dir = \"docs\", at = \"/docs\", mode = \"read\" }";
+    let more = format!("{docs}, {{ dir = \"./docs\", at = \"/a\" }}, {{ dir = \"docs/\", at = \"/b\" }}, {{ dir = \"x\", at = \"/x\" }}");
+    let text = DESK.replace(docs, &more);
+    for written in ["docs", "./docs", "docs/", "x/..//./docs"] {
+        let edited = revoked(&text, "search", &format!("files = [{{ dir = \"{written}\" }}]")).unwrap();
+        assert!(edited.text.contains("grants.files = [{ dir = \"x\", at = \"/x\" }]"), "{written}: {}", edited.text);
+        let again = granted(DESK, "search", &format!("files = [{{ dir = \"{written}\", at = \"/docs\" }}]")).unwrap();
+        assert_eq!(again.text, DESK, "{written}");
+    }
+    let tables = "[[plugins.search.grants.files]]\ndir = \"docs\" # one\n[[plugins.search.grants.files]]\ndir = \"./docs\"\nat = \"/b\"\n[[plugins.search.grants.files]]\ndir = \"x\"\nat = \"/x\"\n[plugins.search.limits]\n";
+    let text = DESK.replace(&format!("grants.{docs}]\n"), tables).replace("limits = {", "# {");
+    let edited = revoked(&text, "search", "files = [{ dir = \"docs\" }]").unwrap();
+    assert_eq!(edited.text.matches("[[plugins.search.grants.files]]").count(), 1, "{}", edited.text);
+    assert!(!edited.text.contains("docs\""), "{}", edited.text);
+}
+
+#[test]
+fn a_string_of_many_lines_is_not_taken_for_a_comment() {
+    let long = "config.b = '''\nv      # w'''  # x\ngrants.tools";
+    let text = DESK.replace("grants.tools", long).replace("\"search.read\",", "'search.read', '''search.list''',");
+    for fragment in ["tools = [\"search.look\"]", "model = [\"m\"]"] {
+        let text = text.clone() + "[models.m]\nkind = \"scripted\"\nreplies = \"r\"\n";
+        let edited = granted(&text, "librarian", fragment).unwrap();
+        assert!(edited.text.contains(long), "{}", edited.text);
+    }
+    let inline = "entry = \"t\"\n[plugins]\na = { source = \"stock:chat\", grants = { route = [\"user\"] }, config = { b = '''\nv      # w''' } }\n[tasks.t]\nagent = \"a\"\n";
+    let edited = revoked(inline, "a", "route").unwrap();
+    assert!(edited.text.contains("v      # w"), "{}", edited.text);
+    let edited = granted(inline, "a", "route = [\"done\"]").unwrap();
+    assert!(edited.text.contains("v      # w"), "{}", edited.text);
+}
+
+#[test]
+fn many_entries_are_granted_and_taken_back_at_once() {
+    let names: Vec<String> = (0..40).map(|index| format!("\"search.t{index}\"")).collect();
+    let fragment = format!("tools = [{}, \"search.t3\", \"search.find\"]", names.join(", "));
+    let edited = granted(DESK, "librarian", &fragment).unwrap();
+    assert_eq!(tools(&edited, "librarian").len(), 42);
+    let back = revoked(&edited.text, "librarian", &format!("tools = [{}]", names.join(", "))).unwrap();
+    assert_eq!(back.text, DESK);
 }
 
 /// The plugin `a` with one grant, in every form; each gets a tool more, a model, and loses both again.
@@ -108,7 +214,7 @@ fn a_plugin_is_added_behind_the_others() {
 
 #[test]
 fn what_would_make_the_config_wrong_is_refused() {
-    let wrong = |edited: Result<_, EditError>| edited.map(|_: conclave_core::config_edit::Edited| ()).unwrap_err().to_string();
+    let wrong = |edited: Result<_, EditError>| edited.map(|_: Edited| ()).unwrap_err().to_string();
     let mut text = String::new();
     for (plugin, fragment) in [
         ("librarian", "tools = [\"nothing\"]"),

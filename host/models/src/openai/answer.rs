@@ -2,18 +2,16 @@
 
 use conclave_core::message::ToolCall;
 use conclave_core::model::{Completion, Stop, Usage};
-use conclave_core::text::is_deceptive;
 use serde_json::Value;
 
 use super::names::ToolNames;
-use super::wire::{CallPiece, Choice, Chunk, Said, Tokens};
+use super::quote::Quoter;
+use super::secrets::Masking;
+use super::wire::{CALLS_MAX, CallPiece, Chunk, Said, Tokens};
 use crate::TextSink;
 
-/// Characters of an id or a model's name that are kept.
-const NAME_LENGTH: usize = 200;
-
-/// Calls of one answer; nobody means more.
-const CALLS_MAX: usize = 1024;
+/// Values in the arguments of one call; a value of one byte may take six hundred once it is read.
+const VALUES_MAX: usize = 100_000;
 
 /// The answer holds more bytes or calls than allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,6 +19,9 @@ pub(crate) struct AnswerTooLong;
 
 #[derive(Debug)]
 pub(crate) struct Answer {
+    quoter: Quoter,
+    /// Between the text and the sink.
+    masking: Masking,
     /// Bytes that may still be added.
     room: u64,
     id: String,
@@ -42,9 +43,11 @@ struct GrowingCall {
 }
 
 impl Answer {
-    /// An answer of at most `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Self {
+    /// An answer of at most `limit` bytes, without the secrets that the quoter knows.
+    pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
         Self {
+            masking: Masking::new(quoter.secrets().clone()),
+            quoter,
             room: limit,
             id: String::new(),
             model: String::new(),
@@ -69,13 +72,12 @@ impl Answer {
     pub(crate) fn handle_chunk(&mut self, chunk: Chunk, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
         for (kept, new) in [(&mut self.id, chunk.id), (&mut self.model, chunk.model)] {
             if kept.is_empty() {
-                *kept = named(&new);
+                *kept = self.quoter.plain_name(&new);
             }
         }
         // Sent once at the end, or with every chunk and growing.
         self.tokens = chunk.usage.unwrap_or(self.tokens);
-        let first = |choice: &Choice| choice.index.unwrap_or_default() == 0;
-        for choice in chunk.choices.into_iter().flatten().filter(first) {
+        if let Some(choice) = chunk.choices.first {
             for said in [choice.delta, choice.message].into_iter().flatten() {
                 self.handle_said(said, sink)?;
             }
@@ -87,7 +89,7 @@ impl Answer {
     fn handle_said(&mut self, said: Said, sink: &dyn TextSink) -> Result<(), AnswerTooLong> {
         // Both names are in use; a server that sends both sends the same.
         if let Some(reasoning) = said.reasoning_content.or(said.reasoning) {
-            let reasoning = reasoning.into_text();
+            let reasoning = reasoning.0;
             self.use_room(reasoning.len())?;
             self.reasoning.push_str(&reasoning);
         }
@@ -96,23 +98,17 @@ impl Answer {
             self.refusal.push_str(&refusal);
         }
         if let Some(content) = said.content {
-            let content = content.into_text();
+            let content = content.0;
             self.use_room(content.len())?;
             self.content.get_or_insert_default().push_str(&content);
-            if !content.is_empty() {
-                sink.text(&content);
-            }
+            tell(&self.masking.handle_text(&content), sink);
         }
-        said.tool_calls.into_iter().flatten().try_for_each(|piece| self.handle_call(piece))
+        said.tool_calls.unwrap_or_default().0.into_iter().try_for_each(|piece| self.handle_call(piece))
     }
 
     fn handle_call(&mut self, piece: CallPiece) -> Result<(), AnswerTooLong> {
         let function = piece.function.unwrap_or_default();
-        let arguments = match function.arguments {
-            None | Some(Value::Null) => String::new(),
-            Some(Value::String(text)) => text,
-            Some(whole) => whole.to_string(),
-        };
+        let arguments = function.arguments;
         self.use_room(piece.id.len() + function.name.len() + arguments.len())?;
         let slot = match self.slot_of(piece.index, &piece.id, &function.name) {
             Some(slot) => slot,
@@ -151,10 +147,11 @@ impl Answer {
         Ok(())
     }
 
-    /// The completion; names of tools as the host knows them. `model` when the server named none.
-    pub(crate) fn finish(self, names: &ToolNames<'_>, model: &str) -> Completion {
+    /// The completion, and the rest of the text to the sink; names of tools as the host knows them. `model` when the server named none.
+    pub(crate) fn finish(mut self, names: &ToolNames<'_>, model: &str, sink: &dyn TextSink) -> Completion {
+        tell(&self.masking.finish(), sink);
         let is_refused = !self.refusal.is_empty() && self.content.as_deref().unwrap_or_default().is_empty();
-        let tool_calls = finished_calls(self.calls, names);
+        let tool_calls = finished_calls(self.calls, names, &self.quoter);
         let stop = match self.finish.as_deref() {
             _ if is_refused => Stop::ContentFilter,
             Some("length") => Stop::Length,
@@ -169,8 +166,8 @@ impl Answer {
         Completion {
             id: or(self.id, "completion"),
             // Beside calls, servers write nothing as null or as an empty text.
-            content: content.filter(|text| tool_calls.is_empty() || !text.is_empty()),
-            reasoning: Some(self.reasoning).filter(|text| !text.is_empty()),
+            content: content.filter(|text| tool_calls.is_empty() || !text.is_empty()).map(|text| self.quoter.mask(&text)),
+            reasoning: Some(self.quoter.mask(&self.reasoning)).filter(|text| !text.is_empty()),
             tool_calls,
             stop,
             usage: usage(self.tokens),
@@ -179,16 +176,23 @@ impl Answer {
     }
 }
 
-fn finished_calls(calls: Vec<GrowingCall>, names: &ToolNames<'_>) -> Vec<ToolCall> {
+fn tell(text: &str, sink: &dyn TextSink) {
+    if !text.is_empty() {
+        sink.text(text);
+    }
+}
+
+fn finished_calls(calls: Vec<GrowingCall>, names: &ToolNames<'_>, quoter: &Quoter) -> Vec<ToolCall> {
     let mut finished: Vec<ToolCall> = Vec::with_capacity(calls.len());
     for (number, call) in calls.into_iter().enumerate() {
-        let mut id = named(&call.id);
+        let mut id = quoter.plain_name(&call.id);
         // An id is unique within its message, whatever the server made of it.
         if id.is_empty() || finished.iter().any(|other| other.id == id) {
             id = format!("call-{}", number + 1);
         }
-        let arguments = arguments(call.arguments);
-        finished.push(ToolCall { id, name: names.ours(&call.name).to_owned(), arguments });
+        // A name that was sent is the host's own, and no news to anybody.
+        let name = names.known(&call.name).map_or_else(|| quoter.mask(&call.name), str::to_owned);
+        finished.push(ToolCall { id, name, arguments: masked(arguments(call.arguments), quoter) });
     }
     finished
 }
@@ -197,7 +201,35 @@ fn finished_calls(calls: Vec<GrowingCall>, names: &ToolNames<'_>) -> Vec<ToolCal
 fn arguments(text: String) -> Value {
     match text.trim() {
         "" => Value::Object(serde_json::Map::new()),
+        json if values(json) > VALUES_MAX => Value::String(text),
         json => serde_json::from_str(json).unwrap_or(Value::String(text)),
+    }
+}
+
+/// How many values a JSON text holds at most.
+fn values(json: &str) -> usize {
+    let (mut count, mut is_text, mut is_escaped) = (1, false, false);
+    for byte in json.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b'[' | b'{' | b',' if !is_text => count += 1,
+            _ => {}
+        }
+    }
+    count
+}
+
+/// The value without secrets in its texts and names.
+fn masked(value: Value, quoter: &Quoter) -> Value {
+    match value {
+        Value::String(text) => Value::String(quoter.mask(&text)),
+        Value::Array(items) => Value::Array(items.into_iter().map(|item| masked(item, quoter)).collect()),
+        Value::Object(fields) => {
+            Value::Object(fields.into_iter().map(|(name, value)| (quoter.mask(&name), masked(value, quoter))).collect())
+        }
+        other => other,
     }
 }
 
@@ -209,10 +241,6 @@ fn usage(tokens: Tokens) -> Usage {
         // A cast of a float stops at the ends of the integer.
         cost_micro_usd: tokens.cost.map(|dollars| (dollars * 1_000_000.0).round() as u64),
     }
-}
-
-fn named(text: &str) -> String {
-    text.chars().filter(|c| !is_deceptive(*c)).take(NAME_LENGTH).collect()
 }
 
 #[cfg(test)]

@@ -5,7 +5,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use conclave_core::model::{Completion, ModelError, Prompt};
-use conclave_core::text::is_deceptive;
 use reqwest::header::LOCATION;
 use reqwest::{Request, Response};
 use serde::Deserialize;
@@ -13,15 +12,14 @@ use tokio::time::{Instant, sleep, timeout, timeout_at};
 
 use super::failure::{Again, Failed, Teller};
 use super::names::ToolNames;
+use super::quote::Quoter;
 use super::reply::{Reply, ReplyError};
 use super::retry::{self, Patience};
-use super::server_error::ServerError;
+use super::server_error::{ERROR_MAX, ServerError};
 use super::transport::set_key;
+use super::wire::Names;
 use super::{Shared, request};
 use crate::{Key, ModelFailure, TextSink};
-
-/// Bytes of an error that are read.
-const ERROR_MAX: usize = 64 << 10;
 
 /// Bytes of a list of models that are read; gateways have thousands of models.
 const LIST_MAX: usize = 4 << 20;
@@ -38,8 +36,8 @@ const END_TIMEOUT: Duration = Duration::from_millis(20);
 /// Names of models that are told beside one that the server does not know.
 const NAMES_TOLD: usize = 5;
 
-/// Characters of a model's name that are kept.
-const NAME_LENGTH: usize = 200;
+/// Bytes that are shown of what came instead of a list.
+const BEGINNING: usize = 1000;
 
 /// As good as never; a clock cannot be set later.
 const FOREVER: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -106,11 +104,12 @@ impl Shared {
         let teller = self.teller(key.as_ref());
         let response = self.send(self.server.request(&["models"], None), key.as_ref(), &teller).await?;
         let (bytes, error) = read_at_most(response, LIST_MAX).await;
-        let names = serde_json::from_slice::<ModelList>(&bytes).ok().and_then(ModelList::names);
+        let names = serde_json::from_slice::<ModelList>(&bytes).ok().and_then(|list| list.names(&teller.quoter));
         names.ok_or_else(|| match error {
             Some(error) => teller.broken_off(Some(error)),
             None => {
-                let beginning = String::from_utf8_lossy(&bytes[..bytes.len().min(1000)]).into_owned();
+                let window = &bytes[..bytes.len().min(teller.quoter.window(BEGINNING))];
+                let beginning = teller.quoter.beginning(window, BEGINNING);
                 teller.reply(ReplyError::NotUnderstood { beginning }, 0, None)
             }
         })
@@ -131,8 +130,8 @@ impl Shared {
             return Err(teller.redirected(status.as_u16(), location));
         }
         let asked = retry::asked(response.headers());
-        let (bytes, _) = read_at_most(response, ERROR_MAX).await;
-        Err(teller.refused(status.as_u16(), &ServerError::parse(&bytes), asked))
+        let (bytes, _) = read_at_most(response, teller.quoter.window(ERROR_MAX)).await;
+        Err(teller.refused(status.as_u16(), &ServerError::read(&bytes, &teller.quoter), asked))
     }
 
     /// Beside a model that the server does not know it helps to read which ones it does.
@@ -141,10 +140,11 @@ impl Shared {
             && let Ok(mut models) = self.probe().await
             && !models.is_empty()
         {
+            let key = self.keys.current().await.ok().flatten();
             let count = models.len();
             models.truncate(NAMES_TOLD);
             let more = if count > NAMES_TOLD { format!(", and {} more", count - NAMES_TOLD) } else { String::new() };
-            failed.trouble.text += &format!(" It has {}{more}.", self.quoter.quote(&models.join(", ")));
+            failed.trouble.text += &format!(" It has {}{more}.", self.quoter.with(key.as_ref()).quote(&models.join(", ")));
         }
         failed
     }
@@ -197,7 +197,7 @@ impl Exchange<'_> {
         let settings = &self.shared.settings;
         let asked = retry::asked(response.headers());
         let told = |error| teller.reply(error, settings.reply_max, asked);
-        let mut reply = Reply::new(settings.reply_max);
+        let mut reply = Reply::new(settings.reply_max, teller.quoter.clone());
         while !reply.is_done() {
             let silence = match (self.heard.is_streamed, reply.is_finished()) {
                 (true, true) => settings.idle_timeout.min(TAIL_TIMEOUT),
@@ -238,20 +238,15 @@ async fn read_at_most(mut response: Response, limit: usize) -> (Vec<u8>, Option<
 /// The standard form, and one that some servers send beside it or instead of it.
 #[derive(Deserialize)]
 struct ModelList {
-    data: Option<Vec<ModelEntry>>,
-    models: Option<Vec<ModelEntry>>,
-}
-
-#[derive(Deserialize)]
-struct ModelEntry {
-    id: Option<String>,
-    name: Option<String>,
+    #[serde(default)]
+    data: Option<Names>,
+    #[serde(default)]
+    models: Option<Names>,
 }
 
 impl ModelList {
     /// None when it is no list of models.
-    fn names(self) -> Option<Vec<String>> {
-        let names = self.data.or(self.models)?.into_iter().filter_map(|entry| entry.id.or(entry.name));
-        Some(names.map(|name| name.chars().filter(|c| !is_deceptive(*c)).take(NAME_LENGTH).collect()).collect())
+    fn names(self, quoter: &Quoter) -> Option<Vec<String>> {
+        Some(self.data.or(self.models)?.0.iter().map(|name| quoter.name(name)).collect())
     }
 }

@@ -41,9 +41,9 @@ impl<'a> ToolNames<'a> {
         self.wire.get(name).map_or(name, String::as_str)
     }
 
-    /// The name that the host knows; a name that was never sent stays as it is, and the room answers it.
-    pub(crate) fn ours<'b>(&'b self, wire: &'b str) -> &'b str {
-        self.ours.get(wire).copied().unwrap_or(wire)
+    /// The name that the host knows; none for a name that was never sent: the room answers it.
+    pub(crate) fn known(&self, wire: &str) -> Option<&str> {
+        self.ours.get(wire).copied()
     }
 
     fn add(&mut self, name: &'a str) {
@@ -100,12 +100,12 @@ mod tests {
     fn a_dot_is_two_underscores_and_comes_back() {
         let names = names(&["search.find", "finish"]);
         assert_eq!((names.wire("search.find"), names.wire("finish")), ("search__find", "finish"));
-        assert_eq!((names.ours("search__find"), names.ours("finish")), ("search.find", "finish"));
+        assert_eq!((names.known("search__find"), names.known("finish")), (Some("search.find"), Some("finish")));
     }
 
     #[test]
-    fn an_unknown_name_stays_as_it_is() {
-        assert_eq!(names(&["a.b"]).ours("a.c"), "a.c");
+    fn a_name_that_was_never_sent_is_not_known() {
+        assert_eq!(names(&["a.b"]).known("a.c"), None);
     }
 
     #[test]
@@ -113,7 +113,7 @@ mod tests {
         let names = names(&["a.b", "a__b", "a_.b"]);
         assert_eq!(names.wire("a.b"), "a__b");
         assert_ne!(names.wire("a__b"), "a__b");
-        assert_eq!(names.ours(names.wire("a__b")), "a__b");
+        assert_eq!(names.known(names.wire("a__b")), Some("a__b"));
     }
 
     proptest! {
@@ -127,7 +127,7 @@ mod tests {
                 let wire = names.wire(name);
                 prop_assert!((1..=LENGTH).contains(&wire.len()), "{}", wire);
                 prop_assert!(wire.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-'), "{}", wire);
-                prop_assert_eq!(names.ours(wire), name);
+                prop_assert_eq!(names.known(wire), Some(name));
             }
         }
     }

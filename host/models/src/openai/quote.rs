@@ -5,6 +5,7 @@ use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
 use conclave_core::text::is_deceptive;
 
+use super::secrets::{Letters, Secrets};
 use crate::Key;
 
 /// Characters of a server's text that are told.
@@ -13,52 +14,95 @@ const LENGTH: usize = 300;
 /// Told in the place of a text that repeats the key so that it cannot be taken out.
 const WITHHELD: &str = "(what it says is withheld: it repeats the key)";
 
-/// Shorter secrets are not looked for: they would be found everywhere.
-const SECRET_MIN: usize = 4;
+/// A byte of a secret as JSON's `\\u002d`, its longest other form.
+const LONGEST_FORM: usize = 6;
+
+/// Characters of an id or a name that are kept.
+const NAME_LENGTH: usize = 200;
 
 /// Knows the secrets that must not be told.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quoter {
-    secrets: Vec<Key>,
+    secrets: Secrets,
 }
 
 impl Quoter {
     pub(crate) fn new(secrets: impl IntoIterator<Item = Key>) -> Self {
-        let mut secrets: Vec<Key> = secrets.into_iter().filter(|secret| secret.reveal().len() >= SECRET_MIN).collect();
-        // The longest first: one secret may hold another.
-        secrets.sort_by_key(|secret| std::cmp::Reverse(secret.reveal().len()));
-        Self { secrets }
+        Self { secrets: Secrets::new(secrets) }
     }
 
     pub(crate) fn with(&self, secret: Option<&Key>) -> Self {
-        Self::new(self.secrets.iter().chain(secret).cloned())
+        Self { secrets: self.secrets.with(secret) }
+    }
+
+    pub(crate) fn secrets(&self) -> &Secrets {
+        &self.secrets
     }
 
     /// The text in one line: secrets as `(key)`, cut after 300 characters. Nothing of it when it holds a secret in another form.
     pub(crate) fn quote(&self, text: &str) -> String {
-        let scrubbed = self.scrub(text);
-        // Once more after the cleaning, which may have put a secret together that was broken by a character that does not show.
-        let clean = self.scrub(&printable(&scrubbed));
+        let clean = self.clean(text);
         if self.is_disguised_in(&clean) {
             return WITHHELD.to_owned();
         }
+        // What the text comes from may have been cut within a secret.
+        let clean = self.secrets.without_begun(&clean);
         match clean.char_indices().nth(LENGTH) {
             Some((end, _)) => format!("{}…", &clean[..end]),
-            None => clean,
+            None => clean.to_owned(),
         }
+    }
+
+    /// Bytes that must be at hand for a text to be cut after `bytes`: a secret that begins before the cut is in them, in any form.
+    pub(crate) fn window(&self, bytes: usize) -> usize {
+        self.secrets.longest().saturating_mul(LONGEST_FORM).saturating_add(bytes)
+    }
+
+    /// So many bytes of the beginning, still to be quoted. `text` is the whole, or a [`window`](Self::window) of it.
+    pub(crate) fn beginning(&self, text: &[u8], bytes: usize) -> String {
+        let text = String::from_utf8_lossy(text);
+        if text.len() <= bytes {
+            return text.into_owned();
+        }
+        if self.is_disguised_in(&self.clean(&text)) {
+            return WITHHELD.to_owned();
+        }
+        self.secrets.mask_beginning(&text, bytes)
+    }
+
+    /// A name for the operator: as [`quote`](Self::quote), but without its cut.
+    pub(crate) fn name(&self, name: &str) -> String {
+        let clean = self.clean(name);
+        if self.is_disguised_in(&clean) { WITHHELD.to_owned() } else { clean.chars().take(NAME_LENGTH).collect() }
+    }
+
+    /// A name of an answer: without what deceives, and cut.
+    pub(crate) fn plain_name(&self, name: &str) -> String {
+        let shown: String = self.mask(name).chars().filter(|c| !is_deceptive(*c)).collect();
+        // Once more: the cleaning may have put a secret together.
+        self.mask(&shown).chars().take(NAME_LENGTH).collect()
+    }
+
+    /// A model's text, in which only secrets are changed, and only those that are letter for letter the same.
+    pub(crate) fn mask(&self, text: &str) -> String {
+        self.secrets.mask(text, Letters::Exact)
+    }
+
+    fn clean(&self, text: &str) -> String {
+        let masked = self.secrets.mask(text, Letters::AnyCase);
+        // Once more after the cleaning, which may have put a secret together that was broken by a character that does not show.
+        self.secrets.mask(&printable(&masked), Letters::AnyCase)
     }
 
     /// A secret is in it as base64, percent-encoded, or with escapes of JSON.
     fn is_disguised_in(&self, text: &str) -> bool {
-        let decoded = [without_percents(text), without_escapes(text)];
-        self.secrets.iter().map(Key::reveal).any(|secret| {
+        let decoded = [without_percents(text), without_escapes(text)].map(|text| text.to_ascii_lowercase());
+        let text = text.to_ascii_lowercase();
+        self.secrets.iter().any(|secret| {
             let encoded = [BASE64_STANDARD_NO_PAD.encode(secret), BASE64_URL_SAFE_NO_PAD.encode(secret)];
-            decoded.iter().any(|text| text.contains(secret)) || encoded.iter().any(|encoded| text.contains(encoded.as_str()))
+            let secret = secret.to_ascii_lowercase();
+            decoded.iter().any(|text| text.contains(&secret)) || encoded.iter().any(|encoded| text.contains(&encoded.to_ascii_lowercase()))
         })
-    }
-
-    fn scrub(&self, text: &str) -> String {
-        self.secrets.iter().fold(text.to_owned(), |text, secret| text.replace(secret.reveal(), "(key)"))
     }
 }
 
@@ -124,6 +168,26 @@ mod tests {
     #[test]
     fn what_deceives_is_left_out_and_the_text_is_one_line() {
         assert_eq!(quote("a\u{1b}[31m\nb\u{202e}\t c\r\n"), "a[31m b c");
+    }
+
+    #[test]
+    fn letters_of_another_size_hide_no_key() {
+        assert_eq!(quote("points to SK-12345-LONG.example"), "points to (key).example");
+        assert_eq!(quote("bad SK%2D12345"), super::WITHHELD);
+        assert_eq!(quote("bad C2STMTIZNDU"), super::WITHHELD);
+    }
+
+    #[test]
+    fn a_key_at_a_cut_does_not_survive_in_part() {
+        let quoter = Quoter::new([Key::new("sk-12345-long".to_owned())]);
+        for form in ["sk-12345-long", "sk-1\u{200b}2345-long", "c2stMTIzNDUtbG9uZw", "%73%6b%2d%31%32%33%34%35%2d%6c%6f%6e%67"] {
+            for spaces in 380..=400 {
+                let text = format!("<{}{form}{}", " ".repeat(spaces), "z".repeat(500));
+                let window = &text.as_bytes()[..quoter.window(400)];
+                let told = quoter.quote(&quoter.beginning(window, 400));
+                assert!(!told.contains("sk-1") && !told.contains("c2st") && !told.contains("%73%6b"), "{told}");
+            }
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use conclave_core::model::Completion;
 
 use super::answer::{Answer, AnswerTooLong};
 use super::names::ToolNames;
+use super::quote::Quoter;
 use super::server_error::ServerError;
 use super::wire::Chunk;
 use crate::TextSink;
@@ -13,7 +14,7 @@ use crate::event_stream::{Event, EventStream};
 /// A stream wraps every few letters in some hundred bytes of JSON, so it may be this many times longer than what it says.
 const WRAPPING: u64 = 64;
 
-/// Bytes that are kept to show what came instead of an answer.
+/// Bytes that are shown of what came instead of an answer.
 const BEGINNING: usize = 400;
 
 /// Why a body is no answer.
@@ -45,6 +46,7 @@ enum Form {
 /// A reply that is being read.
 #[derive(Debug)]
 pub(crate) struct Reply {
+    quoter: Quoter,
     limit: u64,
     taken: u64,
     form: Form,
@@ -55,9 +57,10 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// A reply that says at most `limit` bytes.
-    pub(crate) fn new(limit: u64) -> Self {
-        Self { limit, taken: 0, form: Form::Unknown, beginning: Vec::new(), answer: Answer::new(limit), has_chunks: false, is_done: false }
+    /// A reply that says at most `limit` bytes, and no secret that the quoter knows.
+    pub(crate) fn new(limit: u64, quoter: Quoter) -> Self {
+        let answer = Answer::new(limit, quoter.clone());
+        Self { quoter, limit, taken: 0, form: Form::Unknown, beginning: Vec::new(), answer, has_chunks: false, is_done: false }
     }
 
     /// Nothing more needs to be read.
@@ -76,7 +79,7 @@ impl Reply {
     /// When it is too long, or no answer.
     pub(crate) fn handle_bytes(&mut self, bytes: &[u8], sink: &dyn TextSink) -> Result<(), ReplyError> {
         self.taken = self.taken.saturating_add(bytes.len() as u64);
-        let kept = bytes.len().min(BEGINNING - self.beginning.len());
+        let kept = bytes.len().min(self.quoter.window(BEGINNING) - self.beginning.len());
         self.beginning.extend_from_slice(&bytes[..kept]);
         let mut bytes = bytes;
         if matches!(self.form, Form::Unknown) {
@@ -135,7 +138,7 @@ impl Reply {
                 }
             }
         }
-        Ok(self.answer.finish(names, model))
+        Ok(self.answer.finish(names, model, sink))
     }
 
     fn handle_event(&mut self, event: &Event, sink: &dyn TextSink) -> Result<(), ReplyError> {
@@ -146,7 +149,7 @@ impl Reply {
                 Ok(())
             }
             "" => Ok(()),
-            data if event.kind == "error" => Err(ReplyError::Server(ServerError::parse(data.as_bytes()))),
+            data if event.kind == "error" => Err(ReplyError::Server(ServerError::read(data.as_bytes(), &self.quoter))),
             data => self.handle_json(data.as_bytes(), sink),
         }
     }
@@ -154,9 +157,9 @@ impl Reply {
     fn handle_json(&mut self, json: &[u8], sink: &dyn TextSink) -> Result<(), ReplyError> {
         let chunk: Chunk = serde_json::from_slice(json).map_err(|_| self.not_understood())?;
         if chunk.error.is_some() || chunk.object == "error" {
-            return Err(ReplyError::Server(ServerError::parse(json)));
+            return Err(ReplyError::Server(ServerError::read(json, &self.quoter)));
         }
-        if chunk.choices.as_ref().is_none_or(Vec::is_empty) && chunk.usage.is_none() {
+        if !chunk.choices.any && chunk.usage.is_none() {
             // Something of the server's own between the chunks; where it is all there is, it is seen at the end.
             return Ok(());
         }
@@ -165,7 +168,7 @@ impl Reply {
     }
 
     fn not_understood(&self) -> ReplyError {
-        ReplyError::NotUnderstood { beginning: String::from_utf8_lossy(&self.beginning).into_owned() }
+        ReplyError::NotUnderstood { beginning: self.quoter.beginning(&self.beginning, BEGINNING) }
     }
 }
 

@@ -2,6 +2,11 @@
 
 use serde_json::Value;
 
+use super::quote::Quoter;
+
+/// Bytes of an error that are read.
+pub(crate) const ERROR_MAX: usize = 64 << 10;
+
 /// An error as the server wrote it. Untrusted: to be told only through a [`Quoter`](super::quote::Quoter).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct ServerError {
@@ -31,6 +36,16 @@ pub(crate) enum Refusal {
 }
 
 impl ServerError {
+    /// As [`parse`](Self::parse); of a body that is too large the beginning is the message. It is the whole, or a
+    /// [`window`](Quoter::window) of it.
+    pub(crate) fn read(body: &[u8], quoter: &Quoter) -> Self {
+        if body.len() <= ERROR_MAX {
+            return Self::parse(body);
+        }
+        let window = &body[..body.len().min(quoter.window(ERROR_MAX))];
+        Self { message: quoter.beginning(window, ERROR_MAX), ..Self::default() }
+    }
+
     /// Reads a body in any of the known forms; what is none of them is its own message.
     pub(crate) fn parse(body: &[u8]) -> Self {
         let Ok(value) = serde_json::from_slice::<Value>(body) else {

@@ -60,6 +60,17 @@ impl Default for OpenAiSettings {
     }
 }
 
+impl OpenAiSettings {
+    /// Values of the headers; of `Bearer x` also the `x`.
+    pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
+        let bare = |(name, value): (&String, &String)| {
+            let (_, bare) = value.trim().rsplit_once(' ').filter(|_| name.to_ascii_lowercase().ends_with("authorization"))?;
+            Some(bare.to_owned())
+        };
+        self.headers.values().cloned().chain(self.headers.iter().filter_map(bare))
+    }
+}
+
 /// Addresses and headers may hold secrets, so neither is shown.
 impl fmt::Debug for OpenAiSettings {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -50,6 +50,12 @@ impl Server {
         Ok(Self { client, headers: headers(settings)?, base, shown })
     }
 
+    /// What the address may hold of secrets: its query, and the values in it that are called so. Servers send back what they were asked.
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = String> {
+        let values = self.base.query_pairs().filter(|(name, _)| is_secret_called(name)).map(|(_, value)| value.into_owned());
+        self.base.query().map(str::to_owned).into_iter().chain(values)
+    }
+
     /// A request to a path below the base; with a body, it is a POST of JSON.
     pub(crate) fn request(&self, path: &[&str], body: Option<Vec<u8>>) -> Request {
         let mut url = self.base.clone();
@@ -91,6 +97,12 @@ fn base_url(text: &str) -> Result<Url, OpenAiError> {
         return Err(wrong("it must end before /chat/completions"));
     }
     Ok(url)
+}
+
+/// Other values, such as a version, are words that a model may well say.
+fn is_secret_called(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    ["key", "token", "secret", "sig", "auth", "pass", "code", "cred"].iter().any(|word| name.contains(word))
 }
 
 /// Without query and fragment: a query may hold a key.

@@ -1,8 +1,16 @@
 //! Chat Completions as servers send them, whole or in chunks. Everything may be missing or null, for something is, somewhere.
+//! What is read takes a small multiple of the bytes that came: lists keep what is used of them, and the rest is skipped.
+
+mod bounded;
 
 use serde::de::IgnoredAny;
 use serde::{Deserialize, Deserializer};
-use serde_json::Value;
+
+pub(crate) use self::bounded::{Calls, Choices, Content, Names};
+use self::bounded::{Scalar, json_text};
+
+/// Calls of one answer; nobody means more.
+pub(crate) const CALLS_MAX: usize = 1024;
 
 /// A whole reply, or one chunk of it.
 #[derive(Debug, Default, Deserialize)]
@@ -12,12 +20,12 @@ pub(crate) struct Chunk {
     #[serde(default, deserialize_with = "text")]
     pub model: String,
     #[serde(default)]
-    pub choices: Option<Vec<Choice>>,
+    pub choices: Choices,
     #[serde(default)]
     pub usage: Option<Tokens>,
     /// Some servers report an error in the middle of a stream, or with a status that says that all is well.
     #[serde(default)]
-    pub error: Option<Value>,
+    pub error: Option<IgnoredAny>,
     /// `error` when the whole value is one, in an older form.
     #[serde(default, deserialize_with = "text")]
     pub object: String,
@@ -49,32 +57,7 @@ pub(crate) struct Said {
     #[serde(default)]
     pub refusal: Option<String>,
     #[serde(default)]
-    pub tool_calls: Option<Vec<CallPiece>>,
-}
-
-/// Text, or a list of parts of which some are text.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-pub(crate) enum Content {
-    Text(String),
-    Parts(Vec<TextPart>),
-    Other(IgnoredAny),
-}
-
-#[derive(Debug, Deserialize)]
-pub(crate) struct TextPart {
-    #[serde(default)]
-    text: Option<String>,
-}
-
-impl Content {
-    pub(crate) fn into_text(self) -> String {
-        match self {
-            Self::Text(text) => text,
-            Self::Parts(parts) => parts.into_iter().filter_map(|part| part.text).collect(),
-            Self::Other(_) => String::new(),
-        }
-    }
+    pub tool_calls: Option<Calls>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -92,8 +75,8 @@ pub(crate) struct FunctionPiece {
     #[serde(default, deserialize_with = "text")]
     pub name: String,
     /// A piece of JSON as text; a few servers send the JSON itself.
-    #[serde(default)]
-    pub arguments: Option<Value>,
+    #[serde(default, deserialize_with = "json_text")]
+    pub arguments: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
@@ -117,20 +100,24 @@ pub(crate) struct TokenDetails {
 
 /// Text, a number as text, or nothing.
 fn text<'de, D: Deserializer<'de>>(deserializer: D) -> Result<String, D::Error> {
-    Ok(match Value::deserialize(deserializer)? {
-        Value::String(text) => text,
-        Value::Number(number) => number.to_string(),
-        _ => String::new(),
+    Ok(match Scalar::deserialize(deserializer)? {
+        Scalar::Text(text) => text,
+        Scalar::Number(number) => number.to_string(),
+        Scalar::Other => String::new(),
     })
 }
 
 /// A count; zero for anything that is none.
 fn amount<'de, D: Deserializer<'de>>(deserializer: D) -> Result<u64, D::Error> {
-    let value = Value::deserialize(deserializer)?;
-    let rounded = value.as_f64().filter(|amount| *amount >= 0.0).map(|amount| amount as u64);
-    Ok(value.as_u64().or(rounded).unwrap_or_default())
+    let Scalar::Number(number) = Scalar::deserialize(deserializer)? else { return Ok(0) };
+    let rounded = number.as_f64().filter(|amount| *amount >= 0.0).map(|amount| amount as u64);
+    Ok(number.as_u64().or(rounded).unwrap_or_default())
 }
 
 fn dollars<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<f64>, D::Error> {
-    Ok(Value::deserialize(deserializer)?.as_f64().filter(|cost| cost.is_finite() && *cost >= 0.0))
+    let Scalar::Number(number) = Scalar::deserialize(deserializer)? else { return Ok(None) };
+    Ok(number.as_f64().filter(|cost| cost.is_finite() && *cost >= 0.0))
 }
+
+#[cfg(test)]
+mod tests;

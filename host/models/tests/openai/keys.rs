@@ -7,6 +7,7 @@ use conclave_core::model::{ModelError, TroubleKind};
 use conclave_models::openai::{OpenAi, OpenAiError};
 use conclave_models::test_server::{Answer, Request, Server};
 use conclave_models::{BoxFuture, Key, KeySource};
+use serde_json::json;
 
 use crate::world::{SECRET, ask, client, fails, settings};
 
@@ -87,6 +88,86 @@ async fn headers_of_the_operator_s_are_secrets_too() {
     assert!(!fails(&client, false).await.2.contains("tok-777"));
     assert!(!format!("{settings:?} {client:?}").contains("tok-777"));
     assert!(!format!("{settings:?} {client:?}").contains(SECRET));
+}
+
+#[tokio::test]
+async fn a_query_of_the_address_is_a_secret_too() {
+    let server = Server::answering(|request| Answer::error(400, &format!("bad {} {SECRET}", request.path)));
+    let mut settings = settings(&server);
+    settings.url += "?api_key=q%2Dsecret-9&api-version=2026-01-01";
+    let text = fails(&OpenAi::new(settings).unwrap(), false).await.2;
+    assert!(text.contains("bad /v1/chat/completions?(key)") && !text.contains("secret-9"), "{text}");
+    let server = Server::answering(|_| Answer::says("q-secret-9 of 2026-01-01"));
+    let mut settings = self::settings(&server);
+    settings.url += "?api_key=q%2Dsecret-9&api-version=2026-01-01";
+    let completion = ask(&OpenAi::new(settings).unwrap(), false).await.0.unwrap();
+    assert_eq!(completion.content.as_deref(), Some("(key) of 2026-01-01"));
+}
+
+#[tokio::test]
+async fn a_key_at_the_cut_of_a_body_is_not_told_in_part() {
+    for space in 330..400 {
+        let body = format!("<html>{}{SECRET}", " ".repeat(space));
+        let server = Server::start(vec![Answer::bytes(200, "text/html", body)]);
+        let text = fails(&client(&server), false).await.2;
+        assert!(!text.contains("sk-v"), "{text}");
+    }
+    for cut in [1000, 65536] {
+        let body = format!("<html>{}{SECRET}", " ".repeat(cut - 15));
+        let server = Server::answering(move |_| Answer::bytes(if cut == 1000 { 200 } else { 400 }, "text/html", body.clone()));
+        let trouble = client(&server).probe().await.unwrap_err();
+        assert!(!trouble.text.contains("sk-v"), "{}", trouble.text);
+    }
+}
+
+#[tokio::test]
+async fn names_of_models_are_told_without_the_key() {
+    let server = Server::answering(|request| match request.method.as_str() {
+        "GET" => Answer::json(200, &json!({"data": [{"id": format!("{}{SECRET}", "m".repeat(190))}, {"id": SECRET}]})),
+        _ => Answer::error(404, "The model does not exist."),
+    });
+    let names = client(&server).probe().await.unwrap();
+    assert_eq!(names, [format!("{}(key)", "m".repeat(190)), "(key)".to_owned()]);
+    let text = fails(&client(&server), false).await.2;
+    assert!(text.contains("It has mmm") && !text.contains("sk-v"), "{text}");
+}
+
+#[tokio::test]
+async fn a_key_in_a_redirect_is_not_told_in_small_letters() {
+    let key = "sk-VERY-Secret-1234";
+    let server = Server::start(vec![Answer::bytes(302, "text/plain", "").header("location", &format!("http://{key}.example/"))]);
+    let mut settings = settings(&server);
+    settings.key = Some(Arc::new(Key::new(key.to_owned())));
+    let text = fails(&OpenAi::new(settings).unwrap(), false).await.2;
+    assert!(text.contains("http://(key).example"), "{text}");
+}
+
+#[tokio::test]
+async fn a_key_that_a_server_puts_into_its_answer_reaches_nobody() {
+    let call =
+        json!({"id": format!("c-{SECRET}"), "function": {"name": SECRET, "arguments": json!({"a": [SECRET], SECRET: 1}).to_string()}});
+    let message = json!({"content": format!("it is {SECRET}!"), "reasoning": SECRET, "tool_calls": [call]});
+    let id = format!("{}{SECRET}", "i".repeat(190));
+    let body = json!({"id": id, "model": SECRET, "choices": [{"message": message, "finish_reason": "stop"}]});
+    for stream in [false, true] {
+        let server = Server::start(vec![Answer::json(200, &body)]);
+        let (completion, heard) = ask(&client(&server), stream).await;
+        let completion = completion.unwrap();
+        assert!(!format!("{completion:?}").contains("sk-v"), "{completion:?}");
+        assert_eq!(completion.content.as_deref(), Some("it is (key)!"));
+        let call = &completion.tool_calls[0];
+        assert_eq!((call.id.as_str(), call.name.as_str()), ("c-(key)", "(key)"));
+        assert_eq!(call.arguments, json!({"a": ["(key)"], "(key)": 1}));
+        assert!(!stream || heard.concat() == "it is (key)!", "{heard:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_key_in_pieces_is_not_heard_and_other_text_is_not_delayed() {
+    let server = Server::start(vec![Answer::streams(&["a s", "k-very-", "secret-1234", "b", " sk-", "ip", " s"])]);
+    let (completion, heard) = ask(&client(&server), true).await;
+    assert_eq!(heard, ["a ", "(key)", "b", " ", "sk-ip", " ", "s"]);
+    assert_eq!(completion.unwrap().content.as_deref(), Some("a (key)b sk-ip s"));
 }
 
 #[tokio::test]

@@ -28,19 +28,19 @@ impl Driver {
                 self.call_tool(call, plugin, ToolStart { task, caller, tool, arguments });
             }
             Effect::AskApproval { call, request } => {
-                let decided = self.shared.approver.decide(request);
+                let approver = Arc::clone(&self.shared.approver);
                 let broke_off = Approval::Refused { reason: "the approver broke off".to_owned() };
                 let fallback = Event::Decided { call, approval: broke_off };
-                self.start(call, fallback, async move { Event::Decided { call, approval: decided.await } });
+                self.start(call, fallback, async move { Event::Decided { call, approval: approver.decide(request).await } });
             }
             Effect::AskUser { call, task, channel, prompt } => {
-                let asked = self.shared.channels.ask(channel, task, prompt);
+                let channels = Arc::clone(&self.shared.channels);
                 let answered = move |answer: Option<Answer>| {
                     let Answer { text, attachments } = answer?;
                     Some(Event::UserAnswered { call, text: Some(text), attachments })
                 };
                 let nobody = move || Event::UserAnswered { call, text: None, attachments: Vec::new() };
-                self.start(call, nobody(), async move { answered(asked.await).unwrap_or_else(nobody) });
+                self.start(call, nobody(), async move { answered(channels.ask(channel, task, prompt).await).unwrap_or_else(nobody) });
             }
             Effect::CallModel { call, ordinal, model, prompt } => self.call_model(call, ordinal, &model, prompt),
             Effect::AnswerModel { call, ordinal, answer } => self.waiting.answer(call, ordinal, answer),
@@ -55,9 +55,13 @@ impl Driver {
                 });
             }
             Effect::Speak { call, channel, text, interrupt } => {
-                let spoken = self.shared.channels.speak(channel, text, interrupt);
+                let channels = Arc::clone(&self.shared.channels);
                 let fallback = Event::Spoken { call, failure: Some("the channel broke off".to_owned()) };
-                self.start(call, fallback, async move { Event::Spoken { call, failure: spoken.await.err() } });
+                self.start(
+                    call,
+                    fallback,
+                    async move { Event::Spoken { call, failure: channels.speak(channel, text, interrupt).await.err() } },
+                );
             }
             Effect::SetTimer { timer, at } => self.set_timer(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),
@@ -125,7 +129,6 @@ impl Driver {
     }
 
     fn call_model(&mut self, call: CallId, ordinal: u32, model: &ModelName, prompt: Prompt) {
-        let events = self.sender.clone();
         let client = self.shared.models.get(model).cloned();
         let name = model.to_string();
         let sink = Arc::new(StreamedText {
@@ -135,6 +138,9 @@ impl Driver {
             call,
             ordinal,
         });
+        let broke_off = ModelError::Other { message: "the model's client broke off; the host's log has the reason".to_owned() };
+        let fallback = Event::ModelAnswered { call, ordinal, answer: Err(broke_off), trouble: None };
+        let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let asking = self.beside.spawn(async move {
             let answer = match client {
                 Some(client) => client.complete(prompt, sink).await,
@@ -144,7 +150,8 @@ impl Driver {
                 Ok(completion) => (Ok(completion), None),
                 Err(ModelFailure { error, trouble }) => (Err(error), trouble),
             };
-            let _ = events.send(Event::ModelAnswered { call, ordinal, answer, trouble });
+            answering.fallback = None;
+            let _ = answering.events.send(Event::ModelAnswered { call, ordinal, answer, trouble });
         });
         self.asking.retain(|(_, asking)| !asking.is_finished());
         self.asking.push((call, asking));

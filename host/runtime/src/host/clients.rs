@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, ModelKind, OpenAiConfig, Problem, Problems};
+use conclave_core::config::{Config, ModelConfig, ModelKind, OpenAiConfig, Problem, Problems};
 use conclave_core::ids::ModelName;
 
 #[cfg(feature = "openai")]
@@ -36,7 +36,10 @@ type Clients = HashMap<ModelName, Arc<dyn ModelClient>>;
 
 impl Host {
     /// A client for every model for which one can be made.
-    pub(super) fn clients(&self, config: &Config, problems: &mut Problems) -> Clients {
+    ///
+    /// Besides, how many of the problems are keys that are not there.
+    pub(super) fn clients(&self, config: &Config, problems: &mut Problems) -> (Clients, usize) {
+        let mut keyless = 0;
         let mut clients = Clients::new();
         for (name, model) in &config.models {
             let client = match &model.kind {
@@ -50,8 +53,13 @@ impl Host {
                 Ok(client) => drop(clients.insert(name.clone(), client)),
                 Err(found) => found.into_iter().for_each(|problem| problems.push(problem)),
             }
+            keyless += usize::from(self.lacks_key(model));
         }
-        clients
+        (clients, keyless)
+    }
+
+    fn lacks_key(&self, model: &ModelConfig) -> bool {
+        matches!(&model.kind, ModelKind::OpenAi(server) if server.key.as_ref().is_some_and(|from| self.secrets.check(from).is_err()))
     }
 
     fn native_client(&self, config: &Config, name: &ModelName) -> Result<Arc<dyn ModelClient>, Vec<Problem>> {

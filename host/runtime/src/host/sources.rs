@@ -3,9 +3,11 @@
 use std::path::Path;
 
 use conclave_core::config::{Config, PluginSource, Problem};
+use conclave_core::limits::PluginLimits;
+use conclave_core::tool::ToolSpec;
 
 use super::Host;
-use crate::plugin::read_component;
+use crate::plugin::{LoadError, read_component};
 
 impl Host {
     /// The bytes of a plugin's component. `downloading` is called before the network is used.
@@ -30,6 +32,15 @@ impl Host {
         }
     }
 
+    /// The tools of a component, with nothing granted and no config: for whoever looks before they let it in.
+    ///
+    /// # Errors
+    /// Why it is refused; what it asks for and is not granted is no reason.
+    pub async fn tools_of(&self, bytes: Vec<u8>) -> Result<Vec<ToolSpec>, LoadError> {
+        let plugin = self.loader.load(bytes, &PluginLimits::default(), || {}).await?;
+        Ok(plugin.facts().tools.clone())
+    }
+
     #[cfg(feature = "download")]
     async fn downloaded(&self, url: &str, sha256: &str, downloading: impl FnOnce()) -> Result<Vec<u8>, Missing> {
         use crate::plugin::DownloadError;
@@ -46,7 +57,8 @@ impl Host {
                     "go online once: it is kept after that; or put the .wasm file beside the config and name it"
                 }
             };
-            Missing::new(error.to_string(), help)
+            let is_other = matches!(error, DownloadError::OtherDigest { .. });
+            Missing { is_other, ..Missing::new(error.to_string(), help) }
         })
     }
 
@@ -61,11 +73,13 @@ impl Host {
 pub(super) struct Missing {
     what: String,
     help: String,
+    /// Something is there, and it is not what the config means.
+    pub(super) is_other: bool,
 }
 
 impl Missing {
     pub(super) fn new(what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { what: what.into(), help: help.into() }
+        Self { what: what.into(), help: help.into(), is_other: false }
     }
 
     pub(super) fn problem(self, config: &Config, key: &str) -> Problem {

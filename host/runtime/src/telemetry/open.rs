@@ -1,5 +1,5 @@
-//! The spans of one room that have begun and not ended. A parent is held until what is below it has ended; what nobody ends is dropped
-//! with its task or with the run.
+//! The spans of one room that have begun and not ended. A parent is held until what is below it has ended; what nobody answers ends with
+//! the next step of its task, or with its task, turn or run.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub(super) struct OpenSpans {
     parent: Option<Span>,
     /// Steps and tools.
     calls: HashMap<CallId, (TaskName, Span)>,
-    /// The last step of each task that is at work.
-    steps: HashMap<TaskName, CallId>,
+    /// The last step of each task that is at work; each but the first was handed its work by the one before it.
+    steps: Vec<(TaskName, CallId)>,
     latest: Option<CallId>,
     chats: HashMap<(CallId, u32), Span>,
 }
@@ -54,7 +54,7 @@ impl OpenSpans {
 
     /// The step of a task that is at work.
     pub(super) fn step_of(&self, task: &TaskName) -> &Span {
-        self.steps.get(task).map_or(&NONE, |call| self.call(*call))
+        self.steps.iter().find(|(of, _)| of == task).map_or(&NONE, |(_, call)| self.call(*call))
     }
 
     /// The newest step of the room.
@@ -63,9 +63,9 @@ impl OpenSpans {
     }
 
     pub(super) fn step_started(&mut self, room: &RoomId, call: CallId, task: &TaskName, agent: &PluginName) {
-        if let Some(before) = self.steps.insert(task.clone(), call) {
-            self.end(before);
-        }
+        // A task goes on when nothing that it waited for does: what is open of it, or of those it handed work to, was abandoned.
+        self.task_ended(task);
+        self.steps.push((task.clone(), call));
         self.latest = Some(call);
         let parent = self.parent.clone().unwrap_or_else(Span::current);
         let span = info_span!(
@@ -116,11 +116,22 @@ impl OpenSpans {
         self.chats.remove(&(call, ordinal)).unwrap_or_else(Span::none)
     }
 
-    /// Ends its last step, and whatever was abandoned.
+    /// Ends its last step and whatever was abandoned, also of the tasks that it waits for: nobody says that they end with it.
     pub(super) fn task_ended(&mut self, task: &TaskName) {
-        self.steps.remove(task);
-        let ended: Vec<CallId> = self.calls.iter().filter(|(_, (of, _))| of == task).map(|(call, _)| *call).collect();
-        ended.into_iter().for_each(|call| self.end(call));
+        let first = self.steps.iter().position(|(of, _)| of == task).unwrap_or(self.steps.len());
+        let mut ended: Vec<TaskName> = self.steps.drain(first..).map(|(of, _)| of).collect();
+        if ended.is_empty() {
+            ended.push(task.clone());
+        }
+        let calls: Vec<CallId> = self.calls.iter().filter(|(_, (of, _))| ended.contains(of)).map(|(call, _)| *call).collect();
+        calls.into_iter().for_each(|call| self.end(call));
+    }
+
+    /// Ends everything: whatever goes on in a room is the work of its entry task's turn.
+    pub(super) fn turn_stopped(&mut self) {
+        self.steps.clear();
+        self.chats.clear();
+        self.calls.clear();
     }
 
     fn keep(&mut self, call: CallId, task: &TaskName, span: Span) {
@@ -133,5 +144,50 @@ impl OpenSpans {
     fn end(&mut self, call: CallId) {
         self.calls.remove(&call);
         self.chats.retain(|(of, _), _| *of != call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u64) -> CallId {
+        CallId(number)
+    }
+
+    fn room_at_work() -> OpenSpans {
+        let mut open = OpenSpans::default();
+        let (room, plugin) = (RoomId::from("r"), PluginName::from("p"));
+        open.step_started(&room, call(1), &TaskName::from("desk"), &plugin);
+        open.step_started(&room, call(2), &TaskName::from("child"), &plugin);
+        open.tool_called(&room, call(3), &TaskName::from("child"), &plugin, "p.look");
+        open.model_called(&room, call(3), 0, &ModelName::from("m"), None);
+        open
+    }
+
+    fn count(open: &OpenSpans) -> (usize, usize, usize) {
+        (open.calls.len(), open.chats.len(), open.steps.len())
+    }
+
+    #[test]
+    fn what_a_task_waits_for_ends_with_its_next_step_or_with_itself() {
+        let desk = TaskName::from("desk");
+        let mut open = room_at_work();
+        assert_eq!(count(&open), (3, 1, 2));
+        open.step_started(&RoomId::from("r"), call(4), &desk, &PluginName::from("p"));
+        assert_eq!(count(&open), (1, 0, 1));
+        let mut open = room_at_work();
+        open.task_ended(&TaskName::from("child"));
+        assert_eq!(count(&open), (1, 0, 1));
+        let mut open = room_at_work();
+        open.task_ended(&desk);
+        assert_eq!(count(&open), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_stopped_turn_leaves_nothing_open() {
+        let mut open = room_at_work();
+        open.turn_stopped();
+        assert_eq!(count(&open), (0, 0, 0));
     }
 }

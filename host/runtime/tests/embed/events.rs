@@ -12,7 +12,7 @@ use conclave_runtime::event::{Event, Principal, RULES, Record, Spent, UsedByPlug
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_runtime::message::{Entity, Message};
-use conclave_runtime::model::Usage;
+use conclave_runtime::model::{Stop, Usage};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
 use conclave_runtime::policy::{Approval, ApprovalRequest};
@@ -162,6 +162,7 @@ fn notices() -> Vec<Notice> {
             request: ApprovalRequest {
                 task: task("answer"),
                 caller: plugin("librarian"),
+                asked_by: None,
                 tool: find(),
                 arguments: arguments(),
                 source: "conclave.toml:49".to_owned(),
@@ -181,6 +182,8 @@ fn notices() -> Vec<Notice> {
             ordinal: 0,
             usage: Usage { input_tokens: 1_180, output_tokens: 24, ..Usage::default() },
             model: Some("qwen3:8b".to_owned()),
+            stop: Some(Stop::ToolCalls),
+            is_empty: false,
             error: None,
             trouble: None,
         },

@@ -8,6 +8,7 @@ mod hosts;
 mod keys;
 mod native;
 mod one_tool;
+mod panics;
 mod support;
 #[cfg(feature = "tracing")]
 mod telemetry;

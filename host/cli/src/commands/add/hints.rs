@@ -15,11 +15,11 @@ use crate::show::{FAINT, ODD, one_line, paint};
 
 /// Something that is left to do.
 #[derive(Debug, PartialEq, Eq, Serialize)]
-pub(super) struct Hint {
-    pub(super) what: String,
+pub(crate) struct Hint {
+    pub(crate) what: String,
     /// A command to type, or a line to write.
     #[serde(rename = "do")]
-    pub(super) how: String,
+    pub(crate) how: String,
 }
 
 pub(super) fn hints(name: &str, found: &Inspection, config: &Config, file: &Path) -> Vec<Hint> {
@@ -37,8 +37,8 @@ pub(super) fn show(hints: &[Hint], file: &Path) {
     let _ = writeln!(err, "{}\n  conclave check {}", paint(FAINT, "then"), shell(&file.display().to_string()));
 }
 
-/// Asks that are required and not granted: the plugin is refused without them.
-fn missing_grants(name: &str, found: &Inspection, config: &Config, file: &Path) -> Vec<Hint> {
+/// Asks that are required and not granted: the config does not fit the plugin without them.
+pub(crate) fn missing_grants(name: &str, found: &Inspection, config: &Config, file: &Path) -> Vec<Hint> {
     let Some(plugin) = config.plugins.get(name) else { return Vec::new() };
     let required = found.manifest.asks.iter().filter(|(_, ask)| !ask.optional).map(|(key, _)| key);
     let missing = required.filter_map(|key| match Capability::named(key).filter(|capability| capability.is_offered()) {

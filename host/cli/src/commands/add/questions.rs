@@ -9,7 +9,7 @@ use conclave_core::manifest::{Ask, Capability};
 use conclave_runtime::plugin::Inspection;
 
 use crate::ask::{confirm, line, names};
-use crate::commands::init::too_much;
+use crate::folders::{self, too_much};
 use crate::show::{FAINT, NAME, ODD, one_line, paint};
 
 /// The grants that were confirmed.
@@ -101,19 +101,33 @@ fn files(folder: &Path) -> Option<String> {
             let _ = writeln!(
                 anstream::stderr(),
                 "          {}",
-                paint(ODD, format_args!("there is no folder {typed} in {}", folder.display()))
+                paint(ODD, format_args!("there is no folder {typed} in {}", folders::whole(folder).display()))
             );
             continue;
         };
-        if let Some(why) = too_much(&whole) {
+        if let Some(why) = too_much(&whole, &folders::whole(folder)) {
             let sure = confirm(&format!("          {} Grant it all the same?", paint(ODD, format_args!("{} {why}.", whole.display()))));
             if !sure {
                 continue;
             }
         }
         let shown = written.display().to_string();
-        let at = default_place(&shown).unwrap_or_else(|| "/folder".to_owned());
+        let at = place(&shown);
         return Some(format!("[{{ dir = {}, at = {}, mode = \"read\" }}]", quoted(&shown), quoted(&at)));
+    }
+}
+
+/// What the plugin calls a directory, asked for again until it is a name; return takes the directory's own.
+fn place(dir: &str) -> String {
+    let own = default_place(dir).unwrap_or_else(|| "/folder".to_owned());
+    let text = format!("          Under which name does the plugin see it? {}", paint(FAINT, format_args!("(return: {own})")));
+    loop {
+        let Some(typed) = line(&text) else { return own };
+        let at = format!("/{}", typed.trim_matches('/'));
+        if default_place(&at).as_ref() == Some(&at) {
+            return at;
+        }
+        let _ = writeln!(anstream::stderr(), "          {}", paint(ODD, format_args!("{typed} is no such name; write one like /notes")));
     }
 }
 

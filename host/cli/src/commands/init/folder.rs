@@ -1,10 +1,11 @@
-//! The one folder that a new config grants. Chosen so that nobody grants more than they think: a home folder never, and without a choice
-//! only one whose name says that it holds documents.
+//! The one folder that a new config grants. Chosen so that nobody grants more than they think: what holds too much only when that is
+//! said, and without a choice only one whose name says that it holds documents.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::error::CliError;
+use crate::folders::{self, ALL_THE_SAME, too_much};
 
 const DOCS: &str = "docs";
 const LIBRARY: &str = "library";
@@ -30,30 +31,39 @@ impl Folder {
     /// The folder that was named; else `docs` beside the config, else a new one.
     ///
     /// # Errors
-    /// When the folder is not there, or would hold a home folder.
-    pub(super) fn choose(beside: &Path, named: Option<&Path>) -> Result<Self, CliError> {
+    /// When the folder is not there, or, unless `yes`, holds more than anybody would mean to grant. Without a choice also when it is a
+    /// link: its name says nothing about what it leads to.
+    pub(super) fn choose(beside: &Path, named: Option<&Path>, yes: bool) -> Result<Self, CliError> {
         match named {
-            Some(named) => Self::named(beside, named),
-            None if beside.join(DOCS).is_dir() => Ok(Self { path: beside.join(DOCS), written: DOCS.to_owned(), is_new: false }),
-            None => {
-                let path = beside.join(LIBRARY);
-                Ok(Self { is_new: !path.is_dir(), path, written: LIBRARY.to_owned() })
-            }
+            Some(named) => Self::named(beside, named, yes),
+            None if beside.join(DOCS).is_dir() => Self::unnamed(beside, DOCS, yes),
+            None => Self::unnamed(beside, LIBRARY, yes),
         }
     }
 
-    fn named(beside: &Path, named: &Path) -> Result<Self, CliError> {
+    fn unnamed(beside: &Path, name: &str, yes: bool) -> Result<Self, CliError> {
+        let path = beside.join(name);
+        if path.is_symlink() {
+            let to = fs::read_link(&path).unwrap_or_default();
+            let what = format!("{} is not granted without being named: it is a link to {}", path.display(), to.display());
+            return Err(CliError::usage(what).hint("name the folder that may be read with `--folder DIR`"));
+        }
+        let is_new = !path.is_dir();
+        if !is_new {
+            refuse_too_much(&path, &folders::whole(&path), &folders::whole(beside), yes)?;
+        }
+        Ok(Self { path, written: name.to_owned(), is_new })
+    }
+
+    fn named(beside: &Path, named: &Path, yes: bool) -> Result<Self, CliError> {
         let missing = |error| CliError::usage(format!("the folder {} cannot be read: {error}", named.display()));
         let whole = fs::canonicalize(named).map_err(missing)?;
         if !whole.is_dir() {
             return Err(CliError::usage(format!("{} is no folder", named.display())));
         }
-        if let Some(why) = too_much(&whole) {
-            let what = format!("{} is not granted: it {why}", named.display());
-            return Err(CliError::usage(what).hint("name a folder that holds nothing but what may be read"));
-        }
-        let beside = if beside.as_os_str().is_empty() { Path::new(".") } else { beside };
-        let written = match fs::canonicalize(beside).ok().and_then(|base| whole.strip_prefix(base).ok().map(Path::to_owned)) {
+        let own = folders::whole(beside);
+        refuse_too_much(named, &whole, &own, yes)?;
+        let written = match whole.strip_prefix(&own).ok() {
             Some(below) if below.as_os_str().is_empty() => ".".to_owned(),
             Some(below) => below.display().to_string(),
             None => whole.display().to_string(),
@@ -83,19 +93,10 @@ impl Folder {
     }
 }
 
-/// Why a folder holds more than anybody would mean to grant; none when it does not.
-pub(crate) fn too_much(whole: &Path) -> Option<&'static str> {
-    let home = std::env::var_os("HOME").and_then(|home| fs::canonicalize(home).ok());
-    if whole.parent().is_none() {
-        return Some("is the whole disk");
-    }
-    match home {
-        Some(home) if whole == home => Some("is your home folder, with keys and passwords in it"),
-        Some(home) if home.starts_with(whole) => Some("holds your home folder"),
-        _ if [".ssh", ".gnupg", ".aws", ".kube"].iter().any(|keys| whole.join(keys).exists() || whole.ends_with(keys)) => {
-            Some("holds keys")
-        }
-        _ => None,
+fn refuse_too_much(named: &Path, whole: &Path, own: &Path, yes: bool) -> Result<(), CliError> {
+    match too_much(whole, own).filter(|_| !yes) {
+        Some(why) => Err(CliError::usage(format!("{} is not granted: it {why}", named.display())).hint(ALL_THE_SAME)),
+        None => Ok(()),
     }
 }
 
@@ -106,12 +107,12 @@ mod tests {
     #[test]
     fn without_a_choice_only_a_folder_of_documents_is_granted() {
         let temp = tempfile::tempdir().unwrap();
-        let chosen = Folder::choose(temp.path(), None).unwrap();
+        let chosen = Folder::choose(temp.path(), None, false).unwrap();
         assert_eq!((chosen.written.as_str(), chosen.is_new), ("library", true));
         chosen.make().unwrap();
-        assert!(!Folder::choose(temp.path(), None).unwrap().is_new);
+        assert!(!Folder::choose(temp.path(), None, false).unwrap().is_new);
         fs::create_dir(temp.path().join("docs")).unwrap();
-        assert_eq!(Folder::choose(temp.path(), None).unwrap().written, "docs");
+        assert_eq!(Folder::choose(temp.path(), None, false).unwrap().written, "docs");
     }
 
     #[test]
@@ -119,20 +120,43 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let (below, config) = (temp.path().join("config/My texts"), temp.path().join("config"));
         fs::create_dir_all(&below).unwrap();
-        let folder = Folder::choose(&config, Some(&below)).unwrap();
+        let folder = Folder::choose(&config, Some(&below), false).unwrap();
         assert_eq!((folder.written.as_str(), folder.at().as_str()), ("My texts", "/My texts"));
-        let folder = Folder::choose(&config, Some(&config)).unwrap();
+        let folder = Folder::choose(&config, Some(&config), false).unwrap();
         assert_eq!((folder.written.as_str(), folder.at().as_str()), (".", "/folder"));
-        let folder = Folder::choose(&config, Some(temp.path())).unwrap();
+        assert!(Folder::choose(&config, Some(temp.path()), false).is_err(), "it lies above the config");
+        let folder = Folder::choose(&config, Some(temp.path()), true).unwrap();
         assert!(Path::new(&folder.written).is_absolute());
+    }
+
+    #[test]
+    fn a_folder_that_nobody_named_is_looked_at_too() {
+        for name in ["docs", "library"] {
+            let temp = tempfile::tempdir().unwrap();
+            fs::create_dir_all(temp.path().join(name).join(".ssh")).unwrap();
+            assert!(Folder::choose(temp.path(), None, false).unwrap_err().to_string().contains("keys"));
+            assert_eq!(Folder::choose(temp.path(), None, true).unwrap().written, name);
+        }
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_is_not_granted_without_being_named() {
+        for (name, to) in [("docs", "/"), ("docs", "."), ("library", "/"), ("library", "missing")] {
+            let temp = tempfile::tempdir().unwrap();
+            std::os::unix::fs::symlink(to, temp.path().join(name)).unwrap();
+            for yes in [false, true] {
+                assert!(Folder::choose(temp.path(), None, yes).unwrap_err().to_string().contains("link"), "{name} to {to}");
+            }
+        }
     }
 
     #[test]
     fn a_folder_with_keys_in_it_is_not_granted() {
         let temp = tempfile::tempdir().unwrap();
         fs::create_dir(temp.path().join(".ssh")).unwrap();
-        assert!(Folder::choose(temp.path(), Some(temp.path())).unwrap_err().to_string().contains("keys"));
-        assert!(Folder::choose(temp.path(), Some(Path::new("/"))).is_err());
-        assert!(Folder::choose(temp.path(), Some(&temp.path().join("missing"))).is_err());
+        assert!(Folder::choose(temp.path(), Some(temp.path()), false).unwrap_err().to_string().contains("keys"));
+        assert!(Folder::choose(temp.path(), Some(Path::new("/")), false).is_err());
+        assert!(Folder::choose(temp.path(), Some(&temp.path().join("missing")), true).is_err());
     }
 }

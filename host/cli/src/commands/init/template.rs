@@ -118,6 +118,7 @@ model = <MODEL>
 # -- plugins: where each comes from, and what it may touch
 [plugins.chat]                          # answers with the model
 source = "stock:chat"                   # stock: is inside the program; ./x.wasm is a file
+# No `limits = { wall = … }` is needed: waiting for a model has the model's own time-outs.
 grants.model = ["default"]              # the models that it may ask
 grants.tools = ["search.*"]             # the tools that the model may call
 
@@ -131,11 +132,10 @@ limits = { memory = "64 MiB", cpu = "5 s", wall = "10 s" }  # what one call may 
 agent = "chat"
 system = "You are a helpful assistant. Use the search tools when you are asked about the documents."
 
-# -- hard stops of a run
+# -- hard stops
 [limits.run]
-wall = "10 min"
-turns = 40
-tokens = 200_000
+wall = "10 min"                         # of one turn in a conversation
+tokens = 200_000                        # of the whole conversation
 # cost_usd = 0.50
 "#;
 

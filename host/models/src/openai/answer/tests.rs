@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::Answer;
 use crate::TextSink;
 use crate::openai::names::ToolNames;
+use crate::openai::quote::Quoter;
 
 #[derive(Default)]
 struct Heard(Mutex<String>);
@@ -22,11 +23,11 @@ impl TextSink for Heard {
 
 fn read(chunks: &[Value]) -> Completion {
     let heard = Heard::default();
-    let mut answer = Answer::new(10_000);
+    let mut answer = Answer::new(10_000, Quoter::default());
     for chunk in chunks {
         answer.handle_chunk(serde_json::from_value(chunk.clone()).unwrap(), &heard).unwrap();
     }
-    let completion = answer.finish(&ToolNames::default(), "asked-for");
+    let completion = answer.finish(&ToolNames::default(), "asked-for", &heard);
     assert_eq!(completion.content.clone().unwrap_or_default(), *heard.0.lock().unwrap());
     completion
 }
@@ -146,9 +147,9 @@ fn reasons_to_stop_are_translated() {
 #[test]
 fn a_refusal_is_content_that_was_filtered() {
     let heard = Heard::default();
-    let mut answer = Answer::new(100);
+    let mut answer = Answer::new(100, Quoter::default());
     answer.handle_chunk(serde_json::from_value(delta(json!({"refusal": "I will not"}))).unwrap(), &heard).unwrap();
-    let completion = answer.finish(&ToolNames::default(), "m");
+    let completion = answer.finish(&ToolNames::default(), "m", &heard);
     assert_eq!((completion.content.as_deref(), completion.stop), (Some("I will not"), Stop::ContentFilter));
 }
 
@@ -181,8 +182,17 @@ fn nulls_and_other_choices_change_nothing() {
 fn an_answer_without_end_is_too_long() {
     for piece in [json!({"content": "12345"}), json!({"reasoning": "12345"}), json!({"tool_calls": [{"function": {"arguments": "12345"}}]})]
     {
-        let mut answer = Answer::new(12);
+        let mut answer = Answer::new(12, Quoter::default());
         let mut handle = || answer.handle_chunk(serde_json::from_value(delta(piece.clone())).unwrap(), &());
         assert!(handle().is_ok() && handle().is_ok() && handle().is_err(), "{piece}");
     }
+}
+
+#[test]
+fn arguments_of_too_many_values_stay_text() {
+    let parsed = |json: &str| super::arguments(json.to_owned());
+    let many = format!("[{}0]", "{},".repeat(60_000));
+    assert_eq!(parsed(&many), Value::String(many));
+    let text = json!([format!("\"{}", "[,".repeat(100_000))]);
+    assert_eq!(parsed(&text.to_string()), text, "a text is one value");
 }

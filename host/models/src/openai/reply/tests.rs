@@ -8,6 +8,7 @@ use serde_json::json;
 use super::{Reply, ReplyError};
 use crate::TextSink;
 use crate::openai::names::ToolNames;
+use crate::openai::quote::Quoter;
 
 const STREAM: &str = "\u{feff}: hello\r\n\r\ndata: {\"choices\":[{\"delta\":{\"content\":\"Hé\"}}]}\n\n\
     data: {\"choices\":[{\"delta\":{\"content\":\"llo\"},\"finish_reason\":\"stop\"}]}\r\r\
@@ -24,7 +25,7 @@ impl TextSink for Heard {
 
 fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64) -> Result<(Completion, String), ReplyError> {
     let heard = Heard::default();
-    let mut reply = Reply::new(limit);
+    let mut reply = Reply::new(limit, Quoter::default());
     for piece in pieces {
         reply.handle_bytes(piece, &heard)?;
     }

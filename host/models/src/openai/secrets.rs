@@ -1,0 +1,238 @@
+//! Finds secrets in text and puts `(key)` in their place: in whole texts, and in text that comes in pieces. Pure; knows nothing of where
+//! the text came from or who reads it.
+
+use crate::Key;
+
+/// Told in the place of a secret.
+const MASK: &str = "(key)";
+
+/// Shorter secrets are not looked for: they would be found everywhere.
+pub(crate) const SECRET_MIN: usize = 4;
+
+/// Whether a secret in other letters is still the secret. Hosts come back in small letters; a model's own text is left alone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Letters {
+    Exact,
+    AnyCase,
+}
+
+/// Secrets that are long enough to be looked for.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Secrets {
+    keys: Vec<Key>,
+}
+
+/// What is at a place of a text.
+enum Found {
+    Nothing,
+    /// Secrets that overlap, up to this byte.
+    Until(usize),
+    /// More text decides.
+    Undecided,
+}
+
+impl Secrets {
+    pub(crate) fn new(keys: impl IntoIterator<Item = Key>) -> Self {
+        Self { keys: keys.into_iter().filter(|key| key.reveal().len() >= SECRET_MIN).collect() }
+    }
+
+    pub(crate) fn with(&self, key: Option<&Key>) -> Self {
+        Self::new(self.keys.iter().chain(key).cloned())
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &str> {
+        self.keys.iter().map(Key::reveal)
+    }
+
+    /// Bytes of the longest.
+    pub(crate) fn longest(&self) -> usize {
+        self.iter().map(str::len).max().unwrap_or_default()
+    }
+
+    /// The text with every secret masked.
+    pub(crate) fn mask(&self, text: &str, letters: Letters) -> String {
+        let mut masked = String::with_capacity(text.len());
+        self.read(text, letters, true, &mut masked);
+        masked
+    }
+
+    /// So many bytes of the text, with every secret masked that begins in them.
+    pub(crate) fn mask_beginning(&self, text: &str, bytes: usize) -> String {
+        let mut end = text.floor_char_boundary(bytes);
+        let mut at = 0;
+        while at < end {
+            match self.at(text.as_bytes(), at, Letters::AnyCase, true) {
+                Found::Until(until) => {
+                    end = end.max(until);
+                    at = until;
+                }
+                Found::Nothing | Found::Undecided => at += 1,
+            }
+        }
+        self.mask(&text[..end], Letters::AnyCase)
+    }
+
+    /// The text without an end that is the beginning of a secret: it may have been cut there.
+    pub(crate) fn without_begun<'a>(&self, text: &'a str) -> &'a str {
+        let is_begun = |tail: &str| tail.len() >= SECRET_MIN && self.iter().any(|secret| begins(secret, tail.as_bytes(), Letters::AnyCase));
+        let earliest = text.len().saturating_sub(self.longest());
+        let begun = (earliest..text.len()).find(|start| text.is_char_boundary(*start) && is_begun(&text[*start..]));
+        &text[..begun.unwrap_or(text.len())]
+    }
+
+    /// Writes what is decided, and gives the bytes of the text that are.
+    fn read(&self, text: &str, letters: Letters, is_whole: bool, masked: &mut String) -> usize {
+        let bytes = text.as_bytes();
+        let (mut written, mut at) = (0, 0);
+        while at < bytes.len() {
+            match self.at(bytes, at, letters, is_whole) {
+                Found::Nothing => at += 1,
+                Found::Until(until) => {
+                    masked.push_str(&text[written..at]);
+                    masked.push_str(MASK);
+                    (written, at) = (until, until);
+                }
+                Found::Undecided => break,
+            }
+        }
+        masked.push_str(&text[written..at]);
+        at
+    }
+
+    fn at(&self, text: &[u8], start: usize, letters: Letters, is_whole: bool) -> Found {
+        let (mut end, mut at) = (start, start);
+        // Another secret may begin within the one that was found, and end after it.
+        loop {
+            for secret in self.iter() {
+                if begins_with(&text[at..], secret, letters) {
+                    end = end.max(at + secret.len());
+                } else if !is_whole && begins(secret, &text[at..], letters) {
+                    return Found::Undecided;
+                }
+            }
+            at += 1;
+            if at >= end {
+                return if end == start { Found::Nothing } else { Found::Until(end) };
+            }
+        }
+    }
+}
+
+/// The text begins with the secret.
+fn begins_with(text: &[u8], secret: &str, letters: Letters) -> bool {
+    text.get(..secret.len()).is_some_and(|text| is_same(text, secret.as_bytes(), letters))
+}
+
+/// The secret begins with the text, and is longer.
+fn begins(secret: &str, text: &[u8], letters: Letters) -> bool {
+    text.len() < secret.len() && is_same(&secret.as_bytes()[..text.len()], text, letters)
+}
+
+fn is_same(one: &[u8], other: &[u8], letters: Letters) -> bool {
+    match letters {
+        Letters::Exact => one == other,
+        Letters::AnyCase => one.eq_ignore_ascii_case(other),
+    }
+}
+
+/// Masks text that comes in pieces. Only what may be the beginning of a secret is held back.
+#[derive(Debug)]
+pub(crate) struct Masking {
+    secrets: Secrets,
+    held: String,
+}
+
+impl Masking {
+    pub(crate) fn new(secrets: Secrets) -> Self {
+        Self { secrets, held: String::new() }
+    }
+
+    /// What can be told by now; may be empty.
+    pub(crate) fn handle_text(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        let mut masked = String::with_capacity(self.held.len());
+        let decided = self.secrets.read(&self.held, Letters::Exact, false, &mut masked);
+        self.held.drain(..decided);
+        masked
+    }
+
+    /// The rest: nothing follows.
+    pub(crate) fn finish(&mut self) -> String {
+        self.secrets.mask(&std::mem::take(&mut self.held), Letters::Exact)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::{Letters, Masking, Secrets};
+    use crate::Key;
+
+    fn secrets(keys: &[&str]) -> Secrets {
+        Secrets::new(keys.iter().map(|key| Key::new((*key).to_owned())))
+    }
+
+    #[test]
+    fn secrets_that_overlap_are_masked_together() {
+        let secrets = secrets(&["sk-12345", "sk-12345-long", "45-xyz", "e"]);
+        assert_eq!(secrets.mask("a sk-12345-long, sk-12345-xyz sk-12345.", Letters::Exact), "a (key), (key) (key).");
+        assert_eq!(secrets.mask("SK-12345", Letters::Exact), "SK-12345");
+        assert_eq!(secrets.mask("SK-12345", Letters::AnyCase), "(key)");
+    }
+
+    #[test]
+    fn a_cut_is_made_after_the_secret_that_it_would_go_through() {
+        let secrets = secrets(&["sk-12345"]);
+        for cut in 3..10 {
+            assert_eq!(secrets.mask_beginning("ab sk-12345 c", cut), if cut == 3 { "ab " } else { "ab (key)" });
+        }
+        assert_eq!(secrets.without_begun("said sk-1"), "said ");
+        assert_eq!(secrets.without_begun("said SK-1234"), "said ");
+        assert_eq!(secrets.without_begun("said sk-"), "said sk-");
+    }
+
+    #[test]
+    fn only_the_possible_beginning_of_a_secret_is_held_back() {
+        let mut masking = Masking::new(secrets(&["sk-12345"]));
+        assert_eq!(masking.handle_text("ask"), "a");
+        assert_eq!(masking.handle_text("s"), "sk");
+        assert_eq!(masking.handle_text("k-1234"), "");
+        assert_eq!(masking.handle_text("5é"), "(key)é");
+        assert_eq!(masking.handle_text("hello sk-"), "hello ");
+        assert_eq!((masking.finish(), masking.finish()), ("sk-".to_owned(), String::new()));
+    }
+
+    proptest! {
+        #[test]
+        fn text_cut_anywhere_is_masked_as_the_whole(
+            parts in prop::collection::vec(
+                prop_oneof![Just("sk-abab-é9"), Just("abab"), Just("sk-"), Just("ab"), Just("é"), Just("-"), Just("xyz"), Just("SK-")], 0..24,
+            ),
+            cuts in prop::collection::vec(any::<prop::sample::Index>(), 0..12),
+        ) {
+            let text = parts.concat();
+            let keys = ["sk-abab-é9", "abab", "b-é9"];
+            let secrets = secrets(&keys);
+            let mut cuts: Vec<usize> = cuts.iter().map(|cut| text.floor_char_boundary(cut.index(text.len() + 1))).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let mut masking = Masking::new(secrets.clone());
+            let mut heard: String = cuts.windows(2).map(|pair| masking.handle_text(&text[pair[0]..pair[1]])).collect();
+            heard += &masking.finish();
+            prop_assert!(keys.iter().all(|key| !heard.contains(key)), "{}", heard);
+            prop_assert_eq!(&heard, &secrets.mask(&text, Letters::Exact));
+            if keys.iter().all(|key| !text.contains(key)) {
+                prop_assert_eq!(heard, text);
+            } else {
+                // What is not of a secret arrives unchanged.
+                let mut rest = text.as_str();
+                for plain in heard.split("(key)") {
+                    let at = rest.find(plain);
+                    prop_assert!(at.is_some(), "{} of {}", plain, heard);
+                    rest = &rest[at.unwrap_or_default() + plain.len()..];
+                }
+            }
+        }
+    }
+}
