@@ -61,13 +61,19 @@ impl Default for OpenAiSettings {
 }
 
 impl OpenAiSettings {
-    /// Values of the headers; of `Bearer x` also the `x`.
+    /// Values of the headers whose names speak of a secret; of `Bearer x` also the `x`. Other values are ordinary words, and a model may say
+    /// them.
     pub(super) fn secrets(&self) -> impl Iterator<Item = String> {
         let bare = |(name, value): (&String, &String)| {
             let (_, bare) = value.trim().rsplit_once(' ').filter(|_| name.to_ascii_lowercase().ends_with("authorization"))?;
             Some(bare.to_owned())
         };
-        self.headers.values().cloned().chain(self.headers.iter().filter_map(bare))
+        let speaks_of_a_secret = |(name, _): &(&String, &String)| {
+            let name = name.to_ascii_lowercase();
+            ["auth", "key", "token", "secret", "cookie", "pass"].iter().any(|word| name.contains(word))
+        };
+        let whole = self.headers.iter().filter(speaks_of_a_secret).map(|(_, value)| value.clone());
+        whole.chain(self.headers.iter().filter_map(bare))
     }
 }
 

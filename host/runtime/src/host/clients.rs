@@ -51,9 +51,11 @@ impl Host {
             };
             match client {
                 Ok(client) => drop(clients.insert(name.clone(), client)),
-                Err(found) => found.into_iter().for_each(|problem| problems.push(problem)),
+                Err(found) => {
+                    keyless += usize::from(self.lacks_key(model));
+                    found.into_iter().for_each(|problem| problems.push(problem));
+                }
             }
-            keyless += usize::from(self.lacks_key(model));
         }
         (clients, keyless)
     }
