@@ -42,8 +42,10 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
     let tasks = plural(setup.tasks.len() as u64, "task", "tasks");
     writeln!(out, "{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display())?;
     writeln!(out, "\nWho may do what (data can leave to: {})", data_can_leave(setup))?;
-    for row in head::rows(prepared) {
-        writeln!(out, "  {}", head::line(&row))?;
+    let rows = head::rows(prepared);
+    let width = head::width(&rows);
+    for row in rows {
+        writeln!(out, "  {}", head::line(&row, width))?;
         if all && let Some(plugin) = setup.plugins.get(row.plugin.as_str()) {
             for line in limits(&plugin.limits) {
                 writeln!(out, "    {}", paint(FAINT, line))?;

@@ -9,6 +9,8 @@ use conclave_runtime::Prepared;
 
 use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
 
+/// Columns of a source at least.
+const SOURCE: usize = 12;
 /// A longer path would push what a plugin may do out of sight.
 const MOST_OF_A_PATH: usize = 24;
 
@@ -31,7 +33,9 @@ pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) 
 
 /// Who may do what, a line for each plugin.
 pub(crate) fn table(prepared: &Prepared) -> String {
-    let lines: Vec<String> = rows(prepared).iter().map(|row| format!("  {}", line(row))).collect();
+    let rows = rows(prepared);
+    let width = width(&rows);
+    let lines: Vec<String> = rows.iter().map(|row| format!("  {}", line(row, width))).collect();
     lines.join("\n")
 }
 
@@ -44,11 +48,20 @@ pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
     rights_table(prepared.setup(), prepared.sources())
 }
 
-/// One row, in columns.
-pub(crate) fn line(row: &RightsRow) -> String {
+/// Columns of the widest source.
+pub(crate) fn width(rows: &[RightsRow]) -> usize {
+    rows.iter().map(|row| source(row).chars().count()).fold(SOURCE, usize::max)
+}
+
+/// One row, in columns; the source's is so wide.
+pub(crate) fn line(row: &RightsRow, width: usize) -> String {
     let may = if row.may.is_empty() { paint(FAINT, "nothing but compute") } else { row.may.join(", ") };
-    let source = if row.source == "stock" { row.source.clone() } else { format!("{} UNSIGNED", short(&row.source)) };
-    format!("{} {} {may}", paint(NAME, format_args!("{:<13}", row.plugin)), paint(FAINT, format_args!("{source:<12}")))
+    let source = source(row);
+    format!("{} {} {may}", paint(NAME, format_args!("{:<13}", row.plugin)), paint(FAINT, format_args!("{source:<width$}")))
+}
+
+fn source(row: &RightsRow) -> String {
+    if row.source == "stock" { row.source.clone() } else { format!("{} UNSIGNED", short(&row.source)) }
 }
 
 /// The end of a long path: the file's name says most.

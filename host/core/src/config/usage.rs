@@ -17,7 +17,9 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     }
     for name in config.plugins.keys().filter(|name| !plugins.contains(name)) {
         let what = format!("nobody uses the plugin `{name}`: no task that is started names it, and no agent at work may call its tools");
-        problems.push(config.problem(&format!("plugins.{name}"), what).help(format!("leave out [plugins.{name}]")).as_warning());
+        let agent = config.tasks.get(&config.entry).map_or("AGENT", |task| task.agent.as_str());
+        let help = format!("if it has tools, write `grants.tools = [\"{name}.*\"]` in [plugins.{agent}]; or leave out [plugins.{name}]");
+        problems.push(config.problem(&format!("plugins.{name}"), what).help(help).as_warning());
     }
     for name in config.models.keys().filter(|name| !is_granted(config, name)) {
         let what = format!("nobody may ask the model `{name}`");
