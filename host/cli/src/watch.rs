@@ -3,10 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use conclave_core::config::PluginSource;
-use conclave_runtime::reload::{Reloaded, Watch};
+use conclave_runtime::reload::{Reloaded, Stamp, Watch};
 use conclave_runtime::{Prepared, Stopper};
 
 use crate::screen::Screen;
@@ -34,7 +34,7 @@ pub(crate) fn rebuilt_components(prepared: &Prepared, run: Stopper, screen: Arc<
 /// Ends when the config or one of its components is another than it was when this began, and nobody writes to it any more.
 pub(crate) async fn changes(config: &Path) {
     let files = files(config);
-    let stamps = || -> Vec<Option<(SystemTime, u64)>> { files.iter().map(|file| stamp(file)).collect() };
+    let stamps = || -> Vec<Option<Stamp>> { files.iter().map(|file| Stamp::of(file)).collect() };
     let first = stamps();
     let mut last = first.clone();
     loop {
@@ -57,9 +57,4 @@ fn files(config: &Path) -> Vec<PathBuf> {
         }));
     }
     files
-}
-
-fn stamp(file: &Path) -> Option<(SystemTime, u64)> {
-    let metadata = std::fs::metadata(file).ok()?;
-    Some((metadata.modified().ok()?, metadata.len()))
 }

@@ -36,6 +36,7 @@ use crate::policy::Rule;
 use crate::setup::{AgentSeat, ModelSetup, NoTool};
 
 pub use keys::{KEYS, Key, Shape};
+pub use model::RESERVED_OPTIONS;
 pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, default_place, is_reserved_task};
 pub use problem::{Problem, Problems, Severity};
 

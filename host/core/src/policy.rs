@@ -51,10 +51,10 @@ pub struct Rule {
 /// The rule that holds for a call; none: nobody is asked. Each who has a part in the call (the agent that calls, a tool plugin whose answer
 /// wants it) is held against the first rule that matches; the strictest of them counts, so that nobody hides behind another's leave.
 #[must_use]
-pub fn rule_for<'a>(rules: &'a [Rule], callers: &[&PluginName], tool: &str) -> Option<&'a Rule> {
+pub fn rule_for<'a, 'b>(rules: &'a [Rule], callers: impl IntoIterator<Item = &'b PluginName>, tool: &str) -> Option<&'a Rule> {
     let first =
         |caller: &PluginName| rules.iter().find(|rule| rule.tool.covers(tool) && rule.caller.as_ref().is_none_or(|name| name == caller));
-    callers.iter().filter_map(|caller| first(caller)).max_by_key(|rule| rule.decide)
+    callers.into_iter().filter_map(first).max_by_key(|rule| rule.decide)
 }
 
 /// What an approver is asked.
@@ -97,13 +97,13 @@ mod tests {
     fn the_first_rule_that_matches_wins() {
         let rules =
             [rule("notes.save", Some("librarian"), Decide::Allow), rule("notes.*", None, Decide::Ask), rule("*", None, Decide::Deny)];
-        let decided = |caller: &str, tool: &str| rule_for(&rules, &[&caller.into()], tool).map(|rule| rule.decide);
+        let decided = |caller: &str, tool: &str| rule_for(&rules, [&caller.into()], tool).map(|rule| rule.decide);
         assert_eq!(decided("librarian", "notes.save"), Some(Decide::Allow));
         assert_eq!(decided("stranger", "notes.save"), Some(Decide::Ask));
         assert_eq!(decided("librarian", "notes.list"), Some(Decide::Ask));
         assert_eq!(decided("librarian", "search.find"), Some(Decide::Deny));
-        assert_eq!(rule_for(&rules[..2], &[&"librarian".into()], "search.find"), None);
-        let both = [&"librarian".into(), &"stranger".into()];
-        assert_eq!(rule_for(&rules, &both, "notes.save").map(|rule| rule.decide), Some(Decide::Ask), "the strictest counts");
+        assert_eq!(rule_for(&rules[..2], [&"librarian".into()], "search.find"), None);
+        let both: [PluginName; 2] = ["librarian".into(), "stranger".into()];
+        assert_eq!(rule_for(&rules, both.iter(), "notes.save").map(|rule| rule.decide), Some(Decide::Ask), "the strictest counts");
     }
 }

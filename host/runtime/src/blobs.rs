@@ -4,7 +4,6 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::text::show_size;
-use sha2::{Digest, Sha256};
 
 pub use conclave_core::message::Blob;
 pub use conclave_models::BlobSource;
@@ -74,8 +73,12 @@ pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Bl
     if !is_media_type {
         return Err(BlobError::MediaType(media_type.chars().take(127).collect()));
     }
-    let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
-    Ok(Blob { sha256, media_type: media_type.to_owned(), length: bytes.len() as u64, name: name.map(str::to_owned) })
+    Ok(Blob {
+        sha256: crate::digest::sha256(bytes),
+        media_type: media_type.to_owned(),
+        length: bytes.len() as u64,
+        name: name.map(str::to_owned),
+    })
 }
 
 /// Keeps attachments in memory, the newest of them: past its limit the oldest go, and a model is then told that they cannot be shown.

@@ -22,7 +22,7 @@ use crate::channel::Channels;
 use crate::clock::Clock;
 use crate::journal::{Journal, JournalFailure, Journals};
 use crate::models::ModelClient;
-use crate::subscribe::{Happening, Subscribers, What};
+use crate::subscribe::{Subscribers, Teller, What};
 use port::WaitingModels;
 
 /// Events that are taken at once: one append for all of them.
@@ -45,6 +45,7 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     setup: Arc<Setup>,
     id: RoomId,
+    teller: Teller,
     room: Room,
     journal: Box<dyn Journal>,
     seq: u64,
@@ -76,10 +77,12 @@ impl Driver {
         let id = opening.room.clone();
         // The loop holds the other end, so this cannot fail.
         let _ = sender.send(Event::RoomOpened { setup: Arc::clone(&setup), opening });
+        let teller = Teller::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
         Ok(Self {
             shared,
             setup,
             id,
+            teller,
             room: Room::new(),
             journal,
             seq: 0,
@@ -157,9 +160,7 @@ impl Driver {
     }
 
     fn tell(&self, what: What) {
-        if !self.shared.subscribers.is_empty() {
-            self.shared.subscribers.tell(&Happening { room: self.id.clone(), at: self.shared.clock.now(), what });
-        }
+        self.teller.tell(|| what);
     }
 
     /// Children that were told to stop end by themselves; their journals are whole before the run is over.

@@ -36,6 +36,7 @@ mod capability;
 pub mod channel;
 pub mod clock;
 mod convert;
+mod digest;
 mod driver;
 pub mod engine;
 mod host;

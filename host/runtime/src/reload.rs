@@ -2,7 +2,7 @@
 //! the place of the one that was admitted is decided in the core; a refused or broken one changes nothing.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -62,9 +62,18 @@ struct Watched {
 
 /// Tells one version of a file from another without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Stamp {
+pub struct Stamp {
     modified: SystemTime,
     bytes: u64,
+}
+
+impl Stamp {
+    /// That of a file; none when there is none.
+    #[must_use]
+    pub fn of(file: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some(Self { modified: metadata.modified().ok()?, bytes: metadata.len() })
+    }
 }
 
 /// Goes on looking until it is dropped.
@@ -80,7 +89,7 @@ impl Drop for Watch {
 impl Reloader {
     pub(crate) fn new(Rebuilt { loader, sandboxes, sources }: Rebuilt) -> Self {
         let watched = |(name, source): (PluginName, Source)| {
-            let known = stamp(&source);
+            let known = Stamp::of(&source.path);
             (name, Watched { source, known, changed: None })
         };
         Self { loader, sandboxes, files: sources.into_iter().map(watched).collect() }
@@ -101,7 +110,7 @@ impl Reloader {
     pub async fn look(&mut self) -> Vec<Reloaded> {
         let mut settled = Vec::new();
         for (name, file) in &mut self.files {
-            let seen = stamp(&file.source);
+            let seen = Stamp::of(&file.source.path);
             if seen == file.known || seen.is_none() {
                 file.changed = None;
             } else if seen == file.changed {
@@ -131,9 +140,4 @@ impl Reloader {
         self.sandboxes.replace(sandbox);
         Ok((sha256, took))
     }
-}
-
-fn stamp(source: &Source) -> Option<Stamp> {
-    let metadata = std::fs::metadata(&source.path).ok()?;
-    Some(Stamp { modified: metadata.modified().ok()?, bytes: metadata.len() })
 }

@@ -8,6 +8,8 @@ use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
 use conclave_core::notice::Notice;
 use serde::Serialize;
 
+use crate::clock::Clock;
+
 /// How important a log line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
@@ -112,6 +114,26 @@ impl Subscribers {
     pub(crate) fn tell(&self, happening: &Happening) {
         for subscriber in self.0.iter() {
             subscriber.on(happening);
+        }
+    }
+}
+
+/// Tells the followers of a run what happens in one of its rooms. Where nobody follows, nothing is made up.
+#[derive(Clone)]
+pub(crate) struct Teller {
+    subscribers: Subscribers,
+    room: RoomId,
+    clock: Arc<dyn Clock>,
+}
+
+impl Teller {
+    pub(crate) fn new(subscribers: Subscribers, room: RoomId, clock: Arc<dyn Clock>) -> Self {
+        Self { subscribers, room, clock }
+    }
+
+    pub(crate) fn tell(&self, what: impl FnOnce() -> What) {
+        if !self.subscribers.is_empty() {
+            self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), what: what() });
         }
     }
 }

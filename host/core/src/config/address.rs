@@ -40,6 +40,17 @@ pub(crate) fn authority(text: &str) -> Option<&str> {
     authority_of(text).ok()
 }
 
+/// What is sent there stays on this machine.
+pub(crate) fn is_loopback(text: &str) -> bool {
+    let Some(authority) = authority(text) else { return false };
+    let host = match authority.rfind(']') {
+        Some(end) => &authority[..=end],
+        None => authority.split(':').next().unwrap_or_default(),
+    };
+    let is_local = |address: &str| address.parse::<std::net::IpAddr>().is_ok_and(|address| address.is_loopback());
+    host.eq_ignore_ascii_case("localhost") || is_local(host.trim_start_matches('[').trim_end_matches(']'))
+}
+
 fn authority_of(text: &str) -> Result<&str, AddressError> {
     if let Some(other) = text.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '\\' || crate::text::is_deceptive(*c)) {
         return Err(AddressError::Character(other));
@@ -88,6 +99,16 @@ mod tests {
             assert_eq!(check_http_url(text), expected, "{text}");
         }
         assert_eq!(authority("https://[::1]:8080/v1"), Some("[::1]:8080"));
+    }
+
+    #[test]
+    fn only_this_machine_is_loopback() {
+        for own in ["http://127.0.0.1:80/v1", "http://localhost:11434", "http://LOCALHOST/v1", "http://[::1]:8080/v1", "http://127.9.9.9"] {
+            assert!(is_loopback(own), "{own}");
+        }
+        for other in ["http://localhost.example/v1", "http://127.0.0.1.example", "http://10.0.0.1:80", "http://[::2]", "http://0.0.0.0"] {
+            assert!(!is_loopback(other), "{other}");
+        }
     }
 
     #[test]

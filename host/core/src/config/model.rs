@@ -21,7 +21,7 @@ const OF_A_KIND: [(&str, &[&str]); 2] = [("openai", &OPENAI_ONLY), ("scripted", 
 /// More attempts than this would only hide that a server is down.
 const RETRIES_MAX: u64 = 20;
 /// The host writes these itself.
-const RESERVED_OPTIONS: [&str; 6] = ["model", "messages", "tools", "tool_choice", "stream", "n"];
+pub const RESERVED_OPTIONS: [&str; 6] = ["model", "messages", "tools", "tool_choice", "stream", "n"];
 /// Headers that carry the key or frame the request.
 const RESERVED_HEADERS: [&str; 6] = ["authorization", "content-length", "content-type", "host", "transfer-encoding", "connection"];
 

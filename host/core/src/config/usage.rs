@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, ModelKind, Problems};
+use super::{Config, ModelKind, Problems, address};
 use crate::ids::{ModelName, PluginName, TaskName};
 
 /// Adds a warning for each plugin, task, model and cost limit that has no effect.
@@ -34,19 +34,13 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
 fn check_keys(config: &Config, problems: &mut Problems) {
     for (name, model) in &config.models {
         let ModelKind::OpenAi(server) = &model.kind else { continue };
-        let is_far = |address: &str| !is_loopback(address.trim_start_matches("http://").trim_start_matches("https://"));
-        let plain = server.url.strip_prefix("http://").filter(|_| is_far(server.proxy.as_deref().unwrap_or(&server.url)));
-        if let (Some(_), Some(_)) = (plain, &server.key) {
+        let next = server.proxy.as_deref().unwrap_or(&server.url);
+        if server.key.is_some() && server.url.starts_with("http://") && !address::is_loopback(next) {
             let what = format!("the key of the model `{name}` goes over the network for everybody to read");
             let help = "write `https://` in its `url`, if the server can do that";
             problems.push(config.problem(&format!("models.{name}.url"), what).help(help).as_warning());
         }
     }
-}
-
-fn is_loopback(address: &str) -> bool {
-    let host = address.split('/').next().unwrap_or_default();
-    ["127.", "localhost", "[::1]"].iter().any(|own| host.starts_with(own))
 }
 
 /// A limit in dollars holds nothing back where no price is known.

@@ -32,8 +32,8 @@ impl Room {
         asked_by: Option<&PluginName>,
     ) -> Ruling {
         let setup = Arc::clone(&self.setup);
-        let callers: Vec<&PluginName> = std::iter::once(caller).chain(asked_by).collect();
-        let Some(rule) = rule_for(&setup.policy, &callers, &call.name) else { return Ruling::Runs };
+        let callers = [caller].into_iter().chain(asked_by);
+        let Some(rule) = rule_for(&setup.policy, callers, &call.name) else { return Ruling::Runs };
         match rule.decide {
             Decide::Allow => Ruling::Runs,
             Decide::Deny => {

@@ -149,7 +149,11 @@ impl Room {
         if is_awaited || answer.is_ok() {
             self.tell(Notice::ModelAnswered { call, ordinal, usage, model: named, stop, is_empty, error, trouble });
         }
-        if is_awaited && answer.is_err() && self.calls.get(&call).and_then(Purpose::frame).is_some() {
+        // The last answer counts: an agent that was helped in the end did not fail for want of a model.
+        let is_step = matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }));
+        if answer.is_ok() {
+            self.without_model.remove(&call);
+        } else if is_awaited && is_step {
             self.without_model.insert(call);
         }
         if is_awaited {

@@ -32,6 +32,21 @@ fn the_library_fits_its_plugins() {
 }
 
 #[test]
+fn a_plugin_that_waits_for_a_model_has_the_time_that_the_model_may_take() {
+    let wall = |plugin: &str, model: &str| {
+        let end = format!("[models.default]\n{model}");
+        let text = Parts { plugin, end: &end, ..Parts::default() }.text();
+        assembled(&text, &named([("chat", agent(&["model"]))])).setup.plugins[&PluginName::from("chat")].limits.wall_ms
+    };
+    let grant = "grants.model = [\"default\"]";
+    let server = "kind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\ntimeout = \"40 s\"";
+    assert_eq!(wall(grant, server), 30_000 + 2 * 40_000);
+    assert_eq!(wall(grant, "kind = \"native\""), 30_000 + 2 * 600_000);
+    assert_eq!(wall(grant, "kind = \"scripted\"\nreplies = \"r.json\""), 30_000, "it answers at once");
+    assert_eq!(wall(&format!("{grant}\nlimits = {{ wall = \"5 s\" }}"), server), 5_000, "what is written holds");
+}
+
+#[test]
 fn tools_need_an_ask_a_grant_and_a_task_that_leaves_them() {
     let cases = [
         ("grants.tools = [\"tool.*\"]", "", &["tools"][..], &["tool.a", "tool.b"][..]),

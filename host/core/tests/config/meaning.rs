@@ -147,6 +147,36 @@ fn a_star_uses_every_plugin_and_a_grant_to_delegate_every_task() {
     assert_eq!(good(&Parts { plugin, end, ..Parts::default() }.text()).warnings.to_string(), "");
 }
 
+fn served(url: &str, more: &str) -> conclave_core::config::Config {
+    let end = format!("[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n{more}");
+    good(&Parts { plugin: "grants.model = [\"default\"]", end: &end, ..Parts::default() }.text())
+}
+
+#[test]
+fn a_key_that_crosses_a_network_in_the_clear_is_a_warning() {
+    let key = "key = { env = \"K\" }";
+    let cases = [
+        ("http://127.0.0.1:80/v1", "", false),
+        ("https://models.example/v1", "proxy = \"http://proxy.example:3128\"", false),
+        ("http://models.example/v1", "", true),
+        ("http://localhost.example/v1", "", true),
+        ("http://127.0.0.1:80/v1", "proxy = \"http://proxy.example:3128\"", true),
+        ("http://models.example/v1", "proxy = \"http://127.0.0.1:3128\"", false),
+    ];
+    for (url, proxy, warns) in cases {
+        let told = served(url, &format!("{proxy}\n{key}")).warnings.to_string();
+        assert_eq!(told.contains("for everybody to read"), warns, "{url} {proxy}: {told}");
+        assert_eq!(served(url, proxy).warnings.to_string(), "", "without a key there is nothing to read");
+    }
+}
+
+#[test]
+fn whoever_gets_the_prompts_is_named_a_proxy_too() {
+    let reached = |more: &str| served("https://models.example:8443/v1", more).models["default"].prices.reached_at.clone();
+    assert_eq!(reached("").as_deref(), Some("models.example:8443"));
+    assert_eq!(reached("proxy = \"http://proxy.example:3128\"").as_deref(), Some("models.example:8443 through proxy.example:3128"));
+}
+
 #[test]
 fn a_cost_limit_without_a_price_is_a_warning() {
     let plugin = "grants.model = { names = [\"default\"], cost_usd = 0.10 }";

@@ -4,8 +4,8 @@
 use conclave_core::model::ModelError;
 use serde_json::{Map, Value};
 
-/// What no option may set: the host does.
-pub(crate) const RESERVED: [&str; 6] = ["model", "messages", "stream", "tools", "tool_choice", "n"];
+/// One list with the config, which refuses them at their line.
+pub(crate) use conclave_core::config::RESERVED_OPTIONS as RESERVED;
 
 /// What a plugin may set, as it goes over the wire.
 const ALLOWED: [&str; 10] = [

@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conclave_core::config::OpenAiConfig;
 use serde_json::{Map, Value};
 
 use crate::{BlobSource, KeySource, NoBlobs};
@@ -18,7 +19,7 @@ pub struct OpenAiSettings {
     pub model: String,
     /// Sent as a bearer token; none for a server that wants no key.
     pub key: Option<Arc<dyn KeySource>>,
-    /// Sent with every request, in addition. Their values are treated as secrets.
+    /// Sent with every request, in addition. Values whose names speak of a secret are treated as one.
     pub headers: BTreeMap<String, String>,
     /// Put into every request as they are; a plugin's own options go over them.
     pub options: Map<String, Value>,
@@ -42,19 +43,21 @@ pub struct OpenAiSettings {
 
 impl Default for OpenAiSettings {
     fn default() -> Self {
+        // What holds when a config gives nothing holds here too.
+        let config = OpenAiConfig::new(String::new(), String::new());
         Self {
-            url: String::new(),
-            model: String::new(),
+            url: config.url,
+            model: config.model,
             key: None,
-            headers: BTreeMap::new(),
-            options: Map::new(),
-            proxy: None,
-            retries: 3,
+            headers: config.headers,
+            options: config.options,
+            proxy: config.proxy,
+            retries: config.retries,
             backoff: Duration::from_millis(500),
-            timeout: Duration::from_secs(600),
-            attempt_timeout: Duration::from_secs(300),
-            idle_timeout: Duration::from_secs(60),
-            reply_max: 8 << 20,
+            timeout: Duration::from_millis(config.timeout_ms),
+            attempt_timeout: Duration::from_millis(config.attempt_timeout_ms),
+            idle_timeout: Duration::from_millis(config.idle_timeout_ms),
+            reply_max: config.reply_max,
             images: Arc::new(NoBlobs),
         }
     }

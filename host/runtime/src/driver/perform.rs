@@ -17,7 +17,7 @@ use super::{Driver, UnderWay};
 use crate::calls::{CallStart, Observer, ToolStart};
 use crate::channel::Answer;
 use crate::models::{ModelFailure, TextSink};
-use crate::subscribe::{Happening, Level, Subscribers, What};
+use crate::subscribe::{Level, Teller, What};
 
 impl Driver {
     pub(super) fn perform(&mut self, effect: Effect) {
@@ -89,12 +89,7 @@ impl Driver {
             now: self.shared.clock.now(),
             scratch: self.room.scratch(call),
             models: Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) }),
-            observer: Arc::new(Follower {
-                subscribers: self.shared.subscribers.clone(),
-                room: self.id.clone(),
-                plugin: plugin.clone(),
-                clock: Arc::clone(&self.shared.clock),
-            }),
+            observer: Arc::new(Follower { teller: self.teller.clone(), plugin: plugin.clone() }),
             plugin,
         }
     }
@@ -131,14 +126,9 @@ impl Driver {
     fn call_model(&mut self, call: CallId, ordinal: u32, model: &ModelName, prompt: Prompt) {
         let client = self.shared.models.get(model).cloned();
         let name = model.to_string();
-        let sink = Arc::new(StreamedText {
-            subscribers: self.shared.subscribers.clone(),
-            room: self.id.clone(),
-            clock: Arc::clone(&self.shared.clock),
-            call,
-            ordinal,
-        });
-        let broke_off = ModelError::Other { message: "the model's client broke off; the host's log has the reason".to_owned() };
+        let sink = Arc::new(StreamedText { teller: self.teller.clone(), call, ordinal });
+        // It answers for a client that panics, and for a request that is given up.
+        let broke_off = ModelError::Other { message: "no answer came: the request was given up, or its client broke off".to_owned() };
         let fallback = Event::ModelAnswered { call, ordinal, answer: Err(broke_off), trouble: None };
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(fallback) };
         let asking = self.beside.spawn(async move {
@@ -222,48 +212,33 @@ fn broke_off() -> Fault {
 
 /// Tells followers what a model says while it says it.
 struct StreamedText {
-    subscribers: Subscribers,
-    room: conclave_core::ids::RoomId,
-    clock: Arc<dyn crate::clock::Clock>,
+    teller: Teller,
     call: CallId,
     ordinal: u32,
 }
 
 impl TextSink for StreamedText {
     fn text(&self, piece: &str) {
-        if !self.subscribers.is_empty() {
-            let what = What::Streamed { call: self.call, ordinal: self.ordinal, text: piece.to_owned() };
-            self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), what });
-        }
+        self.teller.tell(|| What::Streamed { call: self.call, ordinal: self.ordinal, text: piece.to_owned() });
     }
 }
 
 /// Tells followers what a plugin does while it runs.
 struct Follower {
-    subscribers: Subscribers,
-    room: conclave_core::ids::RoomId,
+    teller: Teller,
     plugin: conclave_core::ids::PluginName,
-    clock: Arc<dyn crate::clock::Clock>,
-}
-
-impl Follower {
-    fn tell(&self, what: What) {
-        if !self.subscribers.is_empty() {
-            self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), what });
-        }
-    }
 }
 
 impl Observer for Follower {
     fn log(&self, call: CallId, level: Level, message: &str) {
-        self.tell(What::Logged { call, plugin: self.plugin.clone(), level, message: message.to_owned() });
+        self.teller.tell(|| What::Logged { call, plugin: self.plugin.clone(), level, message: message.to_owned() });
     }
 
     fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
-        self.tell(What::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
+        self.teller.tell(|| What::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
     }
 
     fn denied(&self, call: CallId, record: &conclave_core::grant::DenialRecord) {
-        self.tell(What::Denied { call, plugin: self.plugin.clone(), record: record.clone() });
+        self.teller.tell(|| What::Denied { call, plugin: self.plugin.clone(), record: record.clone() });
     }
 }

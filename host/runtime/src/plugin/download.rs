@@ -9,9 +9,9 @@ use conclave_core::limits::COMPONENT_BYTES;
 use conclave_core::text::show_size as size;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
-use sha2::{Digest, Sha256};
 
 use super::read_component;
+use crate::digest::sha256 as digest;
 
 /// Detours of one download.
 const REDIRECTS: usize = 5;
@@ -146,11 +146,6 @@ fn unreachable(url: &str, error: reqwest::Error) -> DownloadError {
         cause = deeper;
     }
     DownloadError::Unreachable { url: url.to_owned(), cause: cause.to_string() }
-}
-
-/// Lower-case hexadecimal.
-fn digest(bytes: &[u8]) -> String {
-    Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 #[cfg(test)]

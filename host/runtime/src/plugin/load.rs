@@ -7,7 +7,6 @@ use conclave_core::limits::{COMPONENT_BYTES, PluginLimits};
 use conclave_core::manifest::Manifest;
 use conclave_core::setup::PluginFacts;
 use conclave_core::tool::ToolSpec;
-use sha2::{Digest, Sha256};
 use wasmtime::component::{Component, InstancePre};
 
 use super::arguments::Arguments;
@@ -16,6 +15,7 @@ use super::exports::Exports;
 use super::probe::probe;
 use super::schema::{Schema, compile_all};
 use super::{Inspection, LoadError, LoadedPlugin, Origin, anatomy, contract};
+use crate::digest;
 use crate::engine::Engine;
 use crate::sandbox::log::excerpt;
 use crate::sandbox::{CallState, network};
@@ -163,7 +163,7 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
     if length > COMPONENT_BYTES {
         return Err(LoadError::TooLarge { size: size(length), limit: size(COMPONENT_BYTES) });
     }
-    let sha256 = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
+    let sha256 = digest::sha256(bytes);
     let anatomy = anatomy::read(bytes)?;
     let manifest = Manifest::parse(anatomy.manifest)?;
     let kinds = contract::check(&anatomy)?;
