@@ -1,7 +1,9 @@
 //! The command line. What people type, nothing of what it does.
 
+mod batch;
 mod model;
 mod operate;
+mod trace;
 
 use std::path::PathBuf;
 
@@ -9,8 +11,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::exit;
 
+pub(crate) use batch::Batch;
 pub(crate) use model::ModelChoice;
 pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
+pub(crate) use trace::{Detail, TraceChoice};
 
 /// Runs agents and tools you do not trust: every one is a WebAssembly component that can touch only what you granted.
 #[derive(Debug, Parser)]
@@ -42,6 +46,8 @@ pub(crate) enum Command {
     Run(Run),
     /// Talk with the entry task of a config in the terminal
     Chat(Chat),
+    /// Run the entry task of a config on every line of a file. The results go to stdout, in the order of the lines
+    Batch(Batch),
     /// Check a config and its plugins without running anything, and show who may do what
     Check(Check),
     /// Write a commented config that runs
@@ -88,6 +94,8 @@ pub(crate) struct Run {
     /// Keep the journal of every room as JSON lines in this folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) trace: TraceChoice,
     /// Show plugins' log lines of level debug and trace too
     #[arg(long, short)]
     pub(crate) verbose: bool,
@@ -113,6 +121,8 @@ pub(crate) struct Chat {
     /// Do not remember what is typed, and do not offer what was typed before
     #[arg(long)]
     pub(crate) no_history: bool,
+    #[command(flatten)]
+    pub(crate) trace: TraceChoice,
     /// Show plugins' log lines of level debug and trace too
     #[arg(long, short)]
     pub(crate) verbose: bool,

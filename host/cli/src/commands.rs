@@ -1,6 +1,7 @@
 //! One command, one file.
 
 pub(crate) mod add;
+pub(crate) mod batch;
 pub(crate) mod call;
 pub(crate) mod chat;
 pub(crate) mod check;

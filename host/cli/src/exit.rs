@@ -5,7 +5,7 @@ use conclave_core::outcome::Status;
 
 /// It went well.
 pub(crate) const OK: u8 = 0;
-/// The task ended without what was asked for: stalled, rejected, or an internal failure.
+/// The task ended without what was asked for: stalled, in a circle, rejected, not addressed, or an internal failure.
 pub(crate) const FAILED: u8 = 1;
 /// The command line or the config is wrong.
 pub(crate) const USAGE: u8 = 2;
@@ -28,7 +28,7 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) const TABLE: &str = "\
 Exit codes:
     0  it went well
-    1  the task ended without an answer (stalled, rejected), or an internal failure
+    1  the task ended without an answer (stalled, in a circle, rejected, not addressed), or an internal failure
     2  the command line or the config is wrong
     3  a model's key is missing, or its server does not take it
     4  a model's server could not be reached

@@ -4,6 +4,7 @@ mod approve;
 mod args;
 mod ask;
 mod attach;
+mod batch;
 mod chat;
 mod commands;
 mod config_file;
@@ -53,6 +54,7 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
     match command {
         Command::Run(args) => commands::run::run(args, output, interrupts).await,
         Command::Chat(args) => commands::chat::chat(args, output, interrupts).await,
+        Command::Batch(args) => commands::batch::batch(args, output, interrupts).await,
         Command::Check(args) => commands::check::check(args, output).await,
         Command::Init(args) => commands::init::init(&args, output),
         Command::Add(args) => commands::add::add(&args, output).await,

@@ -39,6 +39,8 @@ pub(crate) struct Screen {
     loudness: Loudness,
     /// Both streams are shown on a terminal, so a line can be erased again.
     live: bool,
+    /// A status line can be shown: nothing but it has to be erased.
+    has_status: bool,
     state: Mutex<State>,
     /// Raised when something waits to be printed above a line that is being typed.
     wake: Arc<AtomicBool>,
@@ -59,7 +61,26 @@ struct State {
 impl Screen {
     pub(crate) fn new(loudness: Loudness) -> Arc<Self> {
         let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
-        Arc::new(Self { loudness, live, state: Mutex::default(), wake: Arc::default() })
+        Arc::new(Self { loudness, live, has_status: live, state: Mutex::default(), wake: Arc::default() })
+    }
+
+    /// The same where nothing is streamed: a status line is shown also when stdout is no terminal.
+    pub(crate) fn of_batch(loudness: Loudness) -> Arc<Self> {
+        let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
+        let has_status = std::io::stderr().is_terminal();
+        Arc::new(Self { loudness, live, has_status, state: Mutex::default(), wake: Arc::default() })
+    }
+
+    /// There is a place for a status line.
+    pub(crate) fn has_status(&self) -> bool {
+        self.has_status
+    }
+
+    /// Writes whole lines to stdout where the status line was, which comes again when it is next shown.
+    pub(crate) fn above_status<T>(&self, write: impl FnOnce() -> T) -> T {
+        let mut state = self.state();
+        erase_status(&mut state);
+        write()
     }
 
     pub(crate) fn is_live(&self) -> bool {
@@ -125,7 +146,7 @@ impl Screen {
     /// Shows what is going on in one faint line that is erased again. Does nothing where text is being streamed or a line is typed.
     pub(crate) fn status(&self, text: &str) {
         let mut state = self.state();
-        if !self.live || self.loudness != Loudness::Normal || state.editing || state.open {
+        if !self.has_status || self.loudness != Loudness::Normal || state.editing || state.open {
             return;
         }
         let most = columns().saturating_sub(1);

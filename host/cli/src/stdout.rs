@@ -35,6 +35,15 @@ pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), CliError> {
     write(&format!("{text}\n"))
 }
 
+/// A line with styles, which are taken out where colors are off.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn styled(text: impl std::fmt::Display) -> Result<(), CliError> {
+    let mut out = anstream::stdout();
+    check(writeln!(out, "{text}").and_then(|()| out.flush()))
+}
+
 /// What goes to a pipe stays as it is; what goes to a terminal must not steer it.
 pub(crate) fn safe(text: &str) -> String {
     if std::io::stdout().is_terminal() { printable(text) } else { text.to_owned() }

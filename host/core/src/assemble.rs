@@ -2,19 +2,21 @@
 //! not fit is reported at once, at the line of the config where it can be put right. Pure; loads nothing.
 
 mod asks;
+mod mentions;
 mod settings;
+mod toolbox;
 mod tools;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::config::wording::code;
-use crate::config::{Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TERMINAL, TaskConfig};
+use crate::config::{Compat, Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TERMINAL, TaskConfig};
 use crate::delivery::ChannelKind;
 use crate::ids::{ChannelId, PluginName, TaskName};
 use crate::limits::PluginLimits;
-use crate::model::ToolFormat;
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use crate::toolbox::Toolbox;
 
 /// Model calls, one after the other, that fit into one call of a plugin whose wall time nobody wrote down.
 const MODEL_CALLS: u64 = 2;
@@ -35,7 +37,7 @@ type Plugins = BTreeMap<PluginName, PluginFacts>;
 /// # Errors
 /// All problems, warnings among them, in the order of the config's lines: a plugin of the config that is not among `plugins`; a task whose
 /// agent or strategy exports no such thing; a required ask without its grant, or for what this host does not offer; tools and settings that
-/// are not as declared; a pattern that covers no admitted tool.
+/// are not as declared; a pattern that covers no admitted tool; two tools of a task under one name, and a name that none of its tools has.
 pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems> {
     let mut problems = Problems::default();
     let mut setups = BTreeMap::new();
@@ -52,13 +54,21 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         setups.insert(name.clone(), Arc::new(setup));
     }
     tools::check_patterns(config, plugins, &mut problems);
+    let admitted = tools::admitted(plugins);
+    let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
+    let mut tasks = BTreeMap::new();
     for (name, task) in &config.tasks {
         check_exports(config, name, task, plugins, &mut problems);
+        let toolbox = toolbox::of_task(config, name, task, plugins, &admitted, &mut problems);
+        // Of a plugin that is not loaded nobody knows the tools; that it is not was said.
+        if is_whole {
+            mentions::check(config, name, task, &toolbox, &mut problems);
+        }
+        tasks.insert(name.clone(), Arc::new(task_setup(task, toolbox)));
     }
     if problems.has_errors() {
         return Err(problems.in_order());
     }
-    let tasks = config.tasks.iter().map(|(name, task)| (name.clone(), Arc::new(task_setup(config, task, plugins)))).collect();
     let setup = Setup {
         entry: config.entry.clone(),
         tasks,
@@ -118,24 +128,42 @@ fn others(plugins: &Plugins, kind: PluginKind) -> Option<String> {
     (!names.is_empty()).then(|| names.join(", "))
 }
 
-fn task_setup(config: &Config, task: &TaskConfig, plugins: &Plugins) -> TaskSetup {
+fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
     TaskSetup {
         agent: task.agent.clone(),
         description: task.description.clone(),
         system: Arc::clone(&task.system),
         subtasks: task.subtasks.clone(),
-        tools: Arc::new(tools::of_task(config, task, plugins)),
+        toolbox: Arc::new(toolbox),
+        force: task.force.clone(),
         deliver: task.deliver.clone(),
         interactive: task.interactive,
         turns: task.turns,
         max_stalled_steps: task.max_stalled_steps,
         done_if_response: task.done_if_response.clone(),
         done_if_no_response: task.done_if_no_response.clone(),
+        done_if_tool: task.done_if_tool,
+        done_sequences: task.done_sequences.clone(),
         no_tool: task.no_tool.clone(),
         agent_seat: task.agent_seat,
+        seats: task.seats.clone(),
         allow_null_result: task.allow_null_result,
-        // The config has no key for it yet; a plugin may choose another with each request.
-        tool_format: ToolFormat::Native,
+        tool_format: task.tool_format,
+        only_user_quits_root: task.only_user_quits_root,
+        default_human_response: task.default_human_response.clone(),
+        user_message: task.user_message.clone(),
+        restart: task.restart,
+        restart_as_subtask: task.restart_as_subtask,
+        erase_substeps: task.erase_substeps,
+        loops: task.loops,
+        text: task.text.clone(),
+        allow_multiple_tools: task.allow_multiple_tools,
+        respond_tools_only: task.respond_tools_only,
+        allow_subtask_multi_tools: task.allow_subtask_multi_tools,
+        returns: task.returns.clone(),
+        overflow: task.overflow,
+        as_langroid: task.compat == Compat::Langroid,
+        bytes_per_token: task.bytes_per_token,
     }
 }
 

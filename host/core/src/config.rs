@@ -18,6 +18,8 @@ mod references;
 pub mod schema;
 mod spans;
 mod task;
+mod task_rules;
+mod task_tools;
 mod units;
 mod usage;
 pub(crate) mod wording;
@@ -28,16 +30,19 @@ use std::sync::Arc;
 use serde_json::Value;
 use toml::de::DeTable;
 
+use crate::calling::sequence::Sequence;
 use crate::grant::{Grants, ToolPattern};
 use crate::ids::{ModelName, PluginName, TaskName};
 use crate::limits::{PluginLimits, RunLimits};
 use crate::message::Entity;
+use crate::model::ToolFormat;
 use crate::policy::Rule;
-use crate::setup::{AgentSeat, ModelSetup, NoTool};
+use crate::setup::{AgentSeat, LoopRules, ModelSetup, NoTool, Overflow, ReturnType, TextRules};
+use crate::toolbox::HostTool;
 
 pub use keys::{KEYS, Key, Shape};
 pub use model::RESERVED_OPTIONS;
-pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, default_place, is_reserved_task};
+pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
 pub use problem::{Problem, Problems, Severity};
 
 use problem::{SourceText, Span};
@@ -176,24 +181,111 @@ pub struct ModelConfig {
     pub prices: ModelSetup,
 }
 
-/// `[tasks.NAME]`.
+/// Whose defaults hold where nothing is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Compat {
+    #[default]
+    Conclave,
+    /// Words in text do what they do there, and the host's tools have its names.
+    Langroid,
+}
+
+/// What an entry of a task's `tools` is about.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Listed {
+    Plugins(ToolPattern),
+    Host(HostTool),
+}
+
+impl Listed {
+    /// The pattern, or the host's own name for its tool.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Plugins(pattern) => &pattern.0,
+            Self::Host(tool) => tool.as_str(),
+        }
+    }
+}
+
+/// An entry of a task's `tools`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolEntry {
+    pub tool: Listed,
+    /// The name that the agent sees; none: the usual one.
+    pub alias: Option<String>,
+    /// Shown to the agent.
+    pub offered: bool,
+    /// Carried out by this task.
+    pub handled: bool,
+    /// A call of it is the result of the task and of all its callers.
+    pub is_final: bool,
+    pub title: Option<String>,
+    pub result_tokens: Option<u64>,
+    pub retained_tokens: Option<u64>,
+    /// Whom `recipient_message` may name; empty: anybody.
+    pub recipients: Vec<String>,
+    pub default_recipient: Option<String>,
+}
+
+impl ToolEntry {
+    /// A tool that is listed by its name alone: offered and carried out.
+    #[must_use]
+    pub fn new(tool: Listed) -> Self {
+        Self {
+            tool,
+            alias: None,
+            offered: true,
+            handled: true,
+            is_final: false,
+            title: None,
+            result_tokens: None,
+            retained_tokens: None,
+            recipients: Vec::new(),
+            default_recipient: None,
+        }
+    }
+}
+
+/// `[tasks.NAME]`; what is meant by each field is said of [`crate::setup::TaskSetup`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct TaskConfig {
+    pub compat: Compat,
     pub agent: PluginName,
     pub description: String,
     pub system: Arc<str>,
+    pub user_message: Option<String>,
     pub subtasks: Vec<TaskName>,
     /// None: the task does not narrow what its agent was granted.
-    pub tools: Option<Vec<ToolPattern>>,
+    pub tools: Option<Vec<ToolEntry>>,
+    pub force: Option<String>,
     pub deliver: Option<PluginName>,
     pub interactive: bool,
+    pub only_user_quits_root: bool,
+    pub default_human_response: Option<String>,
+    /// Also what `single_round` stands for.
     pub turns: Option<u32>,
     pub max_stalled_steps: u32,
+    pub restart: bool,
+    pub restart_as_subtask: bool,
+    pub erase_substeps: bool,
     pub done_if_response: BTreeSet<Entity>,
     pub done_if_no_response: BTreeSet<Entity>,
+    pub done_if_tool: bool,
+    pub done_sequences: Vec<Sequence>,
+    pub returns: Option<ReturnType>,
     pub no_tool: NoTool,
     pub agent_seat: AgentSeat,
+    pub seats: BTreeSet<Entity>,
     pub allow_null_result: bool,
+    pub tool_format: ToolFormat,
+    pub allow_multiple_tools: bool,
+    pub respond_tools_only: bool,
+    pub allow_subtask_multi_tools: bool,
+    pub overflow: Overflow,
+    pub bytes_per_token: u32,
+    pub loops: LoopRules,
+    pub text: TextRules,
 }
 
 /// A conclave.toml that is right in itself. Whether it fits its plugins is said by [`crate::assemble::assemble`].

@@ -11,14 +11,14 @@ use crate::delivery::{Decision, EndedTask};
 use crate::fault::{CallReport, Fault};
 use crate::ids::{CallId, ChannelId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
-use crate::message::Blob;
+use crate::message::{Blob, Entity, Message, ToolCall};
 use crate::model::{Completion, ModelError, ModelRequest, Trouble};
 use crate::policy::Approval;
-use crate::setup::Setup;
+use crate::setup::{ReturnType, Setup};
 use crate::tool::{ToolError, ToolOutcome};
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 2;
+pub const RULES: u32 = 3;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -79,7 +79,7 @@ impl Used {
 /// The same for each plugin that used anything.
 pub type UsedByPlugin = BTreeMap<PluginName, Used>;
 
-/// The first message of a room.
+/// The first message of a run, and what holds for it (L-050a).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Opening {
     pub room: RoomId,
@@ -90,6 +90,27 @@ pub struct Opening {
     /// What goes with the message; kept by the host under these names.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Blob>,
+    /// Whom the message is for; the run is over at once when it is not the entry task (L-050d).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipient: Option<String>,
+    /// The seat that the message is taken to come from, instead of the user's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sender: Option<Entity>,
+    /// Calls that come with the message, from whoever opened the room.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolCall>,
+    /// Steps of the entry task, instead of its own number (L-050f).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u32>,
+    /// The run is killed once its entry task has made so many steps: for whoever looks into a run step by step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kill_after: Option<u32>,
+    /// What the result is to be, instead of what the task says.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub returns: Option<ReturnType>,
+    /// Only this seat of the entry task is asked, once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seat: Option<SeatCall>,
     /// A JSON object for the agent's `inputs`.
     pub inputs: Value,
     /// What the whole room may use: the run's limits, or what a parent set aside.
@@ -103,6 +124,58 @@ pub struct Opening {
     /// What the rooms above had used when this one opened: a grant for the whole run does not start anew in a child room.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: UsedByPlugin,
+}
+
+impl Default for Opening {
+    fn default() -> Self {
+        Self {
+            room: RoomId::from(""),
+            entry: TaskName::from(""),
+            content: None,
+            attachments: Vec::new(),
+            recipient: None,
+            sender: None,
+            tools: Vec::new(),
+            turns: None,
+            kill_after: None,
+            returns: None,
+            seat: None,
+            inputs: Value::Null,
+            limits: RunLimits::default(),
+            deadline: None,
+            depth: 0,
+            channel: ChannelId::from(""),
+            used: UsedByPlugin::new(),
+        }
+    }
+}
+
+/// One seat asked for one answer, without a loop around it: what the reference calls an agent's responder (L-021, L-022).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SeatCall {
+    pub seat: Entity,
+    /// Who the message is taken to come from.
+    pub sender: Entity,
+    /// It came from outside (L-170).
+    #[serde(default)]
+    pub untrusted: bool,
+    /// Its calls come from an agent (L-005).
+    #[serde(default)]
+    pub from_agent: bool,
+    /// Answers to answers: how often the seat is asked, each time with what it said last; 1 for once.
+    pub times: u32,
+}
+
+/// A change of an agent's history from outside.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "change", rename_all = "kebab-case")]
+pub enum HistoryChange {
+    /// Drops messages `start` to the end (L-181).
+    Clear { start: usize },
+    /// Drops them and what followed from them in other histories (L-150).
+    Prune { start: usize },
+    /// Puts these in the place of all; their numbers are given anew (L-183).
+    Import { messages: Vec<Message> },
 }
 
 /// What a background task used up of what was set aside for it.
@@ -121,6 +194,18 @@ pub enum Event {
     RoomOpened {
         setup: Arc<Setup>,
         opening: Opening,
+    },
+    /// Another run in the same room, after the one before it is over: histories, scratch and links stay.
+    RunStarted {
+        /// None: as before.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        setup: Option<Arc<Setup>>,
+        opening: Opening,
+    },
+    /// Between two runs.
+    HistoryChanged {
+        task: TaskName,
+        change: HistoryChange,
     },
     /// An agent's `step` ended.
     AgentStepped {
@@ -194,6 +279,11 @@ pub enum Event {
     },
     /// Somebody stopped what the entry task is doing now; an interactive one turns to its user, any other ends.
     TurnStopped {
+        reason: String,
+    },
+    /// Somebody stopped one task, wherever in the run it is at work; its caller goes on with what it had.
+    TaskKilled {
+        task: TaskName,
         reason: String,
     },
     /// Somebody stopped the run.

@@ -49,6 +49,25 @@ impl History {
         self.0.iter()
     }
 
+    /// All messages, newest first.
+    pub fn iter_newest_first(&self) -> impl Iterator<Item = &Arc<Message>> {
+        (0..self.0.len()).rev().filter_map(|index| self.0.get(index))
+    }
+
+    /// Puts another message in the place of one; nothing happens past the end.
+    pub fn set(&mut self, index: usize, message: Arc<Message>) {
+        self.0.set_mut(index, message);
+    }
+
+    /// Takes the messages from `start` on away, and gives them, oldest first.
+    pub fn split_off(&mut self, start: usize) -> Vec<Arc<Message>> {
+        let dropped: Vec<Arc<Message>> = self.0.iter().skip(start).cloned().collect();
+        for _ in 0..dropped.len() {
+            self.0.drop_last_mut();
+        }
+        dropped
+    }
+
     /// Adds a message, unless it is the last one already (L-025).
     pub fn push(&mut self, message: &Arc<Message>) {
         if self.last().is_none_or(|last| last.seq != message.seq) {

@@ -5,6 +5,7 @@
 
 pub mod action;
 pub mod assemble;
+pub mod calling;
 pub mod config;
 pub mod config_edit;
 pub mod delivery;
@@ -29,4 +30,5 @@ pub mod room;
 pub mod setup;
 pub mod text;
 pub mod tool;
+pub mod toolbox;
 pub mod view;

@@ -72,10 +72,13 @@ pub struct RunLimits {
     pub cost_micro_usd: Option<u64>,
     /// Background tasks within background tasks.
     pub depth: u32,
+    /// Steps of any one activation of a task, all seats counted (L-050f: the global max_turns).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub task_turns: Option<u32>,
 }
 
 impl Default for RunLimits {
     fn default() -> Self {
-        Self { turns: Some(100), wall_ms: Some(10 * 60 * 1000), tokens: None, cost_micro_usd: None, depth: 3 }
+        Self { turns: Some(100), wall_ms: Some(10 * 60 * 1000), tokens: None, cost_micro_usd: None, depth: 3, task_turns: None }
     }
 }

@@ -56,6 +56,22 @@ pub struct ToolCall {
     pub name: String,
     /// As the agent wrote it; checked before the tool sees it.
     pub arguments: Value,
+    /// It was read out of text from outside; wherever it travels (L-172).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub untrusted: bool,
+}
+
+impl ToolCall {
+    /// A call that the host makes for somebody; without an id of its own.
+    #[must_use]
+    pub fn new(name: impl Into<String>, arguments: Value) -> Self {
+        Self { id: String::new(), name: name.into(), arguments, untrusted: false }
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde asks for a reference")]
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 /// The answer to one tool call, as the model reads it.
@@ -95,6 +111,8 @@ pub struct Blob {
 pub enum Label {
     /// It came from outside: a person, a file, a plugin that the operator does not vouch for.
     Untrusted,
+    /// A tool said it: data, whoever the tool belongs to.
+    Tool,
 }
 
 impl Label {
@@ -103,6 +121,7 @@ impl Label {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Untrusted => "untrusted",
+            Self::Tool => "tool",
         }
     }
 }
@@ -134,9 +153,19 @@ pub struct Message {
     pub recipient: Option<String>,
     /// The text; none when nothing was said at all, which differs from empty (L-001).
     pub content: Option<String>,
-    /// Calls that wait for the agent seat.
+    /// Calls as the model made them through its provider's interface; each wants a result of its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
+    /// Calls that travel with the message: those that the task whose turn it is carries out, or that a tool attached for others (L-001:
+    /// tool_messages). Read once, when the message enters.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolCall>,
+    /// The calls come from an agent or a tool, not from somebody's text (L-005: tools_from_agent).
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub from_agent: bool,
+    /// Its content, when it is more than text (L-001: content_any).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub value: Option<Value>,
     /// Answers to the calls of an earlier message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_results: Vec<ToolResult>,
@@ -157,6 +186,23 @@ pub struct Message {
     pub parent: Option<u64>,
 }
 
+fn weight_of(value: &Value) -> usize {
+    let (mut weight, mut to_do) = (0_usize, vec![value]);
+    while let Some(value) = to_do.pop() {
+        weight = weight.saturating_add(16);
+        match value {
+            Value::String(text) => weight = weight.saturating_add(text.len()),
+            Value::Array(items) => to_do.extend(items),
+            Value::Object(fields) => fields.iter().for_each(|(name, value)| {
+                weight = weight.saturating_add(name.len());
+                to_do.push(value);
+            }),
+            _ => {}
+        }
+    }
+    weight
+}
+
 /// The answer that says "not me": valid only when nobody has a better one (L-056, L-058).
 pub const DO_NOT_KNOW: &str = "DO-NOT-KNOW";
 
@@ -171,6 +217,9 @@ impl Message {
             recipient: None,
             content: None,
             tool_calls: Vec::new(),
+            tools: Vec::new(),
+            from_agent: sender == Entity::Llm,
+            value: None,
             tool_results: Vec::new(),
             attachments: Vec::new(),
             labels: Vec::new(),
@@ -191,10 +240,19 @@ impl Message {
     pub fn is_empty(&self) -> bool {
         self.text().trim().is_empty()
             && self.tool_calls.is_empty()
+            && self.tools.is_empty()
             && self.tool_results.is_empty()
             && self.attachments.is_empty()
             && self.action.is_none()
             && self.signal.is_none()
+    }
+
+    /// Bytes of all that it says and carries, roughly: what it costs to keep.
+    #[must_use]
+    pub fn weight(&self) -> usize {
+        let calls = self.tool_calls.iter().chain(&self.tools).map(|call| call.name.len() + weight_of(&call.arguments));
+        let results = self.tool_results.iter().map(|result| result.content.len() + result.value.as_ref().map_or(0, weight_of));
+        self.text().len() + self.value.as_ref().map_or(0, weight_of) + calls.sum::<usize>() + results.sum::<usize>()
     }
 
     /// It says no more than that its speaker does not know (L-056).

@@ -129,7 +129,25 @@ pub struct Prompt {
     pub options: Vec<(String, Value)>,
 }
 
+/// The option for the length of an answer, by all its names.
+const LENGTHS: [&str; 3] = ["max_output_tokens", "max_tokens", "max_completion_tokens"];
+
 impl Prompt {
+    /// Tokens that the answer may have, when the options say so.
+    pub(crate) fn max_output(&self) -> Option<u64> {
+        self.options.iter().rev().find(|(name, _)| is_length(name)).and_then(|(_, tokens)| tokens.as_u64())
+    }
+
+    /// Lets the answer have so many tokens; with none the options stay as they are.
+    pub(crate) fn limit_output(&mut self, tokens: Option<u64>) {
+        let Some(tokens) = tokens else { return };
+        match self.options.iter_mut().rev().find(|(name, _)| is_length(name)) {
+            // Under the name that the plugin chose: some models take one of them only.
+            Some((_, asked)) => *asked = Value::from(tokens),
+            None => self.options.push(("max-output-tokens".to_owned(), Value::from(tokens))),
+        }
+    }
+
     /// Text of the newest piece; empty when there is none.
     #[must_use]
     pub fn last_text(&self) -> &str {
@@ -142,6 +160,10 @@ impl Prompt {
             None => "",
         }
     }
+}
+
+fn is_length(option: &str) -> bool {
+    LENGTHS.contains(&option.replace('-', "_").as_str())
 }
 
 /// Why the model stopped.

@@ -30,6 +30,13 @@ pub enum Notice {
         agent: PluginName,
         message: Arc<Message>,
     },
+    /// A step of a task is over; `message` is what is pending now.
+    StepEnded {
+        task: TaskName,
+        /// The seat or sub-task that it came from.
+        by: String,
+        message: Option<Arc<Message>>,
+    },
     /// Nobody had a valid answer.
     StepStalled {
         task: TaskName,
@@ -101,6 +108,12 @@ pub enum Notice {
         is_empty: bool,
         error: Option<String>,
         trouble: Option<Trouble>,
+    },
+    /// A history did not fit into its model: so many of its messages were cut, and so many left out (L-180).
+    HistoryCut {
+        task: TaskName,
+        cut: u64,
+        dropped: u64,
     },
     /// Calls from here on go to a component that was built anew.
     PluginReplaced {

@@ -1,11 +1,13 @@
 //! How a task, and so a run, can end. Every ending says why, also when there is no result.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::event::{Spent, UsedByPlugin};
+use crate::message::{Message, ToolCall};
 
 /// Why a task stopped (L-090).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -29,6 +31,10 @@ pub enum Status {
     MaxCost,
     /// The run used more tokens than it may (L-085).
     MaxTokens,
+    /// It went round in circles (L-096, L-097).
+    InfLoop,
+    /// Its first message was for somebody else (L-050d).
+    NotAddressed,
     /// Its agent failed again and again.
     Error,
     /// The user said goodbye (L-086).
@@ -61,8 +67,29 @@ impl Status {
             Self::Timeout => "TIMEOUT",
             Self::MaxCost => "MAX_COST",
             Self::MaxTokens => "MAX_TOKENS",
+            Self::InfLoop => "INF_LOOP",
+            Self::NotAddressed => "NOT_ADDRESSED",
             Self::Error => "ERROR",
             Self::UserQuit => "USER_QUIT",
+        }
+    }
+}
+
+impl Outcome {
+    /// An end without a result.
+    #[must_use]
+    pub fn new(status: Status, reason: impl Into<String>) -> Self {
+        Self {
+            status,
+            reason: reason.into(),
+            content: None,
+            value: None,
+            recipient: None,
+            tools: Vec::new(),
+            typed: None,
+            message: None,
+            spent: Spent::default(),
+            used: UsedByPlugin::new(),
         }
     }
 }
@@ -78,6 +105,18 @@ pub struct Outcome {
     /// The result, when it is more than text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<Value>,
+    /// Whom the result is for, when it says so (L-070).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipient: Option<String>,
+    /// Calls that are the result, or part of it (L-141…L-143).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolCall>,
+    /// The result as what it was to be; none when it is not that, or nothing was asked for (L-050i).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub typed: Option<Value>,
+    /// The message that the result was made of; none when there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<Arc<Message>>,
     /// Background tasks included.
     pub spent: Spent,
     /// What each plugin used of its grants, what the rooms above had used included.

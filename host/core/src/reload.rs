@@ -59,8 +59,7 @@ mod tests {
             name: "save".to_owned(),
             description: "Saves.".to_owned(),
             input_schema: json!({ "type": "object" }),
-            output_schema: None,
-            idempotent: false,
+            ..ToolSpec::default()
         };
         PluginFacts {
             manifest: Manifest { name: "notes".to_owned(), asks: BTreeMap::from([("files".to_owned(), ask)]), ..Manifest::default() },

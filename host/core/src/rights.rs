@@ -47,7 +47,9 @@ pub fn data_can_leave(setup: &Setup) -> String {
         }
         let Grants { model, tools: _, delegate: _, route: _, files: _, rooms: _ } = asked_for(&plugin.facts.manifest, &plugin.grants);
         for name in model.iter().flat_map(|grant| &grant.names) {
-            if let Some(ModelSetup { input_price: _, output_price: _, reached_at }) = setup.models.get(name) {
+            if let Some(ModelSetup { input_price: _, output_price: _, reached_at, context: _, max_output: _, min_output: _ }) =
+                setup.models.get(name)
+            {
                 places.extend(reached_at.as_ref().map(|server| format!("{server} (model {name})")));
             }
         }
@@ -86,7 +88,7 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
 /// `call search.find, search.read`: what all its tasks together leave of the grant.
 fn may_call(setup: &Setup, agent: &PluginName, calls: Option<u64>) -> Option<String> {
     let tasks = setup.tasks.values().filter(|task| task.agent == *agent);
-    let tools: BTreeSet<&str> = tasks.flat_map(|task| task.tools.iter()).map(|tool| tool.name.as_str()).collect();
+    let tools: BTreeSet<&str> = tasks.flat_map(|task| task.toolbox.offered().iter()).map(|tool| tool.name.as_str()).collect();
     let names = join(shortened(setup, tools).iter().map(String::as_str));
     (!names.is_empty()).then(|| format!("call {names}{}", bounds(&[calls.map(|calls| count(calls, "call"))])))
 }

@@ -5,13 +5,20 @@
 
 mod approvals;
 mod background;
+mod circles;
+mod context;
 mod delivery;
 mod ending;
 mod frame;
+mod memory;
 mod models;
 mod posting;
+mod prompts;
+mod returns;
+mod runs;
 mod scratch;
 mod seats;
+mod steering;
 mod steps;
 mod tools;
 
@@ -23,7 +30,6 @@ use serde::{Deserialize, Serialize};
 use crate::effect::Effect;
 use crate::event::{Event, Opening, Spent, Used, UsedByPlugin};
 use crate::fault::CallReport;
-use crate::history::History;
 use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
 use crate::notice::Notice;
@@ -32,9 +38,12 @@ use crate::setup::{Setup, TaskSetup};
 use crate::view::{AgentView, Remaining};
 
 use background::BackgroundTask;
+use context::Lost;
 use delivery::Inbox;
 use frame::Frame;
+use memory::{Links, Memories};
 use models::ModelCall;
+use prompts::Texts;
 use scratch::ScratchKey;
 
 /// Where a room is in its life.
@@ -128,12 +137,23 @@ pub struct Room {
     setup: Arc<Setup>,
     opening: Opening,
     frames: BTreeMap<FrameId, Frame>,
-    histories: BTreeMap<TaskName, History>,
+    memories: Memories,
+    /// How messages followed from one another.
+    links: Links,
     calls: BTreeMap<CallId, Purpose>,
     model_calls: Vec<ModelCall>,
     /// Steps that got no answer of a model, and go on still.
     #[serde(default)]
     without_model: BTreeSet<CallId>,
+    /// Steps whose model's last answer was held back by its provider, and go on still.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    filtered: BTreeSet<CallId>,
+    /// What histories have lost while a call went on.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    lost: Lost,
+    /// System texts that were made before.
+    #[serde(skip)]
+    texts: Texts,
     background: BTreeMap<BackgroundId, BackgroundTask>,
     inbox: Vec<Inbox>,
     timers: BTreeMap<TimerId, TimerPurpose>,
@@ -168,23 +188,16 @@ impl Default for Room {
                 policy: Vec::new(),
                 limits: RunLimits::default(),
             }),
-            opening: Opening {
-                room: RoomId::from(""),
-                entry: TaskName::from(""),
-                content: None,
-                attachments: Vec::new(),
-                inputs: serde_json::Value::Null,
-                limits: RunLimits::default(),
-                deadline: None,
-                depth: 0,
-                used: UsedByPlugin::new(),
-                channel: crate::ids::ChannelId::from(""),
-            },
+            opening: Opening::default(),
             frames: BTreeMap::new(),
-            histories: BTreeMap::new(),
+            memories: Memories::new(),
+            links: Links::new(),
             calls: BTreeMap::new(),
             model_calls: Vec::new(),
             without_model: BTreeSet::new(),
+            filtered: BTreeSet::new(),
+            lost: Lost::new(),
+            texts: Texts::default(),
             background: BTreeMap::new(),
             inbox: Vec::new(),
             timers: BTreeMap::new(),
@@ -212,6 +225,8 @@ impl Room {
         self.now = self.now.max(now);
         match event {
             Event::RoomOpened { setup, opening } => self.open(setup, opening),
+            Event::RunStarted { setup, opening } => self.start_run(setup, opening),
+            Event::HistoryChanged { task, change } => self.change_history(&task, change),
             _ if matches!(self.phase, Phase::Unopened | Phase::Finished { .. }) => {}
             Event::AgentStepped { call, answer, report } => {
                 if let Some(Purpose::Step { frame }) = self.calls.get(&call) {
@@ -238,6 +253,7 @@ impl Room {
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::PluginReplaced { plugin, sha256 } => self.tell(Notice::PluginReplaced { plugin, sha256 }),
             Event::TurnStopped { reason } => self.stop_turn(&reason),
+            Event::TaskKilled { task, reason } => self.kill_task(&task, &reason),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
         }
         self.run();
@@ -286,18 +302,11 @@ impl Room {
         self.calls.keys().copied()
     }
 
-    /// The history of a task's agent; empty when it has none.
-    #[must_use]
-    pub fn history(&self, task: &TaskName) -> History {
-        self.histories.get(task).cloned().unwrap_or_default()
-    }
-
     /// What the agent may see in this call of its `step` or `respond`; none when the call is not one, or is abandoned.
     #[must_use]
     pub fn agent_view(&self, call: CallId) -> Option<AgentView> {
         let (Purpose::Step { frame } | Purpose::Respond { frame }) = self.calls.get(&call)? else { return None };
         let frame = self.frames.get(frame)?;
-        let task = self.setup.tasks.get(&frame.task)?;
         Some(AgentView {
             task: frame.task.clone(),
             inputs: Arc::clone(&frame.inputs),
@@ -306,34 +315,11 @@ impl Room {
             since: Arc::new(frame.past.clone()),
             intent: frame.intent.clone(),
             plan: Arc::new(serde_json::json!({ "id": "", "goal": "", "state": "open", "subtasks": [] })),
-            tools: Arc::clone(&task.tools),
+            tools: Arc::clone(self.toolbox(&frame.task).offered()),
             peers: Arc::clone(&frame.peers),
             remaining: self.remaining(frame),
             iteration: frame.iteration,
         })
-    }
-
-    fn open(&mut self, setup: Arc<Setup>, opening: Opening) {
-        if self.phase != Phase::Unopened {
-            return;
-        }
-        self.setup = setup;
-        self.opened = self.now;
-        if let Some(at) = opening.deadline {
-            self.set_timer(TimerPurpose::Wall, at);
-        }
-        self.used.clone_from(&opening.used);
-        self.opening = opening;
-        let entry = self.opening.entry.clone();
-        let root = self.new_frame(&entry, None, Arc::new(self.opening.inputs.clone()));
-        self.phase = Phase::Running { root };
-        if let Some(content) = self.opening.content.clone() {
-            // L-051a: the message is the user's, and external text is tainted (L-170).
-            let mut message = self.user_message(content);
-            message.attachments.clone_from(&self.opening.attachments);
-            self.put_pending(root, frame::Responder::User, message);
-        }
-        self.runnable.push_back(root);
     }
 
     /// A plugin has answered its call: keeps what it left in its scratch, and waits for nothing more of it.
@@ -378,7 +364,7 @@ impl Room {
 
     fn timer_fired(&mut self, timer: TimerId) {
         match self.timers.remove(&timer) {
-            Some(TimerPurpose::Wall) => self.stop(Status::Timeout, "the run took longer than limits.run.wall allows"),
+            Some(TimerPurpose::Wall) => self.stop(Status::Timeout, ending::TIME_IS_OVER),
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::delivery::Wake::Timer),
             None => {}

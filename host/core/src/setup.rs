@@ -7,15 +7,17 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::calling::sequence::Sequence;
 use crate::delivery::ChannelKind;
 use crate::grant::{Grants, Rights};
 use crate::ids::{ChannelId, ModelName, PluginName, TaskName};
 use crate::limits::{PluginLimits, RunLimits};
 use crate::manifest::Manifest;
-use crate::message::Entity;
+use crate::message::{Entity, ToolCall};
 use crate::model::ToolFormat;
 use crate::policy::Rule;
-use crate::tool::{ToolSpec, ToolSummary};
+use crate::tool::ToolSpec;
+use crate::toolbox::Toolbox;
 
 /// What a component can serve as, found by looking at its exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -84,7 +86,7 @@ pub enum AgentSeat {
 }
 
 /// What happens with an agent's message that carries no tool call (L-125).
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum NoTool {
     /// The next seat is tried.
@@ -96,6 +98,68 @@ pub enum NoTool {
     User,
     /// This text goes back to the agent.
     Nudge(String),
+    /// This tool is called instead.
+    Call(ToolCall),
+}
+
+/// When a row of the same messages is a loop (L-096, L-097).
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LoopRules {
+    /// Messages in a cycle at most; 0: cycles are not looked for.
+    pub cycle_len: u32,
+    /// How much more often those of a cycle must have come than any other.
+    pub dominance: f64,
+    /// How often a cycle must have come round.
+    pub wait: u32,
+    /// Turns that end with DO-NOT-KNOW, one after the other, are a loop too.
+    pub alternation: bool,
+}
+
+impl Default for LoopRules {
+    /// L-041
+    fn default() -> Self {
+        Self { cycle_len: 10, dominance: 1.5, wait: 5, alternation: true }
+    }
+}
+
+/// What the words of a message may do. In the reference all of it is on; here text is data, unless the operator says otherwise.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TextRules {
+    /// `DONE`, `__PASS__`, `__PASS__:name` and `__SEND__:name` mean what they say (L-066, L-152).
+    pub signals: bool,
+    /// An agent's text may name its recipient: `TO[name]:`, or a JSON object with `recipient` (L-065).
+    pub recipients: bool,
+    /// The prefix that addresses somebody, such as `|@|`; empty: none does (L-067).
+    pub prefix: String,
+    /// Calls are looked for in text, whatever the tool format is (L-108).
+    pub calls: bool,
+    /// A user's text that begins with `SYSTEM` is the host's word (L-029).
+    pub system_word: bool,
+}
+
+/// What a run's result is to be (L-050i).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReturnType {
+    Text,
+    Int,
+    Float,
+    Bool,
+    AnyTool,
+    Tool(String),
+}
+
+/// What happens when a history does not fit into its model (L-180).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Overflow {
+    /// Older messages are cut, with a mark.
+    #[default]
+    Truncate,
+    /// Whole turns are left out, oldest first.
+    DropTurns,
 }
 
 /// A task in a room.
@@ -108,8 +172,11 @@ pub struct TaskSetup {
     pub system: Arc<str>,
     /// In the order in which they are tried.
     pub subtasks: Vec<TaskName>,
-    /// What the agent may call: its grant, narrowed by the task, among what was admitted. In order of name.
-    pub tools: Arc<Vec<ToolSummary>>,
+    /// What the agent may call, and what this task carries out: its grant, narrowed by the task, among what was admitted, in order of
+    /// name; then the tools of the host.
+    pub toolbox: Arc<Toolbox>,
+    /// The tool that the model must call (L-101).
+    pub force: Option<String>,
     /// The delivery strategy of its results when it runs in the background.
     pub deliver: Option<PluginName>,
     /// The user is asked after each step of somebody else.
@@ -122,14 +189,89 @@ pub struct TaskSetup {
     pub done_if_response: BTreeSet<Entity>,
     /// No answer of one of these ends it (L-081).
     pub done_if_no_response: BTreeSet<Entity>,
+    /// A message with a call ends it (L-082).
+    pub done_if_tool: bool,
+    /// Each ends it when the newest messages match (L-083).
+    pub done_sequences: Vec<Sequence>,
     pub no_tool: NoTool,
     pub agent_seat: AgentSeat,
+    /// Seats that are taken.
+    pub seats: BTreeSet<Entity>,
     /// Without a valid answer the other side says that it does not know (L-058).
     pub allow_null_result: bool,
     pub tool_format: ToolFormat,
+    /// At the root only the user ends an interactive task (L-061).
+    pub only_user_quits_root: bool,
+    /// What the user is taken to have said; nobody is asked (L-029).
+    pub default_human_response: Option<String>,
+    /// What the agent's history begins with (L-024).
+    pub user_message: Option<String>,
+    /// Each run begins with empty histories, its sub-tasks' too (L-050b).
+    pub restart: bool,
+    /// The same for each call by another task.
+    pub restart_as_subtask: bool,
+    /// Histories forget what led to the result (L-050l).
+    pub erase_substeps: bool,
+    pub loops: LoopRules,
+    pub text: TextRules,
+    /// A message may hold several calls (L-118).
+    pub allow_multiple_tools: bool,
+    /// As a sub-task it is called only for calls that it carries out (L-032).
+    pub respond_tools_only: bool,
+    /// A message with several native calls may go to a sub-task (L-123).
+    pub allow_subtask_multi_tools: bool,
+    /// What its result is to be; none: the message as it is.
+    pub returns: Option<ReturnType>,
+    pub overflow: Overflow,
+    /// Where this host does better than the reference, and somebody may depend on the old way, the old way (`compat = "langroid"`).
+    pub as_langroid: bool,
+    /// Bytes that are taken for a token where texts are measured; 4 when the config says nothing.
+    pub bytes_per_token: u32,
 }
 
-/// A model in a room. What it costs, not how it is reached.
+impl Default for TaskSetup {
+    /// The defaults of the config.
+    fn default() -> Self {
+        Self {
+            agent: PluginName::from(""),
+            description: String::new(),
+            system: Arc::from(""),
+            subtasks: Vec::new(),
+            toolbox: Arc::default(),
+            force: None,
+            deliver: None,
+            interactive: false,
+            turns: None,
+            max_stalled_steps: 5,
+            done_if_response: BTreeSet::new(),
+            done_if_no_response: BTreeSet::new(),
+            done_if_tool: false,
+            done_sequences: Vec::new(),
+            no_tool: NoTool::default(),
+            agent_seat: AgentSeat::default(),
+            seats: [Entity::Llm, Entity::Agent, Entity::User].into(),
+            allow_null_result: false,
+            tool_format: ToolFormat::Native,
+            only_user_quits_root: true,
+            default_human_response: None,
+            user_message: None,
+            restart: true,
+            restart_as_subtask: false,
+            erase_substeps: false,
+            loops: LoopRules::default(),
+            text: TextRules::default(),
+            allow_multiple_tools: true,
+            respond_tools_only: false,
+            allow_subtask_multi_tools: true,
+            returns: None,
+            overflow: Overflow::default(),
+            as_langroid: false,
+            bytes_per_token: 4,
+        }
+    }
+}
+
+/// A model in a room. What it costs and takes, not how it is reached.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ModelSetup {
     /// Micro-US-dollars for a million tokens of input; none when it is not known.
@@ -138,6 +280,15 @@ pub struct ModelSetup {
     /// Host and port of its server; none when prompts stay in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached_at: Option<String>,
+    /// Tokens of a prompt and its answer together; none: no history is cut for it (L-180).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub context: Option<u64>,
+    /// Tokens of an answer at most; none: as the model has it, and 4096 are kept free for one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_output: Option<u64>,
+    /// Tokens that are kept free for an answer when the context is short; 50 when there is no value.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub min_output: Option<u64>,
 }
 
 /// Everything that a room runs with.

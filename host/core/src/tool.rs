@@ -8,7 +8,7 @@ use crate::grant::Denial;
 use crate::message::{Blob, ToolCall};
 
 /// A tool as its plugin described it when it was admitted.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// Without the plugin's name.
     pub name: String,
@@ -20,6 +20,25 @@ pub struct ToolSpec {
     pub output_schema: Option<Value>,
     #[serde(default)]
     pub idempotent: bool,
+    /// A name for people; done sequences know it too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Tokens of a result at most, as its author would have it (L-120).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_tokens: Option<u64>,
+    /// Tokens of a result that stay in a history once it was answered (L-120).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retained_tokens: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<ToolExample>,
+}
+
+/// A call as its author would have it written.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolExample {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub thought: Option<String>,
+    pub arguments: Value,
 }
 
 /// A tool as an agent sees it.

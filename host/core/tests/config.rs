@@ -16,3 +16,7 @@ mod rights;
 mod schema;
 #[path = "config/support.rs"]
 mod support;
+#[path = "config/tasks.rs"]
+mod tasks;
+#[path = "config/toolbox.rs"]
+mod toolbox;

@@ -107,8 +107,10 @@ impl Scripted {
             Some(Reply::Calls { text, calls }) => (text.clone(), calls),
             None => (None, &[]),
         };
-        let tool_calls: Vec<ToolCall> =
-            calls.iter().map(|call| ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.args.clone() }).collect();
+        let tool_calls: Vec<ToolCall> = calls
+            .iter()
+            .map(|call| ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.args.clone(), untrusted: false })
+            .collect();
         let ScriptUsage { input_tokens, output_tokens } = self.script.usage;
         Completion {
             id: format!("scripted-{index}"),

@@ -22,6 +22,7 @@ use conclave_core::message::Blob;
 use crate::blobs::{BlobError, Blobs, MemoryBlobs};
 use crate::calls::Plugins;
 use crate::engine::{Engine, EngineError, EngineSettings};
+use crate::everything::Everything;
 use crate::models::ModelClient;
 use crate::native::{self, Routes};
 #[cfg(feature = "download")]
@@ -114,6 +115,7 @@ pub struct Host {
     secrets: Arc<dyn SecretSource>,
     blobs: Arc<dyn Blobs>,
     cache_failure: Option<CacheError>,
+    everything: Arc<Everything>,
     #[cfg(feature = "download")]
     downloads: Downloads,
 }
@@ -190,9 +192,15 @@ impl Host {
             secrets,
             blobs,
             cache_failure,
+            everything: Arc::default(),
             #[cfg(feature = "download")]
             downloads,
         })
+    }
+
+    /// Stops every run of this host, whoever started it, as [`Stopper::stop`](crate::Stopper::stop) stops one; gives how many were told.
+    pub fn stop_all(&self, reason: &str) -> usize {
+        self.everything.stop(reason)
     }
 
     /// Keeps bytes that are to go with a message: what it gives is put into [`RunOptions::attachments`](crate::RunOptions::attachments).
@@ -274,7 +282,18 @@ impl Host {
             let ready = natives.into_iter().map(|(name, native)| native.given(name.clone(), setup_of(&name)));
             calls = Arc::new(Routes::new(ready, calls));
         }
-        Ok(Prepared { setup: Arc::new(setup), calls, plugins, models, sources: config.source_labels(), warnings, rebuilt, turn_wall: None })
+        let (setup, models, sources) = (Arc::new(setup), Arc::new(models), config.source_labels());
+        Ok(Prepared {
+            setup,
+            calls,
+            plugins,
+            models,
+            sources,
+            warnings,
+            rebuilt,
+            turn_wall: None,
+            everything: Arc::clone(&self.everything),
+        })
     }
 
     /// The plugins that could be loaded, and whether one was refused.
@@ -294,7 +313,7 @@ impl Host {
             };
             let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
-            match self.loader.load(bytes, &plugin.limits, compiling).await {
+            match self.loader.load(bytes, &plugin.limits, &plugin.config, compiling).await {
                 Ok(plugin) => {
                     for note in plugin.notes() {
                         follow(LoadStep::Warning { plugin: Some(name.clone()), message: note.clone() });

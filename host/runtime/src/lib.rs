@@ -29,6 +29,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 
 pub mod approve;
+pub mod batch;
 mod bindings;
 pub mod blobs;
 pub mod calls;
@@ -39,6 +40,8 @@ mod convert;
 mod digest;
 mod driver;
 pub mod engine;
+mod everything;
+pub mod history_file;
 mod host;
 pub mod ids;
 pub mod journal;
@@ -48,11 +51,12 @@ mod prepared;
 pub mod reload;
 pub mod sandbox;
 pub mod secrets;
+mod session;
 pub mod subscribe;
 #[cfg(feature = "tracing")]
 pub mod telemetry;
 
-pub use conclave_core::{action, config, event, fault, manifest, message, model, notice, outcome, policy, tool};
+pub use conclave_core::{action, config, event, fault, history, limits, manifest, message, model, notice, outcome, policy, setup, tool};
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```
 /// use std::sync::Arc;
@@ -87,6 +91,7 @@ pub use conclave_models as models;
 pub use host::Probe;
 pub use host::{Follow, Host, HostOptions, LoadStep, PrepareError};
 pub use prepared::{CallToolError, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolRun};
+pub use session::{Ask, Session, SessionError};
 
 /// The pages whose examples are tests.
 #[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "tracing"))]

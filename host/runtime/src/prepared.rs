@@ -2,13 +2,13 @@
 
 mod call_tool;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::config::Problems;
-use conclave_core::event::{Event, Opening, Principal, UsedByPlugin};
-use conclave_core::ids::{ChannelId, ModelName, PluginName, RoomId};
+use conclave_core::event::{Event, Principal};
+use conclave_core::ids::{PluginName, RoomId, TaskName};
 use conclave_core::message::Blob;
 use conclave_core::outcome::Outcome;
 use conclave_core::setup::{NoTool, Setup};
@@ -19,17 +19,15 @@ use crate::approve::{Approver, NoApprover};
 use crate::calls::Plugins;
 use crate::channel::{Channels, Nobody};
 use crate::clock::{Clock, SystemClock};
-use crate::driver::{Driver, Shared};
+use crate::driver::Models;
+use crate::everything::Everything;
 use crate::ids::{Ids, RandomIds};
 use crate::journal::{JournalFailure, Journals, NoJournals};
-use crate::models::ModelClient;
 use crate::reload::{Rebuilt, Reloader};
+use crate::session::{Ask, Parts, Session};
 use crate::subscribe::Subscribers;
 
 pub use call_tool::{CallToolError, ToolRun};
-
-/// The channel on which the user of a run is asked.
-const USER_CHANNEL: &str = "terminal";
 
 /// A plugin as it was loaded.
 #[derive(Clone, Debug)]
@@ -47,12 +45,13 @@ pub struct Prepared {
     pub(crate) setup: Arc<Setup>,
     pub(crate) calls: Arc<dyn Plugins>,
     pub(crate) plugins: Vec<PluginInfo>,
-    pub(crate) models: HashMap<ModelName, Arc<dyn ModelClient>>,
+    pub(crate) models: Arc<Models>,
     pub(crate) sources: BTreeMap<PluginName, String>,
     pub(crate) warnings: Problems,
     pub(crate) rebuilt: Rebuilt,
     /// In a conversation.
     pub(crate) turn_wall: Option<Duration>,
+    pub(crate) everything: Arc<Everything>,
 }
 
 /// Who takes part in a run besides its plugins. The default: nobody is there, nothing is kept, nobody follows.
@@ -68,14 +67,15 @@ pub struct Prepared {
 /// let options = RunOptions { inputs: json!({ "language": "Gaelic" }), journals: Arc::new(journals.clone()), ..RunOptions::default() };
 /// # drop(options);
 /// ```
+#[derive(Clone)]
 pub struct RunOptions {
     /// What the run is called; a [`RoomId`] is always that one.
     pub ids: Arc<dyn Ids>,
     /// On whose behalf it runs.
     pub principal: Principal,
-    /// A JSON object for the entry agent's `inputs`.
+    /// A JSON object for the entry agent's `inputs`; in a session and a batch each [`Ask`] brings its own.
     pub inputs: serde_json::Value,
-    /// What goes with the message.
+    /// What goes with the message; likewise.
     pub attachments: Vec<Blob>,
     pub channels: Arc<dyn Channels>,
     /// Decides about tool calls that a rule asks about.
@@ -101,24 +101,8 @@ impl Default for RunOptions {
     }
 }
 
-/// A run that goes on. Dropping it stops its sandboxes.
-pub struct Run {
-    room: RoomId,
-    driver: Driver,
-    over: Over,
-}
-
-/// Tells the subscribers that a run is over, however it came to its end.
-struct Over {
-    room: RoomId,
-    subscribers: Subscribers,
-}
-
-impl Drop for Over {
-    fn drop(&mut self) {
-        self.subscribers.tell_over(&self.room);
-    }
-}
+/// A run that goes on: a session of one. Dropping it stops its sandboxes.
+pub struct Run(Session);
 
 /// Stops a run from elsewhere.
 ///
@@ -141,7 +125,7 @@ impl Drop for Over {
 /// # }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Stopper(UnboundedSender<Event>);
+pub struct Stopper(pub(crate) UnboundedSender<Event>);
 
 impl Stopper {
     /// Stops it, also inside a step; nothing happens when it is over.
@@ -152,6 +136,12 @@ impl Stopper {
     /// Stops what the entry task is doing now. An interactive task then asks its user; another ends.
     pub fn stop_turn(&self, reason: &str) {
         let _ = self.0.send(Event::TurnStopped { reason: reason.to_owned() });
+    }
+
+    /// Stops one task, wherever in the run it is at work, and what it had others do: a sub-task's caller goes on with what it had, a
+    /// background task ends as cancelled. The entry task is the run.
+    pub fn kill_task(&self, task: &TaskName, reason: &str) {
+        let _ = self.0.send(Event::TaskKilled { task: task.clone(), reason: reason.to_owned() });
     }
 
     /// Has the journal say that calls from here on go to a component that was built anew.
@@ -223,43 +213,39 @@ impl Prepared {
     /// # Errors
     /// When the room's journal cannot be made.
     pub fn start(&self, message: Option<String>, options: RunOptions) -> Result<Run, JournalFailure> {
-        self.open(Arc::clone(&self.setup), Arc::clone(&self.calls), message, options)
+        self.parts().start(message, options)
     }
 
-    fn open(
-        &self,
-        setup: Arc<Setup>,
-        plugins: Arc<dyn Plugins>,
-        message: Option<String>,
-        options: RunOptions,
-    ) -> Result<Run, JournalFailure> {
-        let room = options.ids.run();
-        let limits = setup.limits.clone();
-        let opening = Opening {
-            room: room.clone(),
-            entry: setup.entry.clone(),
-            content: message,
-            attachments: options.attachments,
-            inputs: options.inputs,
-            deadline: limits.wall_ms.map(|wall| options.clock.now().plus(wall)),
-            limits,
-            depth: 0,
-            channel: ChannelId::from(USER_CHANNEL),
-            used: UsedByPlugin::new(),
-        };
-        let shared = Shared {
-            plugins,
-            models: self.models.clone(),
-            channels: options.channels,
-            approver: options.approver,
-            clock: options.clock,
-            journals: options.journals,
-            subscribers: options.subscribers.clone(),
-            principal: options.principal,
-        };
-        let driver = Driver::open(Arc::new(shared), setup, opening)?;
-        let over = Over { room: room.clone(), subscribers: options.subscribers };
-        Ok(Run { room, driver, over })
+    /// Opens a room for run after run: what its agents remember stays from one to the next, unless a task's `restart` says otherwise.
+    ///
+    /// # Errors
+    /// When the room's journal cannot be made.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{Plugin, Step};
+    /// use conclave_runtime::{Ask, Host, HostOptions, RunOptions, config::Config};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let echo = Plugin::agent("echo", |step: Step| async move { Ok(conclave_runtime::native::finish(step.text())) });
+    /// let host = Host::new(HostOptions { native: vec![echo], ..HostOptions::default() })?;
+    /// let config = Config::parse("a.toml", "", "entry = 'a'\n[plugins.a]\nsource = 'native:echo'\n[tasks.a]\nagent = 'a'\n")?;
+    /// let mut session = host.load(&config).await?.session(RunOptions::default())?;
+    /// assert_eq!(session.run(Ask::from("one")).await?.content.as_deref(), Some("one"));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn session(&self, options: RunOptions) -> Result<Session, JournalFailure> {
+        Session::open(self.parts(), options)
+    }
+
+    pub(crate) fn parts(&self) -> Parts {
+        Parts {
+            setup: Arc::clone(&self.setup),
+            plugins: Arc::clone(&self.calls),
+            models: Arc::clone(&self.models),
+            everything: Arc::clone(&self.everything),
+        }
     }
 }
 
@@ -267,23 +253,31 @@ impl Run {
     /// The root room's id.
     #[must_use]
     pub fn room(&self) -> &RoomId {
-        &self.room
+        self.0.room()
     }
 
     /// A handle that stops it.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
-        Stopper(self.driver.sender())
+        self.0.stopper()
     }
 
     /// Runs it to its end, background tasks included.
     ///
     /// # Errors
     /// When the journal fails; then nothing more was performed.
-    pub async fn outcome(self) -> Result<Arc<Outcome>, JournalFailure> {
-        let Self { driver, over, .. } = self;
-        let outcome = driver.run().await;
-        drop(over);
-        outcome
+    pub async fn outcome(mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        self.0.driver.run().await
+    }
+}
+
+impl Parts {
+    /// Opens a room for one run.
+    pub(crate) fn start(self, content: Option<String>, mut options: RunOptions) -> Result<Run, JournalFailure> {
+        let (inputs, attachments) = (options.inputs.take(), std::mem::take(&mut options.attachments));
+        let ask = Ask { content, inputs, attachments, ..Ask::default() };
+        let mut session = Session::open(self, options)?;
+        session.begin(ask);
+        Ok(Run(session))
     }
 }

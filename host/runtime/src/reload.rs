@@ -133,7 +133,7 @@ impl Reloader {
 
     async fn take_in(&self, name: &PluginName, source: &Source) -> Result<(String, Duration), String> {
         let bytes = read_component(&source.path).map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
-        let plugin = self.loader.load(bytes, &source.setup.limits, || {}).await.map_err(|error| error.to_string())?;
+        let plugin = self.loader.load(bytes, &source.setup.limits, &source.setup.config, || {}).await.map_err(|error| error.to_string())?;
         may_replace(&source.setup.facts, plugin.facts()).map_err(|what| format!("{what}; start anew to take it"))?;
         let (sha256, took) = (plugin.facts().sha256.clone(), plugin.took());
         let sandbox = Sandbox::new(Arc::new(plugin), name.clone(), Arc::clone(&source.setup)).map_err(|error| error.to_string())?;

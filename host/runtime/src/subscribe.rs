@@ -80,8 +80,9 @@ pub enum What {
 pub trait Subscriber: Send + Sync + 'static {
     fn on(&self, happening: &Happening);
 
-    /// The run with this root room is over, or was dropped, and with it the rooms below, whose names are its own, `/`, and more. For
-    /// subscribers that keep something for a run. A plugin that was stopped with a dropped run may still log a line afterwards.
+    /// The run with this root room is over, or was dropped, and with it the rooms below, whose names are its own, `/`, and more; a session
+    /// is over when it is dropped. For subscribers that keep something for a run. A plugin that was stopped with a dropped run may still log
+    /// a line afterwards.
     fn over(&self, _room: &RoomId) {}
 }
 

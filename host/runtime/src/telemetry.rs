@@ -108,7 +108,7 @@ impl Spans {
 
     fn recorded(&self, open: &mut OpenSpans, record: &Record) {
         match &record.event {
-            Event::RoomOpened { setup, .. } => open.setup = Some(setup.clone()),
+            Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => open.setup = Some(setup.clone()),
             Event::ModelAnswered { call, ordinal, answer: Ok(completion), .. } if self.content => {
                 open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, said(completion));
             }

@@ -41,9 +41,9 @@ pub(crate) fn cited_rules_resolve(place: &Place) -> Result<(), Failure> {
     Err(Failure::new(format!("\n{list}\nCited, but not written down: {} of the rules. {why}", unknown.len())))
 }
 
-/// Fails with the guests that no test of tests/suite runs by name.
+/// Fails with the guests that no test runs by name.
 pub(crate) fn guests_are_tested(place: &Place) -> Result<(), Failure> {
-    let tests = sources(place, "tests/support")? + &sources(place, "tests/suite")?;
+    let tests = sources(place, "tests/support")? + &sources(place, "tests/suite")? + &sources(place, "tests/conformance")?;
     let mut runners: Vec<&str> = runners(&tests).collect();
     let guests = components::guests(place)?;
     let untested = untested(&guests, &runners, &tests);

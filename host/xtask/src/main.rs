@@ -5,6 +5,7 @@
 
 mod bench;
 mod components;
+mod conformance;
 mod demo;
 mod failure;
 mod gates;
@@ -38,13 +39,16 @@ usage: cargo xtask COMMAND [OPTIONS]
   dist               one archive for another machine, optimised and stripped, with its checksum
       --quick          as fast to build as `install`
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
+  conformance FILE…  play the scenarios of these files (docs/conformance.md); prints those that fail, and counts
+      --only ID,…      these; `C-1*` is every id that begins so
+      --config         print the configs that scenarios become instead
   guests             only the components that the tests run
   picture            draw docs/demo.svg anew from what the hostile demo prints
 
   --verbose          show cargo's own output instead of writing it to a log
   --help             this text
 
-Exit codes: 0 all well · 1 something failed · 2 wrong usage · demo and bench: what the program that they ran returned.
+Exit codes: 0 all well · 1 something failed · 2 wrong usage · demo, conformance and bench: what the program that they ran returned.
 ";
 
 fn main() -> ExitCode {
@@ -75,6 +79,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
         "install" => install::run_install(Place::find()?, rest),
         "dist" => install::run_dist(Place::find()?, rest),
         "guests" => components::run_guests(Place::find()?, rest),
+        "conformance" => conformance::run(Place::find()?, rest),
         "bench" => bench::run(Place::find()?, rest),
         "picture" => picture::run(Place::find()?, rest),
         unknown => Err(Failure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),

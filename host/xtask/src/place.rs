@@ -50,6 +50,11 @@ impl Place {
         self.target.join("conclave/guests")
     }
 
+    /// What hosts that run here keep of components that they compiled; tests share it too.
+    pub(crate) fn compiled(&self) -> PathBuf {
+        self.target.join("conclave/test-cache")
+    }
+
     pub(crate) fn bench_json(&self) -> PathBuf {
         self.target.join("conclave/bench.json")
     }

@@ -11,7 +11,7 @@ use crate::place::Place;
 use crate::servers;
 
 /// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 9] = [
+const TESTED: [&str; 11] = [
     "conclave-core",
     "conclave-models",
     "conclave-runtime",
@@ -19,6 +19,8 @@ const TESTED: [&str; 9] = [
     "conclave-host",
     "conclave-sdk",
     "conclave-sdk-macros",
+    "conclave-script",
+    "conclave-conformance",
     "conclave-suite",
     "conclave-xtask",
 ];

@@ -11,12 +11,14 @@ use syn::{Error, Ident, LitByteStr, LitStr, Path, Result, Token, bracketed};
 
 use crate::manifest;
 
-const USAGE: &str = "write `export!(tools: [a, b])`, `export!(agent: X)` or `export!(delivery: X)`, or several of them with commas between";
+const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)` or `export!(delivery: X)`, or several of them \
+                     with commas between";
 
 /// What stands between the parentheses.
 #[derive(Default)]
 struct Exports {
     tools: Vec<Path>,
+    toolset: Option<Path>,
     agent: Option<Path>,
     delivery: Option<Path>,
     manifest: Option<LitStr>,
@@ -49,6 +51,7 @@ impl Parse for Exports {
             }
             match key.to_string().as_str() {
                 "tools" => exports.tools = list(input)?,
+                "toolset" => exports.toolset = Some(input.parse()?),
                 "agent" => exports.agent = Some(input.parse()?),
                 "delivery" => exports.delivery = Some(input.parse()?),
                 "manifest" => exports.manifest = Some(input.parse()?),
@@ -60,10 +63,22 @@ impl Parse for Exports {
                 input.parse::<Token![,]>()?;
             }
         }
-        if exports.tools.is_empty() && exports.agent.is_none() && exports.delivery.is_none() {
+        exports.check()?;
+        Ok(exports)
+    }
+}
+
+impl Exports {
+    fn check(&self) -> Result<()> {
+        // A manifest alone is for a component whose exports are written by hand.
+        let has_manifest = self.manifest.is_some() || self.asks.is_some();
+        if !has_manifest && self.tools.is_empty() && self.toolset.is_none() && self.agent.is_none() && self.delivery.is_none() {
             return Err(Error::new(Span::call_site(), format!("nothing is exported: {USAGE}")));
         }
-        Ok(exports)
+        if let (Some(toolset), false) = (&self.toolset, self.tools.is_empty()) {
+            return Err(Error::new_spanned(toolset, "give `tools` or `toolset`, not both: either of them is the whole list"));
+        }
+        Ok(())
     }
 }
 
@@ -77,6 +92,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let exports: Exports = syn::parse2(input)?;
     let manifest = embedded_manifest(&exports)?;
     let tools = (!exports.tools.is_empty()).then(|| export_tools(&exports.tools)).transpose()?;
+    let toolset = exports.toolset.as_ref().map(export_toolset);
     let agent = exports.agent.as_ref().map(export_agent);
     let delivery = exports.delivery.as_ref().map(export_delivery);
     Ok(quote! {
@@ -85,6 +101,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             // Elsewhere nothing is exported, because native linkers do not accept the names; what is exported is used all the same.
             const _: ::core::marker::PhantomData<Plugin> = ::core::marker::PhantomData;
             #tools
+            #toolset
             #agent
             #delivery
             #manifest
@@ -127,6 +144,32 @@ fn export_tools(tools: &[Path]) -> Result<TokenStream> {
         #[cfg(target_family = "wasm")]
         ::conclave_sdk::bindings::tool::export_tools!(Plugin with_types_in ::conclave_sdk::bindings::tool);
     })
+}
+
+fn export_toolset(toolset: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::Guest for Plugin {
+            fn list_tools() -> ::core::result::Result<
+                ::std::vec::Vec<::conclave_sdk::ToolSpec>,
+                ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
+            > {
+                ::conclave_sdk::export::list_toolset::<#toolset>()
+            }
+
+            fn call(
+                name: ::std::string::String,
+                arguments: ::std::string::String,
+                context: &::conclave_sdk::bindings::tool::conclave::plugin::call::Context,
+            ) -> ::core::result::Result<
+                ::conclave_sdk::Outcome,
+                ::conclave_sdk::bindings::tool::exports::conclave::plugin::tools::ToolError,
+            > {
+                ::conclave_sdk::export::call_toolset::<#toolset>(&name, &arguments, context)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::tool::export_tools!(Plugin with_types_in ::conclave_sdk::bindings::tool);
+    }
 }
 
 fn export_agent(agent: &Path) -> TokenStream {

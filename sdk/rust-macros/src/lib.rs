@@ -23,11 +23,12 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Exports a plugin and embeds its manifest: `export!(tools: [a, b])`, `export!(agent: X)`, `export!(delivery: X)`, or several
-/// of them separated by commas.
+/// of them separated by commas. `toolset: X` stands in the place of `tools` where they are known only from the settings.
 ///
 /// The manifest is `conclave-plugin.toml` beside `Cargo.toml`. Where one package holds several components, `manifest: "x.toml"`
 /// names another file, relative to `Cargo.toml`; and `asks: [files, kv?]` replaces the file by the capabilities alone,
-/// those with `?` optional, for test guests whose name is that of their crate.
+/// those with `?` optional, for test guests whose name is that of their crate. Either of them alone embeds the manifest of a component
+/// whose exports are written by hand.
 #[proc_macro]
 pub fn export(input: TokenStream) -> TokenStream {
     export::expand(input.into()).unwrap_or_else(syn::Error::into_compile_error).into()

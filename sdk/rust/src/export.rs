@@ -5,10 +5,10 @@ use crate::bindings::agent::conclave::plugin::{actions, state};
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{Decision, StrategyError, Wake};
 use crate::bindings::tool::conclave::plugin::call::Context;
-use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError};
+use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
 use crate::delivery::{self, DeliveryStrategy};
 use crate::tool::Tool;
-use crate::{Agent, Call, Error, View};
+use crate::{Agent, Call, Error, Toolset, View};
 
 /// Runs the tool `T`.
 pub fn call_tool<T: Tool>(arguments: &str, context: &Context) -> Result<Outcome, ToolError> {
@@ -18,6 +18,17 @@ pub fn call_tool<T: Tool>(arguments: &str, context: &Context) -> Result<Outcome,
 /// The host asks only for tools that were listed, so this is a fault of whoever asks.
 pub fn unknown_tool(name: &str) -> Result<Outcome, ToolError> {
     Err(Error::other(format!("this plugin has no tool named {name}")).into())
+}
+
+/// Lists the tools of `T`.
+pub fn list_toolset<T: Toolset>() -> Result<Vec<ToolSpec>, ToolError> {
+    Ok(T::list()?)
+}
+
+/// Runs a tool of `T`.
+pub fn call_toolset<T: Toolset>(name: &str, arguments: &str, context: &Context) -> Result<Outcome, ToolError> {
+    let arguments = serde_json::from_str(arguments).map_err(|error| ToolError::InvalidArguments(error.to_string()))?;
+    Ok(T::call(name, arguments, &Call::read(context))?)
 }
 
 /// Steps the agent `A`.

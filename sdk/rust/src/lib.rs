@@ -89,12 +89,12 @@ pub use bindings::agent::conclave::plugin::actions::{Observation, ToolOutput};
 pub use bindings::agent::conclave::plugin::state::{Past, Peer, Remaining, ToolSummary};
 pub use bindings::imports::conclave::plugin::types::{Blob, Denial, Draft, Entity, Extra, Message, ToolCall, ToolResult, Usage};
 pub use bindings::imports::conclave::plugin::{blobs, kv};
-pub use bindings::tool::exports::conclave::plugin::tools::Outcome;
+pub use bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolSpec};
 pub use conclave_sdk_macros::{export, tool};
 pub use error::{Error, Result};
 pub use history::History;
 pub use outcome::{IntoOutcome, Json};
-pub use tool::Call;
+pub use tool::{Call, Toolset};
 pub use turn::{Turn, call, delegate_in_background, finish, reject, say};
 
 /// What the macros' output uses, so that a plugin depends on one crate.

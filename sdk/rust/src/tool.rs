@@ -19,6 +19,50 @@ pub trait Tool {
     fn call(arguments: &str, call: &dyn Fn() -> Call) -> Result<Outcome>;
 }
 
+/// Tools that are known only from the plugin's settings; `export!(toolset: X)` exports them.
+///
+/// ```
+/// use conclave_sdk::{Call, Outcome, Result, ToolSpec, Toolset, config};
+///
+/// /// One tool for each phrase of the settings.
+/// struct Phrases;
+///
+/// impl Toolset for Phrases {
+///     fn list() -> Result<Vec<ToolSpec>> {
+///         let phrases: std::collections::BTreeMap<String, String> = config::get()?;
+///         Ok(phrases.into_keys().map(|name| ToolSpec::new(name, "Says its phrase.", r#"{"type":"object"}"#)).collect())
+///     }
+///
+///     fn call(name: &str, _: serde_json::Value, _: &Call) -> Result<Outcome> {
+///         let phrases: std::collections::BTreeMap<String, String> = config::get()?;
+///         Ok(Outcome::text(phrases.get(name).map(String::as_str).unwrap_or_default()))
+///     }
+/// }
+/// # conclave_sdk::export!(toolset: Phrases, asks: []);
+/// # assert!(Phrases::list().unwrap().is_empty());
+/// ```
+pub trait Toolset {
+    /// What the host asks for when the plugin is admitted: the plugin's settings can be read, and nothing is granted.
+    fn list() -> Result<Vec<ToolSpec>>;
+
+    /// Runs one of them.
+    fn call(name: &str, arguments: Value, call: &Call) -> Result<Outcome>;
+}
+
+impl ToolSpec {
+    /// A tool without anything optional; `input_schema` is JSON Schema of an object.
+    pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: impl Into<String>) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            input_schema: input_schema.into(),
+            output_schema: None,
+            idempotent: false,
+            extra: Vec::new(),
+        }
+    }
+}
+
 /// Facts about the call that a tool serves, stamped by the host. A tool gets them by taking a `&Call`, which is no argument that
 /// the model sees.
 ///

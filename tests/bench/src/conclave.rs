@@ -168,7 +168,7 @@ fn message(seq: u64) -> Message {
 
 /// Loads the component of the guest `echo` as a run does: hash, manifest, code, list of tools.
 pub(crate) async fn load(loader: &Loader, wasm: &[u8]) -> Result<(), BenchError> {
-    let loaded = loader.load(wasm.to_vec(), &PluginLimits::default(), || {}).await;
+    let loaded = loader.load(wasm.to_vec(), &PluginLimits::default(), &serde_json::json!({}), || {}).await;
     loaded.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
 }
 

@@ -15,7 +15,7 @@ pub(crate) fn program() -> PathBuf {
     program
 }
 
-fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
+pub(crate) fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
     let mut command = Command::new(program());
     command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache());
     command.output().expect("the program runs")
@@ -71,6 +71,28 @@ fn exit_codes_say_how_it_ended() {
         let output = conclave(&rig, &["run", "c.toml", "go"]);
         assert_eq!(output.status.code(), Some(code), "{config}\n{}", text(&output.stderr));
         assert!(output.stdout.is_empty(), "no answer on stdout: {}", text(&output.stdout));
+    }
+}
+
+#[test]
+fn every_ending_says_why() {
+    let turns = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }") + "[limits.run]\nturns = 2\n";
+    let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
+    let circle = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 1000\nallow_null_result = true");
+    let wall = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
+    let failed = stepping("agent_error", "", "");
+    let empty = calling("echo", "run", &json!({ "text": "" }), "");
+    let endings = [(turns, "MAX_TURNS"), (stalled, "STALLED"), (circle, "INF_LOOP"), (wall, "TIMEOUT"), (failed, "ERROR"), (empty, "DONE")];
+    for (config, status) in endings {
+        let rig = Rig::new().with_file("c.toml", &config);
+        let output = conclave(&rig, &["run", "--quiet", "c.toml", "go"]);
+        let told = text(&output.stderr);
+        let reason = told.lines().find_map(|line| line.strip_prefix(status)).map(str::trim).unwrap_or_default().to_owned();
+        assert!(reason.len() > 5 && output.stdout.is_empty(), "{status}: {told}");
+        let output = conclave(&rig, &["run", "--json", "c.toml", "go"]);
+        let last = text(&output.stdout).lines().next_back().map(str::to_owned).expect("there is a result");
+        let outcome = &serde_json::from_str::<Value>(&last).expect("a line of JSON")["outcome"];
+        assert_eq!((&outcome["status"], &outcome["reason"]), (&json!(status), &json!(reason)), "{config}");
     }
 }
 
@@ -187,9 +209,11 @@ fn ctrl_c_ends_at_once_although_a_guest_spins() {
         .expect("the program runs");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     // The guest spins from here on.
-    assert!(lines.any(|line| line.is_ok_and(|line| line.contains("calls subject.run"))));
+    assert!(lines.by_ref().any(|line| line.is_ok_and(|line| line.contains("calls subject.run"))));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(killed.success());
     // It ends by itself; nextest stops a test that hangs.
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
+    let told: Vec<String> = lines.map_while(Result::ok).collect();
+    assert!(told.contains(&"KILL Ctrl-C".to_owned()), "{told:#?}");
 }

@@ -6,6 +6,8 @@ mod by_hand;
 mod capabilities;
 mod chat;
 mod cli;
+mod cli_batch;
+mod cli_trace;
 mod contract;
 mod delivery;
 mod demo;

@@ -27,6 +27,7 @@ use crate::interrupt::Interrupts;
 use crate::person::{Person, Stops};
 use crate::screen::{Loudness, Screen};
 use crate::setup;
+use crate::show::steps::Steps;
 use crate::show::tally::Tally;
 use crate::show::trace::Trace;
 use crate::show::{BAD, FAINT, ODD, head, paint, printable, time};
@@ -37,6 +38,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
+    let detail = args.trace.detail(output)?;
     let host = setup::open_host_in(&args.file)?;
     let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, output).await?.for_chat();
     let talk = Talk::new(&args, output, &host, &prepared, interrupts)?;
@@ -46,6 +48,10 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
             talk.screen.line(paint(FAINT, "Alt-Enter begins a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n"));
         }
     }
+    let steps = detail.map(|detail| Steps::of_run(Arc::clone(&talk.screen), detail, prepared.setup()));
+    if let Some(steps) = &steps {
+        steps.legend();
+    }
     let begun = Instant::now();
     let Some(message) = talk.first_message(args.message).await else {
         talk.person.leave();
@@ -54,7 +60,7 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     talk.interrupts.chat_begins();
     let text = message.text.clone();
     let _hushed = talk.person.hush();
-    let options = talk.options(message, args.journal.as_deref(), args.verbose, output);
+    let options = talk.options(message, steps, args.journal.as_deref(), args.verbose, output);
     let run = prepared.start(Some(text), options).map_err(|failure| CliError::internal(failure.to_string()))?;
     let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
     let ended = talk.follow(run, prepared.turn_wall()).await;
@@ -131,8 +137,8 @@ impl Talk {
         }
     }
 
-    fn options(&self, message: Answer, journal: Option<&Path>, verbose: bool, output: Output) -> RunOptions {
-        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone());
+    fn options(&self, message: Answer, steps: Option<Steps>, journal: Option<&Path>, verbose: bool, output: Output) -> RunOptions {
+        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone()).with_steps(steps);
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
             vec![Arc::clone(&self.tally) as _, Arc::clone(&self.conversation) as _, Arc::new(trace)];
         if output.json {

@@ -55,7 +55,7 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
     writeln!(out, "\nTasks")?;
     for (name, task) in &setup.tasks {
         let entry = if *name == setup.entry { " (entry)" } else { "" };
-        let tools: Vec<&str> = task.tools.iter().map(|tool| tool.name.as_str()).collect();
+        let tools: Vec<&str> = task.toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
         let subtasks: Vec<&str> = task.subtasks.iter().map(conclave_core::ids::TaskName::as_str).collect();
         let mut parts = vec![format!("agent {}", task.agent)];
         parts.extend((!tools.is_empty()).then(|| format!("tools {}", tools.join(", "))));

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use conclave_core::message::ToolCall;
 use conclave_core::outcome::{Outcome, Status};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
@@ -21,15 +22,17 @@ use crate::interrupt::Interrupts;
 use crate::person::Person;
 use crate::screen::{Loudness, Screen};
 use crate::setup;
+use crate::show::steps::Steps;
 use crate::show::tally::{Counts, Tally};
 use crate::show::trace::Trace;
-use crate::show::{BAD, FAINT, head, paint, plural, printable, time};
+use crate::show::{BAD, FAINT, ODD, head, paint, plural, printable, time};
 use crate::stdout;
 use crate::terminal::Terminal;
 use crate::watch;
 
 pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
     let message = message(args.message.clone())?;
+    args.trace.detail(output)?;
     if !args.watch {
         return once(&args, message, output, &mut interrupts).await;
     }
@@ -68,9 +71,11 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
     let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&tally) as _];
     if output.json {
         subscribers.push(Arc::new(JsonLinesOnStdout));
-    } else if !output.quiet {
-        subscribers.push(Arc::new(Trace::of_run(Arc::clone(&screen), args.verbose, prepared.setup())));
     }
+    let steps = args.trace.detail(output)?.map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
+    let trace = (steps.is_some() || !(output.json || output.quiet))
+        .then(|| Arc::new(Trace::of_run(Arc::clone(&screen), args.verbose, prepared.setup()).with_steps(steps)));
+    subscribers.extend(trace.clone().map(|trace| trace as _));
     let journals: Arc<dyn Journals> = match &args.journal {
         Some(folder) => Arc::new(JsonLines::in_folder(folder)),
         None => Arc::new(NoJournals),
@@ -87,6 +92,9 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
     };
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
+    }
+    if let Some(trace) = trace {
+        trace.legend();
     }
     let started = Instant::now();
     interrupts.run_begins();
@@ -154,8 +162,10 @@ fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: C
         if !output.quiet {
             let _ = writeln!(err);
         }
-        if let Some(content) = &outcome.content {
-            stdout::line(stdout::safe(content))?;
+        match result(outcome) {
+            Some(result) => stdout::line(stdout::safe(&result))?,
+            // Every ending says why, also when there is no result.
+            None => drop(writeln!(err, "{} {}", paint(ODD, outcome.status.as_str()), printable(&outcome.reason))),
         }
     } else {
         let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
@@ -170,6 +180,15 @@ fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: C
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, counts, journal)));
     }
     Ok(())
+}
+
+/// What the run was for: its text, else a value, else calls, as JSON; none when it ended without anything.
+pub(crate) fn result(outcome: &Outcome) -> Option<String> {
+    let text = outcome.content.clone().filter(|content| !content.trim().is_empty());
+    let value = || outcome.value.as_ref().map(ToString::to_string);
+    let call = |call: &ToolCall| serde_json::json!({ "tool": call.name, "arguments": call.arguments }).to_string();
+    let calls = || Some(outcome.tools.iter().map(call).collect::<Vec<_>>().join("\n")).filter(|calls| !calls.is_empty());
+    text.or_else(value).or_else(calls)
 }
 
 /// Which key of the config allows more, where a hard limit ended it.

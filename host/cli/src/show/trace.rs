@@ -14,6 +14,7 @@ use conclave_core::notice::Notice;
 use conclave_core::setup::{NoTool, Setup};
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 
+use super::steps::Steps;
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint, time};
 use crate::screen::{Screen, columns};
 
@@ -28,6 +29,8 @@ pub(crate) struct Trace {
     screen: Arc<Screen>,
     manner: Manner,
     verbose: bool,
+    /// Shown in the place of lines about calls and answers.
+    steps: Option<Steps>,
     state: Mutex<State>,
 }
 
@@ -63,12 +66,24 @@ impl Trace {
     pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
         let asks = setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
         let manner = Manner::Run { started: Instant::now(), asking: asks.map(|(name, _)| name.clone()).collect() };
-        Self { screen, manner, verbose, state: Mutex::default() }
+        Self { screen, manner, verbose, steps: None, state: Mutex::default() }
     }
 
     /// Of a conversation with a task.
     pub(crate) fn of_chat(screen: Arc<Screen>, verbose: bool, room: RoomId, task: TaskName) -> Self {
-        Self { screen, manner: Manner::Chat { room, task }, verbose, state: Mutex::default() }
+        Self { screen, manner: Manner::Chat { room, task }, verbose, steps: None, state: Mutex::default() }
+    }
+
+    /// With these steps in the place of lines about calls and answers, where there are some. What goes wrong is told as ever.
+    pub(crate) fn with_steps(self, steps: Option<Steps>) -> Self {
+        Self { steps, ..self }
+    }
+
+    /// What the columns of the steps are; nothing where there are none.
+    pub(crate) fn legend(&self) {
+        if let Some(steps) = &self.steps {
+            steps.legend();
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -77,6 +92,10 @@ impl Trace {
 
     fn line(&self, who: &str, text: &str) {
         let who = one_line(who, 30);
+        if let Some(steps) = &self.steps {
+            steps.aside(&who, text);
+            return;
+        }
         match &self.manner {
             Manner::Run { started, .. } => {
                 let at = started.elapsed().as_secs_f64();
@@ -92,6 +111,9 @@ impl Trace {
 
     /// How wide the text of a line may be. Around a conversation no line should break.
     fn width(&self) -> usize {
+        if let Some(steps) = &self.steps {
+            return steps.width();
+        }
         if self.is_chat() && self.screen.is_live() { columns().saturating_sub(16).clamp(20, WIDTH) } else { WIDTH }
     }
 
@@ -100,6 +122,9 @@ impl Trace {
     }
 
     fn told(&self, room: &RoomId, notice: &Notice) {
+        if self.steps.as_ref().is_some_and(|steps| steps.told(room, notice)) {
+            return;
+        }
         match notice {
             Notice::MessagePosted { task, agent, message } => {
                 self.begin_batch(room, task, agent, message);
@@ -158,6 +183,10 @@ impl Trace {
                 self.state().batches.retain(|(of, _), _| of != room);
                 self.line(task.as_str(), &paint(ODD, "stopped"));
             }
+            Notice::HistoryCut { task, cut, dropped } => {
+                let what = if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
+                self.line(task.as_str(), &paint(ODD, format!("its history is too long for the model: {what} of its older messages")));
+            }
             Notice::PluginReplaced { plugin, .. } => self.line(plugin.as_str(), "was built anew"),
             Notice::BackgroundStarted { task, .. } => self.line(task.as_str(), "started in the background"),
             // A call that was not approved is told as its answer.
@@ -165,6 +194,7 @@ impl Trace {
             | Notice::ModelCalled { .. }
             | Notice::ApprovalAsked { .. }
             | Notice::ApprovalGiven { .. }
+            | Notice::StepEnded { .. }
             | Notice::TaskStarted { .. } => {}
             Notice::Delivered { agent, strategy, channel, .. } if !self.is_chat() => {
                 self.line(agent.as_str(), &format!("finished; delivered by {strategy} on {channel}"));
@@ -250,11 +280,14 @@ impl Trace {
     fn denied(&self, plugin: &PluginName, record: &DenialRecord) {
         let denial = &record.denial;
         self.line(plugin.as_str(), &format!("{} {}: {}", paint(BAD, "DENIED"), denial.capability, one_line(&denial.target, 70)));
-        let mut more = format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 120));
-        if let Some(suggestion) = &record.suggestion {
-            more.push_str(&format!("\n                       to allow it: {suggestion}"));
+        let mut more = vec![format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 120))];
+        more.extend(record.suggestion.as_ref().map(|suggestion| format!("  to allow it: {suggestion}")));
+        for line in more.iter().flat_map(|more| more.lines()) {
+            match &self.steps {
+                Some(steps) => steps.more(&paint(FAINT, line)),
+                None => self.screen.line(format_args!("{:21}{}", "", paint(FAINT, line))),
+            }
         }
-        self.screen.line(format_args!("{:21}{}", "", paint(FAINT, more)));
     }
 }
 

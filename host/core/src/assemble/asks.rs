@@ -46,7 +46,7 @@ fn reason(ask: &Ask) -> String {
 }
 
 /// The smallest line that grants a capability, with names of this config where they can be guessed.
-fn smallest(config: &Config, plugin: &PluginName, capability: Capability, plugins: &Plugins) -> String {
+pub(super) fn smallest(config: &Config, plugin: &PluginName, capability: Capability, plugins: &Plugins) -> String {
     let first = |name: Option<&str>| array([name.unwrap_or("…")]);
     match capability {
         Capability::Model => format!("grants.model = {}", first(config.models.keys().next().map(|name| name.as_str()).or(Some("default")))),

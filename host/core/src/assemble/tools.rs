@@ -1,16 +1,16 @@
-//! Tools as plugins declare them, and which of them a task's agent may call: admitted ∩ granted ∩ narrowed by the task.
+//! Tools as plugins declare them, and the patterns of grants and tasks that are about them. Which of them a task gets is decided in
+//! `toolbox`.
 
 use std::collections::BTreeSet;
 
 use super::{Plugins, authors_problem};
 use crate::config::wording::{code, suggest};
-use crate::config::{Config, NAME_MAX, Problem, Problems, TaskConfig};
+use crate::config::{Config, Listed, NAME_MAX, Problem, Problems, TaskConfig};
 use crate::grant::ToolPattern;
-use crate::ids::PluginName;
-use crate::manifest::Capability;
+use crate::ids::{PluginName, TaskName};
 use crate::setup::PluginFacts;
 use crate::text::is_deceptive;
-use crate::tool::{ToolSpec, ToolSummary};
+use crate::tool::ToolSpec;
 
 /// Bytes of a tool's description at most: it goes into every prompt of every agent that may call it.
 const DESCRIPTION_MAX: usize = 4 << 10;
@@ -65,8 +65,9 @@ pub(super) fn check_patterns(config: &Config, plugins: &Plugins, problems: &mut 
         }
     }
     for (name, task) in &config.tasks {
-        for (index, pattern) in task.tools.iter().flatten().enumerate() {
-            let path = format!("tasks.{name}.tools[{index}]");
+        for (index, entry) in task.tools.iter().flatten().enumerate() {
+            let Listed::Plugins(pattern) = &entry.tool else { continue };
+            let path = entry_path(name, index, "tool");
             let problem = covers_nothing(config, plugins, &admitted, pattern, &path);
             problems.0.extend(problem.or_else(|| not_granted(config, plugins, task, &admitted, pattern, &path)));
         }
@@ -117,27 +118,8 @@ fn not_granted(
     Some(config.problem(path, what).help(format!("in [plugins.{}] write `{line}`", task.agent)))
 }
 
-/// What a task's agent may call, in order of name.
-pub(super) fn of_task(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<ToolSummary> {
-    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some());
-    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref()).filter(|_| asks);
-    let Some(granted) = granted else { return Vec::new() };
-    let covered = |patterns: &[ToolPattern], name: &str| patterns.iter().any(|pattern| pattern.covers(name));
-    let may_call = |name: &str| covered(&granted.names, name) && task.tools.as_deref().is_none_or(|patterns| covered(patterns, name));
-    let mut tools = Vec::new();
-    for (plugin, facts) in plugins.iter().filter(|(plugin, _)| config.plugins.contains_key(*plugin)) {
-        for tool in &facts.tools {
-            let name = format!("{plugin}.{}", tool.name);
-            if may_call(&name) {
-                tools.push(ToolSummary { name, description: tool.description.clone(), input_schema: tool.input_schema.clone() });
-            }
-        }
-    }
-    tools.sort_by(|a, b| a.name.cmp(&b.name));
-    tools
-}
-
-fn admitted(plugins: &Plugins) -> BTreeSet<String> {
+/// Every tool of every plugin that was loaded, as `plugin.tool`.
+pub(super) fn admitted(plugins: &Plugins) -> BTreeSet<String> {
     plugins.iter().flat_map(|(plugin, facts)| facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))).collect()
 }
 
@@ -150,4 +132,9 @@ fn grant_path(config: &Config, plugin: &PluginName, index: usize) -> String {
     let grant = format!("plugins.{plugin}.grants.tools");
     let long = format!("{grant}.names[{index}]");
     if config.is_written(&long) { long } else { format!("{grant}[{index}]") }
+}
+
+/// A key of an entry of a task's list; of an entry that is only a name, the entry itself is found.
+pub(super) fn entry_path(task: &TaskName, index: usize, key: &str) -> String {
+    format!("tasks.{task}.tools[{index}].{key}")
 }

@@ -1,12 +1,17 @@
 //! Amounts of the config: counts, sizes, durations, money. An amount of nothing is refused: it would forbid in a roundabout way what
 //! leaving out a grant forbids plainly.
 
+use std::ops::RangeInclusive;
+
 use toml::de::DeValue;
 
 use super::reader::{Item, Reader};
 use super::units::{self, UnitError};
 use super::wording::{code, thousands};
 use crate::text::{show_duration, show_size};
+
+/// What a factor may be. Less than 1 would mean less often than the others; nobody means more than this.
+pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;
 
 impl Item<'_> {
     /// A whole number from 1 to `most`.
@@ -61,6 +66,23 @@ impl Item<'_> {
             self.wrong(reader, "must be an amount of US dollars from 0 to a billion", None);
         }
         amount
+    }
+
+    /// A number of `FACTORS`.
+    pub(crate) fn factor(&self, reader: &mut Reader) -> Option<f64> {
+        let number: Option<f64> = match self.value {
+            DeValue::Float(float) => float.as_str().parse().ok(),
+            DeValue::Integer(integer) if integer.radix() == 10 => integer.as_str().parse().ok(),
+            _ => {
+                self.expected(reader, "a number");
+                return None;
+            }
+        };
+        let factor = number.filter(|number| FACTORS.contains(number));
+        if factor.is_none() {
+            self.wrong(reader, &format!("must be from {} to {}", FACTORS.start(), FACTORS.end()), None);
+        }
+        factor
     }
 
     fn measured(

@@ -1,5 +1,7 @@
 //! `grants` of a plugin: what the operator lets it touch. A grant is a list of names, or a table with that list and limits beside it.
 
+use std::collections::BTreeSet;
+
 use super::limits::count32;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
@@ -171,15 +173,22 @@ pub(crate) fn names_of<'a>(reader: &mut Reader, item: &Item<'a>, is_grant: bool)
         grants_nothing(reader, item);
     }
     let mut names: Vec<Name<'a>> = Vec::new();
+    let mut seen = BTreeSet::new();
     for entry in entries {
         let Some(name) = entry.string(reader) else { continue };
-        if names.iter().any(|(_, other)| *other == name) {
+        if !seen.insert(name) {
             entry.wrong(reader, &format!("names {} a second time", code(name)), "leave it out".to_owned());
         } else {
             names.push((entry, name));
         }
     }
     Some(names)
+}
+
+/// The strings of a list, as often as they stand there.
+pub(crate) fn names_in_order<'a>(reader: &mut Reader, item: &Item<'a>) -> Option<Vec<Name<'a>>> {
+    let entries = item.list(reader)?;
+    Some(entries.into_iter().filter_map(|entry| entry.string(reader).map(|name| (entry, name))).collect())
 }
 
 fn grants_nothing(reader: &mut Reader, item: &Item<'_>) {

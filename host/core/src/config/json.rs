@@ -1,4 +1,4 @@
-//! A plugin's own settings: any TOML table as JSON. Dates and numbers that JSON does not have are refused, not guessed at.
+//! A plugin's own settings, or the arguments of a call: any TOML table as JSON. Dates and numbers that JSON does not have are refused, not guessed at.
 
 use serde_json::{Map, Number, Value};
 use toml::de::{DeTable, DeValue};
@@ -8,39 +8,54 @@ use super::reader::{Item, Reader};
 
 /// The settings of `[plugins.NAME.config]`; an empty object after a problem.
 pub(crate) fn settings(reader: &mut Reader, item: &Item<'_>) -> Value {
-    match item.value {
-        DeValue::Table(table) => object(reader, table),
-        _ => {
-            item.expected(reader, "a table");
-            Value::Object(Map::new())
+    Source { reader, told: "settings reach the plugin" }.read(item)
+}
+
+/// The arguments of a call; an empty object after a problem.
+pub(crate) fn arguments(reader: &mut Reader, item: &Item<'_>) -> Value {
+    Source { reader, told: "arguments reach the tool" }.read(item)
+}
+
+/// Where a table comes from, and whom it reaches as JSON.
+struct Source<'a> {
+    reader: &'a mut Reader,
+    told: &'static str,
+}
+
+impl Source<'_> {
+    fn read(&mut self, item: &Item<'_>) -> Value {
+        if let DeValue::Table(table) = item.value {
+            return self.object(table);
+        }
+        item.expected(self.reader, "a table");
+        Value::Object(Map::new())
+    }
+
+    fn object(&mut self, table: &DeTable<'_>) -> Value {
+        let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), self.json(value.get_ref(), &value.span())));
+        Value::Object(entries.collect())
+    }
+
+    fn json(&mut self, value: &DeValue<'_>, span: &Span) -> Value {
+        match value {
+            DeValue::String(text) => Value::String(text.to_string()),
+            DeValue::Boolean(flag) => Value::Bool(*flag),
+            DeValue::Integer(integer) => {
+                let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(Number::from_i128);
+                number.map_or_else(|| self.unfit(span, "a number of more than 64 bits", "write it as a string"), Value::Number)
+            }
+            DeValue::Float(float) => {
+                let number = float.as_str().parse::<f64>().ok().and_then(Number::from_f64);
+                number.map_or_else(|| self.unfit(span, "`inf` or `nan`", "leave it out, or write it as a string"), Value::Number)
+            }
+            DeValue::Datetime(date) => self.unfit(span, "a date", &format!("write it as a string: \"{date}\"")),
+            DeValue::Array(items) => Value::Array(items.iter().map(|item| self.json(item.get_ref(), &item.span())).collect()),
+            DeValue::Table(table) => self.object(table),
         }
     }
-}
 
-fn object(reader: &mut Reader, table: &DeTable<'_>) -> Value {
-    let entries = table.iter().map(|(key, value)| (key.get_ref().to_string(), json(reader, value.get_ref(), &value.span())));
-    Value::Object(entries.collect())
-}
-
-fn json(reader: &mut Reader, value: &DeValue<'_>, span: &Span) -> Value {
-    match value {
-        DeValue::String(text) => Value::String(text.to_string()),
-        DeValue::Boolean(flag) => Value::Bool(*flag),
-        DeValue::Integer(integer) => {
-            let number = i128::from_str_radix(integer.as_str(), integer.radix()).ok().and_then(Number::from_i128);
-            number.map_or_else(|| unfit(reader, span, "a number of more than 64 bits", "write it as a string"), Value::Number)
-        }
-        DeValue::Float(float) => {
-            let number = float.as_str().parse::<f64>().ok().and_then(Number::from_f64);
-            number.map_or_else(|| unfit(reader, span, "`inf` or `nan`", "leave it out, or write it as a string"), Value::Number)
-        }
-        DeValue::Datetime(date) => unfit(reader, span, "a date", &format!("write it as a string: \"{date}\"")),
-        DeValue::Array(items) => Value::Array(items.iter().map(|item| json(reader, item.get_ref(), &item.span())).collect()),
-        DeValue::Table(table) => object(reader, table),
+    fn unfit(&mut self, span: &Span, what: &str, help: &str) -> Value {
+        self.reader.error(span, format!("{} as JSON, which cannot hold {what}", self.told), help.to_owned());
+        Value::Null
     }
-}
-
-fn unfit(reader: &mut Reader, span: &Span, what: &str, help: &str) -> Value {
-    reader.error(span, format!("settings reach the plugin as JSON, which cannot hold {what}"), help.to_owned());
-    Value::Null
 }

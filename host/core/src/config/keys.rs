@@ -34,6 +34,8 @@ pub enum Shape {
     },
     /// US dollars.
     Dollars,
+    /// How many times as much: 1 to 1000, with a fraction or without.
+    Factor,
     Flag,
     List(&'static Shape),
     /// Any of these forms.
@@ -82,8 +84,18 @@ const DELEGATE: &str = "plugins.NAME.grants.delegate";
 const FILES: &str = "plugins.NAME.grants.files[]";
 const ROOMS: &str = "plugins.NAME.grants.rooms";
 const LIMITS: &str = "plugins.NAME.limits";
-const TASK: &str = "tasks.NAME";
-const NO_TOOL: &str = "tasks.NAME.handle_llm_no_tool";
+/// A task.
+pub(crate) const TASK: &str = "tasks.NAME";
+/// A tool in a task's list.
+pub(crate) const TASK_TOOL: &str = "tasks.NAME.tools[]";
+/// What a run returns.
+pub(crate) const RETURNS: &str = "tasks.NAME.returns";
+/// When a row of the same messages is a loop.
+pub(crate) const LOOPS: &str = "tasks.NAME.loops";
+/// What words in text may do.
+pub(crate) const WORDS: &str = "tasks.NAME.text";
+/// What becomes of a message without a call.
+pub(crate) const NO_TOOL: &str = "tasks.NAME.handle_llm_no_tool";
 const LIMITS_TABLE: &str = "limits";
 const RUN: &str = "limits.run";
 
@@ -93,6 +105,8 @@ const SEATS: Shape = Shape::List(&Shape::Choice(&["llm", "agent", "user"]));
 /// TOML's integers end here.
 const COUNT: Shape = Shape::Whole { least: 1, most: i64::MAX as u64 };
 const COUNT_32: Shape = Shape::Whole { least: 1, most: u32::MAX as u64 };
+const COMPAT: Shape = Shape::Choice(&["langroid"]);
+const RETURN_TYPES: Shape = Shape::Choice(&["text", "int", "float", "bool", "any_tool"]);
 
 /// All keys, in the order in which a manual would explain them. A table: one key a line.
 #[rustfmt::skip]
@@ -102,6 +116,7 @@ pub const KEYS: &[Key] = &[
     key("", "plugins", Shape::Named(PLUGIN), "", "Plugins, each under a name of its own; what is not listed is not loaded."),
     key("", "tasks", Shape::Named(TASK), "", "Tasks, each under a name of its own: who works, with what, who comes next."),
     key("", "limits", Shape::Table(LIMITS_TABLE), "", "Hard stops."),
+    key("", "compat", COMPAT, r#"compat = "langroid""#, "The defaults of every task are Langroid's: words in text do what they do there, the host's tools have its names, a message without a call ends nothing; `interactive` stays false, where Langroid's default is true."),
     key("", "policy", Shape::List(&Shape::Table(POLICY)), "", "Which tool calls run, are refused, or need an approval first; the first rule that matches wins."),
     key(MODELS, "kind", Shape::Choice(&["openai", "scripted", "native"]), r#"kind = "openai""#, "How the model is reached: `openai` is any Chat Completions server, `scripted` a file of replies, `native` the embedding program."),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "Where its server listens, with the path before `/chat/completions`."),
@@ -118,6 +133,9 @@ pub const KEYS: &[Key] = &[
     key(MODELS, "replies", TEXT, r#"replies = "replies.json""#, "The file of a scripted model's replies, from the config's folder."),
     key(MODELS, "input_price", Shape::Dollars, "input_price = 0.25", "US dollars for a million tokens of input."),
     key(MODELS, "output_price", Shape::Dollars, "output_price = 2.00", "US dollars for a million tokens of output."),
+    key(MODELS, "context", COUNT, "context = 128_000", "Tokens of a prompt and its answer together; longer histories are cut. When it is not given none is."),
+    key(MODELS, "max_output", COUNT, "max_output = 4_096", "Tokens of an answer at most; when it is not given 4096 are kept free for it, where `context` is given."),
+    key(MODELS, "min_output", COUNT, "min_output = 50", "Tokens that are kept free for an answer when `context` is short; 50 when it is not given."),
     key(KEY, "env", TEXT, r#"env = "MY_KEY""#, "A variable of the environment."),
     key(KEY, "file", TEXT, r#"file = "key.txt""#, "A file, from the config's folder; its first line is the key."),
     key(KEY, "command", TEXTS, r#"command = ["pass", "show", "model"]"#, "A program and its arguments; the first line that it prints is the key."),
@@ -166,17 +184,61 @@ pub const KEYS: &[Key] = &[
     key(TASK, "description", TEXT, r#"description = "Answers from the library.""#, "For people, and for agents that may hand work to it."),
     key(TASK, "system", TEXT, r#"system = "You are a librarian.""#, "The system message of its agent."),
     key(TASK, "subtasks", TEXTS, r#"subtasks = ["answer"]"#, "Tasks that are tried in this order."),
-    key(TASK, "tools", TEXTS, r#"tools = ["search.find"]"#, "Narrows what its agent was granted; all of it when it is not given."),
+    key(TASK, "tools", Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(TASK_TOOL)])), r#"tools = ["search.find", "done"]"#, "The tools that its agent is offered: of those that it was granted, all when this is not given or with `*`, and of the host's `done`, `pass`, `forward`, `send`, `rewind` and so on; a table says more of one."),
     key(TASK, "deliver", TEXT, r#"deliver = "immediate""#, "The plugin that delivers its result when it ran in the background."),
     key(TASK, "interactive", Shape::Flag, "interactive = true", "The user is asked after each step of somebody else."),
+    key(TASK, "compat", COMPAT, r#"compat = "langroid""#, "The defaults of this task are Langroid's; what is written holds all the same."),
+    key(TASK, "user_message", TEXT, r#"user_message = "What is new?""#, "What its agent's history begins with, as the user's word."),
+    key(TASK, "seats", SEATS, r#"seats = ["llm", "agent"]"#, "The seats that are taken: llm, agent, user; all when it is not given."),
+    key(TASK, "only_user_quits_root", Shape::Flag, "only_user_quits_root = false", "At the root only the user ends an interactive task; true when it is not given."),
+    key(TASK, "default_human_response", TEXT, r#"default_human_response = "Go on.""#, "What the user is taken to have said; nobody is asked."),
     key(TASK, "turns", COUNT_32, "turns = 10", "Steps of one activation."),
+    key(TASK, "single_round", Shape::Flag, "single_round = true", "One step; two with `llm_delegate`."),
+    key(TASK, "llm_delegate", Shape::Flag, "llm_delegate = true", "With `single_round`: the model asks, and somebody answers it."),
+    key(TASK, "restart", Shape::Flag, "restart = false", "Each run begins with empty histories, those of the sub-tasks too; true when it is not given."),
+    key(TASK, "restart_as_subtask", Shape::Flag, "restart_as_subtask = true", "Each call by another task begins with an empty history."),
+    key(TASK, "erase_substeps", Shape::Flag, "erase_substeps = true", "Histories forget what led to the result."),
     key(TASK, "max_stalled_steps", Shape::Whole { least: 1, most: 1_000 }, "max_stalled_steps = 5", "Steps without a valid answer before it ends; 5 when it is not given."),
     key(TASK, "done_if_response", SEATS, r#"done_if_response = ["llm"]"#, "An answer of one of these seats ends it: llm, agent, user."),
     key(TASK, "done_if_no_response", SEATS, r#"done_if_no_response = ["user"]"#, "No answer of one of these seats ends it: llm, agent, user."),
+    key(TASK, "done_if_tool", Shape::Flag, "done_if_tool = true", "A message with a call ends it."),
+    key(TASK, "done_sequences", TEXTS, r#"done_sequences = ["T[search.find], A"]"#, "Each ends it when the newest messages match: T a call, T[tool] one of this tool, A, L and U an answer of agent, model and user, C[pattern] content."),
+    key(TASK, "returns", Shape::Either(&[RETURN_TYPES, Shape::Table(RETURNS)]), r#"returns = "int""#, "What its result must be: text, int, float, bool, any_tool, or the call of a tool."),
+    key(TASK, "tool_format", Shape::Choice(&["native", "json", "xml", "off"]), r#"tool_format = "native""#, "How its agent writes calls: through the model's own interface, as JSON or XML in its text, or not at all."),
+    key(TASK, "force", TEXT, r#"force = "search.find""#, "The tool that its model must call, by the name that the agent sees."),
+    key(TASK, "allow_multiple_tools", Shape::Flag, "allow_multiple_tools = false", "A message may hold several calls; true when it is not given."),
+    key(TASK, "respond_tools_only", Shape::Flag, "respond_tools_only = true", "As a sub-task it is called only for calls that it carries out."),
+    key(TASK, "allow_subtask_multi_tools", Shape::Flag, "allow_subtask_multi_tools = false", "A message with several native calls may go to a sub-task; true when it is not given."),
+    key(TASK, "overflow", Shape::Choice(&["truncate", "drop-turns"]), r#"overflow = "truncate""#, "When its history does not fit the model, older messages are cut, or whole turns left out."),
+    key(TASK, "bytes_per_token", Shape::Whole { least: 1, most: 64 }, "bytes_per_token = 4", "Bytes that are taken for a token where texts are measured; 4 when it is not given."),
+    key(TASK, "loops", Shape::Table(LOOPS), "loops = { cycle_len = 10 }", "When a row of the same messages is a loop, and ends it."),
+    key(TASK, "text", Shape::Table(WORDS), "text = { signals = true }", "What words in text may do; nothing when it is not given, for text is data."),
     key(TASK, "handle_llm_no_tool", Shape::Either(&[Shape::Choice(&["nothing", "done", "user"]), Shape::Table(NO_TOOL)]), r#"handle_llm_no_tool = "done""#, "What becomes of an agent's message without a tool call."),
     key(TASK, "agent_seat", Shape::Choice(&["host", "host-then-component", "component"]), r#"agent_seat = "host-then-component""#, "Who answers on the agent seat."),
     key(TASK, "allow_null_result", Shape::Flag, "allow_null_result = true", "Without a valid answer the other side says that it does not know."),
+    key(TASK_TOOL, "tool", TEXT, r#"tool = "search.find""#, "`plugin.tool`, or a tool of the host by its own name or Langroid's."),
+    key(TASK_TOOL, "as", TEXT, r#"as = "find""#, "The name that the agent sees and writes: letters, digits, `_`, `.` and `-`."),
+    key(TASK_TOOL, "use", Shape::Flag, "use = false", "It is shown to the agent, which may call it; true when it is not given."),
+    key(TASK_TOOL, "handle", Shape::Flag, "handle = false", "This task carries it out, else a sub-task may; true when it is not given."),
+    key(TASK_TOOL, "final", Shape::Flag, "final = true", "A call of it is the result of the task and of all its callers."),
+    key(TASK_TOOL, "title", TEXT, r#"title = "Find""#, "A second name, which `done_sequences` know too."),
+    key(TASK_TOOL, "result_tokens", COUNT, "result_tokens = 2_000", "Tokens of a result at most; the plugin's own number holds where it is smaller."),
+    key(TASK_TOOL, "retained_tokens", COUNT, "retained_tokens = 100", "Tokens of a result that stay in the history once it was answered; the plugin's own number holds where it is smaller."),
+    key(TASK_TOOL, "recipients", TEXTS, r#"recipients = ["answer", "user"]"#, "Whom `recipient_message` may name; any when it is not given."),
+    key(TASK_TOOL, "default_recipient", TEXT, r#"default_recipient = "user""#, "Whom a `recipient_message` is for that names nobody."),
+    key(RETURNS, "tool", TEXT, r#"tool = "search.find""#, "A call of this tool, by the name that the agent sees."),
+    key(LOOPS, "cycle_len", Shape::Whole { least: 0, most: 1_000 }, "cycle_len = 10", "Messages in a cycle at most; 10 when it is not given, and with 0 no cycle is looked for."),
+    key(LOOPS, "dominance", Shape::Factor, "dominance = 1.5", "How many times as often those of a cycle must have come as any other; 1.5 when it is not given."),
+    key(LOOPS, "wait", Shape::Whole { least: 1, most: 1_000 }, "wait = 5", "How often a cycle must have come round; 5 when it is not given."),
+    key(LOOPS, "alternation", Shape::Flag, "alternation = false", "Turns that end with DO-NOT-KNOW, one after the other, are a loop too; true when it is not given."),
+    key(WORDS, "signals", Shape::Flag, "signals = true", "`DONE`, `__PASS__`, `__PASS__:name` and `__SEND__:name` mean what they say."),
+    key(WORDS, "recipients", Shape::Flag, "recipients = true", "An agent's text may name its recipient: `TO[name]:`, or a JSON object with `recipient`."),
+    key(WORDS, "prefix", TEXT, r#"prefix = "|@|""#, "With this before a name, text addresses somebody; without it none does."),
+    key(WORDS, "calls", Shape::Flag, "calls = true", "Calls are looked for in text, whatever `tool_format` is."),
+    key(WORDS, "system_word", Shape::Flag, "system_word = true", "A user's text that begins with `SYSTEM` is the host's word."),
     key(NO_TOOL, "nudge", TEXT, r#"nudge = "Call a tool.""#, "This text goes back to the agent."),
+    key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "This tool is called instead, by the name that the agent sees."),
+    key(NO_TOOL, "arguments", Shape::Free, r#"arguments = { query = "news" }"#, "With these arguments; none when it is not given."),
     key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`."),
     key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The plugin that calls; whoever calls when it is not given."),
     key(POLICY, "decide", Shape::Choice(&["allow", "ask", "deny"]), r#"decide = "ask""#, "`allow`, `ask` or `deny`."),
@@ -184,6 +246,7 @@ pub const KEYS: &[Key] = &[
     key(LIMITS_TABLE, "run", Shape::Table(RUN), r#"run = { wall = "5 min" }"#, "Hard stops of the whole tree of tasks."),
     key(RUN, "wall", Shape::Duration, r#"wall = "5 min""#, "Time from the first message; in a conversation, of each turn."),
     key(RUN, "turns", COUNT, "turns = 40", "Steps of agents."),
+    key(RUN, "task_turns", COUNT_32, "task_turns = 20", "Steps of any one activation of a task, all seats counted."),
     key(RUN, "tokens", COUNT, "tokens = 100_000", "Tokens of all models, input and output."),
     key(RUN, "cost_usd", Shape::Dollars, "cost_usd = 0.50", "US dollars of all models whose price is known."),
     key(RUN, "depth", Shape::Whole { least: 0, most: u32::MAX as u64 }, "depth = 3", "Background tasks within background tasks."),

@@ -34,6 +34,7 @@ pub(crate) fn read_run(reader: &mut Reader, root: &Table<'_>) -> RunLimits {
     let Some(table) = section.get("run").and_then(|item| item.table(reader, "limits.run")) else { return limits };
     set(&table, "wall", &mut limits.wall_ms, |item| item.duration(reader, 1, DURATION_MAX).map(Some));
     set(&table, "turns", &mut limits.turns, |item| item.count(reader, COUNT_MAX).map(Some));
+    set(&table, "task_turns", &mut limits.task_turns, |item| count32(reader, item).map(Some));
     set(&table, "tokens", &mut limits.tokens, |item| item.count(reader, COUNT_MAX).map(Some));
     set(&table, "cost_usd", &mut limits.cost_micro_usd, |item| item.spending(reader).map(Some));
     // 0 has a meaning here: background tasks start none of their own.

@@ -1,4 +1,4 @@
-//! `[models.NAME]`: how a model is reached and what it costs. A model is switched on by being written here, never by a variable that
+//! `[models.NAME]`: how a model is reached, what it costs and how much it takes. A model is switched on by being written here, never by a variable that
 //! happens to be set; its key is only pointed at.
 
 use std::collections::BTreeMap;
@@ -7,8 +7,9 @@ use super::address::AddressError;
 use super::keys::{KEY, MODELS};
 use super::reader::{Item, Reader, Table};
 use super::units::DURATION_MAX;
-use super::wording::{code, string};
+use super::wording::{code, string, thousands};
 use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, OpenAiConfig, address, json, names};
+use crate::calling::fit::{MIN_OUTPUT, RESERVE};
 use crate::ids::ModelName;
 use crate::limits::MEMORY_MAX;
 use crate::setup::ModelSetup;
@@ -49,10 +50,33 @@ fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelConfig {
         _ => ModelKind::Native,
     };
     let mut prices = prices(reader, table);
+    lengths(reader, table, &mut prices);
     if let ModelKind::OpenAi(server) = &kind {
         prices.reached_at = reached_at(server);
+        if prices.context.is_some() {
+            prices.max_output = prices.max_output.or_else(|| length_option(server));
+        }
     }
     ModelConfig { kind, prices }
+}
+
+/// What the model takes and gives (L-180).
+fn lengths(reader: &mut Reader, table: &Table<'_>, setup: &mut ModelSetup) {
+    let mut tokens = |name: &str| table.get(name).and_then(|item| item.count(reader, i64::MAX.unsigned_abs()));
+    (setup.context, setup.max_output, setup.min_output) = (tokens("context"), tokens("max_output"), tokens("min_output"));
+    let least = setup.min_output.unwrap_or(MIN_OUTPUT).saturating_add(RESERVE);
+    if let Some(item) = table.get("context").filter(|_| setup.context.is_some_and(|context| context <= least)) {
+        let what = format!("leaves no room for a prompt: {} tokens are kept free", thousands(least));
+        item.wrong(reader, &what, "write as many tokens as the model takes".to_owned());
+    }
+    if let Some(item) = table.get("min_output").filter(|_| table.get("context").is_none()) {
+        reader.error(&item.key_span, "`min_output` means nothing without `context`".to_owned(), "write `context` too".to_owned());
+    }
+}
+
+/// The length that the operator lets every answer have, when it stands among the options.
+fn length_option(server: &OpenAiConfig) -> Option<u64> {
+    ["max_completion_tokens", "max_tokens"].into_iter().find_map(|name| server.options.get(name)?.as_u64())
 }
 
 /// Whoever gets the prompts: the server, and a proxy on the way.
@@ -184,7 +208,7 @@ fn prices(reader: &mut Reader, table: &Table<'_>) -> ModelSetup {
     ModelSetup {
         input_price: input.and_then(|item| item.dollars(reader)),
         output_price: output.and_then(|item| item.dollars(reader)),
-        reached_at: None,
+        ..ModelSetup::default()
     }
 }
 

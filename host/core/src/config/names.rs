@@ -4,19 +4,32 @@
 pub const NAME_MAX: usize = 64;
 
 /// Tools of the host, carried out by the room (L-140 and after); those that steer a task are granted with `grants.route`.
-pub const ORCHESTRATION_TOOLS: [&str; 10] =
-    ["done", "agent_done", "pass", "done_pass", "forward", "send", "agent_send", "result", "final_result", "delegate_task"];
+pub const ORCHESTRATION_TOOLS: [&str; 13] = [
+    "done",
+    "agent_done",
+    "pass",
+    "done_pass",
+    "forward",
+    "send",
+    "agent_send",
+    "result",
+    "final_result",
+    "recipient_message",
+    "add_recipient",
+    "rewind",
+    "delegate_task",
+];
 
-/// Tools and actions of the host that later versions carry out; a task called like one would be in their way.
-pub(crate) const LATER_TOOLS: [&str; 6] = ["recipient_message", "add_recipient", "rewind", "delegate", "finish", "reject"];
+/// Actions of the host that later versions carry out; a task called like one would be in their way.
+pub(crate) const LATER_TOOLS: [&str; 3] = ["delegate", "finish", "reject"];
 
 /// Seats and whoever sits on them: addresses, so no task may be called like one.
 pub const SEATS: [&str; 4] = ["user", "llm", "agent", "system"];
 
-/// A word that no task may be called.
+/// A word that no task may be called, in whatever case: addresses ignore it (L-006).
 #[must_use]
 pub fn is_reserved_task(name: &str) -> bool {
-    SEATS.contains(&name) || ORCHESTRATION_TOOLS.contains(&name) || LATER_TOOLS.contains(&name)
+    SEATS.iter().chain(&ORCHESTRATION_TOOLS).chain(&LATER_TOOLS).any(|word| word.eq_ignore_ascii_case(name))
 }
 
 /// A text that cannot be a name.
@@ -30,9 +43,13 @@ pub enum NameError {
     Start,
     #[error("has {0:?} in it; lower-case ASCII letters, digits, `-` and `_` are allowed")]
     Character(char),
+    #[error("does not begin with a letter or a digit")]
+    TaskStart,
+    #[error("has {0:?} in it; ASCII letters, digits, `-` and `_` are allowed")]
+    TaskCharacter(char),
 }
 
-/// Checks the name of a plugin, task or model.
+/// Checks the name of a plugin or model.
 ///
 /// # Errors
 /// Which rule it breaks: lower-case ASCII letters, digits, `-` and `_`, a letter first, 1 to 64 of them.
@@ -46,6 +63,56 @@ pub fn check_name(name: &str) -> Result<(), NameError> {
         Some(first) if !first.is_ascii_lowercase() => Err(NameError::Start),
         Some(_) if name.len() > NAME_MAX => Err(NameError::TooLong),
         Some(_) => Ok(()),
+    }
+}
+
+/// Checks the name of a task (L-007).
+///
+/// # Errors
+/// Which rule it breaks: ASCII letters, digits, `-` and `_`, a letter or digit first, 1 to 64 of them.
+pub fn check_task_name(name: &str) -> Result<(), NameError> {
+    if let Some(other) = name.chars().find(|c| !in_task_name(*c)) {
+        return Err(NameError::TaskCharacter(other));
+    }
+    match name.chars().next() {
+        None => Err(NameError::Empty),
+        Some(first) if !first.is_ascii_alphanumeric() => Err(NameError::TaskStart),
+        Some(_) if name.len() > NAME_MAX => Err(NameError::TooLong),
+        Some(_) => Ok(()),
+    }
+}
+
+fn in_task_name(c: char) -> bool {
+    c.is_ascii_alphanumeric() || c == '-' || c == '_'
+}
+
+/// A task's name made from any text, as `proposed_name`.
+pub(crate) fn proposed_task_name(text: &str) -> Option<String> {
+    let allowed = text.chars().map(|c| if in_task_name(c) { c } else { '-' });
+    let name: String = allowed.skip_while(|c| !c.is_ascii_alphanumeric()).take(NAME_MAX).collect();
+    let name = name.trim_end_matches('-');
+    (!name.is_empty()).then(|| name.to_owned())
+}
+
+/// A text that cannot be the name of a tool in a task's toolbox.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AliasError {
+    #[error("is empty")]
+    Empty,
+    #[error("has more than {NAME_MAX} characters")]
+    TooLong,
+    #[error("has {0:?} in it; ASCII letters, digits, `_`, `.` and `-` are allowed")]
+    Character(char),
+}
+
+/// Checks the name that an agent is to see of a tool.
+pub(crate) fn check_alias(alias: &str) -> Result<(), AliasError> {
+    let in_alias = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.' | '-');
+    match alias.chars().find(|c| !in_alias(*c)) {
+        Some(other) => Err(AliasError::Character(other)),
+        None if alias.is_empty() => Err(AliasError::Empty),
+        None if alias.len() > NAME_MAX => Err(AliasError::TooLong),
+        None => Ok(()),
     }
 }
 
@@ -127,6 +194,37 @@ mod tests {
         }
         assert_eq!(check_name(&"a".repeat(NAME_MAX)), Ok(()));
         assert_eq!(check_name(&"a".repeat(NAME_MAX + 1)), Err(NameError::TooLong));
+    }
+
+    #[test]
+    fn tasks_are_named_for_people() {
+        let cases = [
+            ("Desk", Ok(())),
+            ("9-Lives_x", Ok(())),
+            ("", Err(NameError::Empty)),
+            ("_a", Err(NameError::TaskStart)),
+            ("-", Err(NameError::TaskStart)),
+            ("a.b", Err(NameError::TaskCharacter('.'))),
+            ("dé", Err(NameError::TaskCharacter('é'))),
+        ];
+        for (name, expected) in cases {
+            assert_eq!(check_task_name(name), expected, "{name:?}");
+        }
+        assert_eq!(check_task_name(&"A".repeat(NAME_MAX)), Ok(()));
+        assert_eq!(check_task_name(&"A".repeat(NAME_MAX + 1)), Err(NameError::TooLong));
+        for (text, expected) in [("_My Desk!", Some("My-Desk")), ("42", Some("42")), ("ÄÖ", None)] {
+            assert_eq!(proposed_task_name(text).as_deref(), expected);
+        }
+    }
+
+    #[test]
+    fn no_task_is_called_like_a_tool_of_the_host() {
+        let tools = crate::toolbox::HostTool::ALL.map(crate::toolbox::HostTool::as_str);
+        assert!(tools.iter().all(|tool| ORCHESTRATION_TOOLS.contains(tool)), "{tools:?}");
+        for word in ["User", "DONE", "Rewind", "reject"] {
+            assert!(is_reserved_task(word), "{word}");
+        }
+        assert!(!is_reserved_task("users"));
     }
 
     #[test]

@@ -242,6 +242,11 @@ impl<'a> Item<'a> {
         Some(entries.iter().enumerate().map(item).collect())
     }
 
+    /// It is a list without entries.
+    pub(crate) fn is_empty_list(&self) -> bool {
+        self.value.as_array().is_some_and(|entries| entries.is_empty())
+    }
+
     /// A table of this kind, its keys checked.
     pub(crate) fn table(&self, reader: &mut Reader, kind: &'static str) -> Option<Table<'a>> {
         let entries = self.entries(reader, "a table")?;

@@ -13,6 +13,8 @@ use crate::ids::{ModelName, TaskName};
 
 /// Tasks of a circle that are shown at most.
 const CYCLE_SHOWN: usize = 12;
+/// Seats that a message may be for.
+const RECIPIENTS: [&str; 3] = ["user", "llm", "agent"];
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Target {
@@ -21,6 +23,8 @@ enum Target {
     Model,
     /// A task, `user`, or an orchestration tool.
     Address,
+    /// A task or a seat, in whatever case.
+    Recipient,
 }
 
 /// All names that were used.
@@ -52,6 +56,10 @@ impl References {
         self.add(Target::Address, item, name);
     }
 
+    pub(crate) fn add_recipient(&mut self, item: &Item<'_>, name: &str) {
+        self.add(Target::Recipient, item, name);
+    }
+
     /// A well-formed pattern; `*` names no plugin.
     pub(crate) fn add_pattern(&mut self, item: &Item<'_>, pattern: &str) {
         if let Some((plugin, _)) = pattern.split_once('.') {
@@ -73,6 +81,7 @@ impl References {
         models.extend(added.keys().map(ModelName::to_string));
         let [in_plugins, in_tasks, in_models] =
             [&plugins, &tasks, &models].map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
+        let lowered: BTreeSet<String> = tasks.iter().map(|task| task.to_ascii_lowercase()).collect();
         for reference in &self.0 {
             let (noun, known, is_known, section) = match reference.target {
                 Target::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
@@ -81,6 +90,13 @@ impl References {
                 Target::Address => {
                     if !in_tasks.contains(reference.name.as_str()) {
                         check_address(reader, reference, &tasks);
+                    }
+                    continue;
+                }
+                Target::Recipient => {
+                    let name = reference.name.to_ascii_lowercase();
+                    if !lowered.contains(&name) && !RECIPIENTS.contains(&name.as_str()) {
+                        report_recipient(reader, reference, &tasks);
                     }
                     continue;
                 }
@@ -114,6 +130,14 @@ fn check_address(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
         format!("{} names {}, which is no task of this config, nor `user`, nor a tool of the host", code(&reference.user), code(name));
     let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS)).map(|near| format!("did you mean {}?", code(near)));
     reader.error(&reference.span, what, near.or_else(|| suggest(name, &addresses, "addresses here")));
+}
+
+/// Whom a message may be for (L-063).
+fn report_recipient(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
+    let name = reference.name.as_str();
+    let addresses: Vec<&str> = tasks.iter().map(String::as_str).chain(RECIPIENTS).collect();
+    let what = format!("{} names {}, which is no task of this config, nor a seat", code(&reference.user), code(name));
+    reader.error(&reference.span, what, suggest(name, &addresses, "addresses here"));
 }
 
 /// Reports every circle of sub-tasks: a task that reaches itself would wait for its own answer.

@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::keys::{KEYS, Key, Shape, of_table};
+use super::amounts::FACTORS;
+use super::keys::{KEYS, Key, Shape, TASK, of_table};
 use super::names::NAME_MAX;
 use super::units;
 
@@ -61,13 +62,14 @@ fn shape(form: &Shape) -> Map<String, Value> {
         Shape::Duration => measure(units::names().1),
         Shape::Whole { least, most } => json!({ "type": "integer", "minimum": least, "maximum": most }),
         Shape::Dollars => json!({ "type": "number", "minimum": 0 }),
+        Shape::Factor => json!({ "type": "number", "minimum": FACTORS.start(), "maximum": FACTORS.end() }),
         Shape::Flag => json!({ "type": "boolean" }),
         Shape::List(entry) => json!({ "type": "array", "items": shape(entry) }),
         Shape::Either(forms) => json!({ "anyOf": forms.iter().map(shape).collect::<Vec<_>>() }),
         Shape::Table(kind) => reference(kind),
         Shape::Named(kind) => json!({
             "type": "object",
-            "propertyNames": { "pattern": format!("^[a-z][a-z0-9_-]{{0,{}}}$", NAME_MAX - 1) },
+            "propertyNames": { "pattern": format!("{}{{0,{}}}$", name_pattern(kind), NAME_MAX - 1) },
             "additionalProperties": reference(kind),
         }),
         Shape::Texts => json!({ "type": "object", "additionalProperties": { "type": "string" } }),
@@ -77,6 +79,11 @@ fn shape(form: &Shape) -> Map<String, Value> {
         Value::Object(fields) => fields,
         _ => Map::new(),
     }
+}
+
+/// How a name begins, and what comes after: tasks have theirs for people, who write them as they like (L-007).
+fn name_pattern(kind: &str) -> &'static str {
+    if kind == TASK { "^[A-Za-z0-9][A-Za-z0-9_-]" } else { "^[a-z][a-z0-9_-]" }
 }
 
 fn reference(kind: &str) -> Value {

@@ -1,40 +1,43 @@
-//! `[tasks.NAME]`: who works, with what, who comes next, and when it ends.
+//! `[tasks.NAME]`: who works, with what, who comes next, and when it ends. Which tools that is is read in `task_tools`, the rules that
+//! are tables of their own in `task_rules`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use toml::de::DeValue;
-
-use super::grants::{names_of, patterns};
+use super::grants::{names_in_order, names_of};
+use super::keys::TASK;
 use super::limits::count32;
+use super::names::{check_task_name, proposed_task_name};
 use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
-use super::wording::{code, suggest};
-use super::{TaskConfig, is_reserved_task, plugin};
-use crate::grant::ToolPattern;
+use super::wording::{code, string, suggest};
+use super::{Compat, TaskConfig, is_reserved_task, task_rules, task_tools};
 use crate::ids::{PluginName, TaskName};
 use crate::message::Entity;
-use crate::setup::{AgentSeat, NoTool};
-
-/// L-040: steps without a valid answer before a task ends as stalled, when the config gives no number.
-const MAX_STALLED_STEPS: u32 = 5;
-
-pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> BTreeMap<TaskName, TaskConfig> {
-    let mut tasks = BTreeMap::new();
-    for (name, span, table) in root.named(reader, "tasks", "tasks.NAME") {
-        check_name(reader, name, &span);
-        let table = table.checked(reader);
-        tasks.insert(TaskName::from(name), read(reader, references, &table));
-    }
-    tasks
-}
+use crate::model::ToolFormat;
+use crate::setup::{AgentSeat, NoTool, Overflow, TaskSetup};
 
 /// More stalled steps in a row tell nothing new, and each costs the host time.
 const MOST_STALLED_STEPS: u64 = 1_000;
+/// No tokenizer makes longer tokens of ordinary text.
+const MOST_BYTES_PER_TOKEN: u64 = 64;
 
-fn stalled_steps(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
-    let item = table.get("max_stalled_steps")?;
-    item.count(reader, MOST_STALLED_STEPS).and_then(|count| u32::try_from(count).ok())
+pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> BTreeMap<TaskName, TaskConfig> {
+    let mut tasks = BTreeMap::new();
+    let mut lowered: BTreeMap<String, (&str, Span)> = BTreeMap::new();
+    let compat = compat(reader, root).unwrap_or_default();
+    for (name, span, table) in root.named(reader, "tasks", TASK) {
+        check_name(reader, name, &span);
+        if let Some((other, earlier)) = lowered.insert(name.to_ascii_lowercase(), (name, span.clone())) {
+            // L-063
+            let what = format!("the tasks {} and {} differ in case only, which addresses ignore", code(other), code(name));
+            let second = if earlier.start > span.start { &earlier } else { &span };
+            reader.error(second, what, "give one of them another name".to_owned());
+        }
+        let table = table.checked(reader);
+        tasks.insert(TaskName::from(name), read(reader, references, &table, compat));
+    }
+    tasks
 }
 
 fn check_name(reader: &mut Reader, name: &str, span: &Span) {
@@ -42,32 +45,60 @@ fn check_name(reader: &mut Reader, name: &str, span: &Span) {
         let what =
             format!("{} cannot be the name of a task: an agent that addresses it would mean a seat or a tool of the host", code(name));
         reader.error(span, what, format!("write `[tasks.{name}-task]`"));
-    } else {
-        plugin::check_name(reader, "tasks", name, span);
+    } else if let Err(error) = check_task_name(name) {
+        let help = proposed_task_name(name).map(|name| format!("write `[tasks.{name}]`"));
+        reader.error(span, format!("{} cannot be the name of a task: it {error}", string(name)), help);
     }
 }
 
-fn read(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> TaskConfig {
+/// One task (L-040).
+fn read(reader: &mut Reader, references: &mut References, table: &Table<'_>, compat: Compat) -> TaskConfig {
+    let compat = self::compat(reader, table).unwrap_or(compat);
+    let usual = TaskSetup::default();
     let agent = table.require(reader, "agent").and_then(|item| plugin_name(reader, references, &item));
     let subtasks = subtasks(reader, references, table);
-    let interactive = flag(reader, table, "interactive");
-    let default = if subtasks.is_empty() && !interactive { NoTool::Done } else { NoTool::Nothing };
+    let interactive = flag(reader, table, "interactive", usual.interactive);
     TaskConfig {
+        compat,
         agent: agent.unwrap_or_else(|| PluginName::from("")),
-        description: text(reader, table, "description"),
-        system: text(reader, table, "system").into(),
-        tools: tools(reader, references, table),
+        description: text(reader, table, "description").unwrap_or_default(),
+        system: text(reader, table, "system").unwrap_or_default().into(),
+        user_message: text(reader, table, "user_message").filter(|text| !text.is_empty()),
+        tools: table.get("tools").and_then(|item| task_tools::read(reader, references, &item, compat)),
+        force: text(reader, table, "force"),
         deliver: table.get("deliver").and_then(|item| plugin_name(reader, references, &item)),
-        turns: table.get("turns").and_then(|item| count32(reader, &item)),
-        max_stalled_steps: stalled_steps(reader, table).unwrap_or(MAX_STALLED_STEPS),
-        done_if_response: seats(reader, table, "done_if_response"),
-        done_if_no_response: seats(reader, table, "done_if_no_response"),
-        no_tool: table.get("handle_llm_no_tool").and_then(|item| no_tool(reader, &item)).unwrap_or(default),
+        only_user_quits_root: flag(reader, table, "only_user_quits_root", usual.only_user_quits_root),
+        default_human_response: text(reader, table, "default_human_response"),
+        turns: turns(reader, table),
+        max_stalled_steps: whole32(reader, table, "max_stalled_steps", MOST_STALLED_STEPS).unwrap_or(usual.max_stalled_steps),
+        restart: flag(reader, table, "restart", usual.restart),
+        restart_as_subtask: flag(reader, table, "restart_as_subtask", usual.restart_as_subtask),
+        erase_substeps: flag(reader, table, "erase_substeps", usual.erase_substeps),
+        done_if_response: entities(reader, table, "done_if_response").unwrap_or_default(),
+        done_if_no_response: entities(reader, table, "done_if_no_response").unwrap_or_default(),
+        done_if_tool: flag(reader, table, "done_if_tool", usual.done_if_tool),
+        done_sequences: task_rules::sequences(reader, table),
+        returns: table.get("returns").and_then(|item| task_rules::returns(reader, &item)),
+        no_tool: no_tool(reader, table, compat, subtasks.is_empty() && !interactive),
         agent_seat: table.get("agent_seat").and_then(|item| agent_seat(reader, &item)).unwrap_or_default(),
-        allow_null_result: flag(reader, table, "allow_null_result"),
+        seats: seats(reader, table, &subtasks).unwrap_or(usual.seats),
+        allow_null_result: flag(reader, table, "allow_null_result", usual.allow_null_result),
+        tool_format: table.get("tool_format").and_then(|item| tool_format(reader, &item)).unwrap_or(usual.tool_format),
+        allow_multiple_tools: flag(reader, table, "allow_multiple_tools", usual.allow_multiple_tools),
+        respond_tools_only: flag(reader, table, "respond_tools_only", usual.respond_tools_only),
+        allow_subtask_multi_tools: flag(reader, table, "allow_subtask_multi_tools", usual.allow_subtask_multi_tools),
+        overflow: table.get("overflow").and_then(|item| overflow(reader, &item)).unwrap_or_default(),
+        bytes_per_token: whole32(reader, table, "bytes_per_token", MOST_BYTES_PER_TOKEN).unwrap_or(usual.bytes_per_token),
+        loops: task_rules::loops(reader, table),
+        text: task_rules::words(reader, table, compat),
         subtasks,
         interactive,
     }
+}
+
+/// Whose defaults hold, where the table says so.
+fn compat(reader: &mut Reader, table: &Table<'_>) -> Option<Compat> {
+    table.get("compat")?.choice(reader).map(|_| Compat::Langroid)
 }
 
 fn plugin_name(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<PluginName> {
@@ -77,51 +108,59 @@ fn plugin_name(reader: &mut Reader, references: &mut References, item: &Item<'_>
 }
 
 fn subtasks(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Vec<TaskName> {
-    let names = table.get("subtasks").and_then(|item| names_of(reader, &item, false)).unwrap_or_default();
+    let names = table.get("subtasks").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
     names.iter().for_each(|(item, name)| references.add_task(item, name));
     names.into_iter().map(|(_, name)| TaskName::from(name)).collect()
 }
 
-/// An empty list is a narrowing too: no tools at all.
-fn tools(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Option<Vec<ToolPattern>> {
-    let names = table.get("tools").and_then(|item| names_of(reader, &item, false))?;
-    Some(patterns(reader, references, names))
+/// Steps of one activation: as written, or one round (L-043).
+fn turns(reader: &mut Reader, table: &Table<'_>) -> Option<u32> {
+    let written = table.get("turns");
+    let single = table.get("single_round").filter(|item| item.boolean(reader) == Some(true));
+    let delegate = table.get("llm_delegate").filter(|item| item.boolean(reader) == Some(true));
+    if let (Some(item), Some(_)) = (&single, &written) {
+        item.wrong(reader, "and `turns` both say how many steps there are", "leave one of them out".to_owned());
+    }
+    if let (Some(item), None) = (&delegate, &single) {
+        let help = "write `single_round = true` beside it, or leave it out";
+        let what = "`llm_delegate` does nothing without `single_round`";
+        reader.problems.push(reader.source.problem(&item.key_span, what).help(help).as_warning());
+    }
+    let turns = written.and_then(|item| count32(reader, &item));
+    turns.or(single.map(|_| if delegate.is_some() { 2 } else { 1 }))
 }
 
-fn seats(reader: &mut Reader, table: &Table<'_>, name: &str) -> BTreeSet<Entity> {
+fn whole32(reader: &mut Reader, table: &Table<'_>, name: &str, most: u64) -> Option<u32> {
+    let item = table.get(name)?;
+    item.count(reader, most).and_then(|count| u32::try_from(count).ok())
+}
+
+fn seats(reader: &mut Reader, table: &Table<'_>, subtasks: &[TaskName]) -> Option<BTreeSet<Entity>> {
+    let seats = entities(reader, table, "seats")?;
+    let item = table.get("seats").filter(|item| item.is_empty_list() && subtasks.is_empty());
+    if let Some(item) = item {
+        item.wrong(reader, "is an empty list, and there are no sub-tasks: nobody could answer", None);
+    }
+    Some(seats)
+}
+
+fn entities(reader: &mut Reader, table: &Table<'_>, name: &str) -> Option<BTreeSet<Entity>> {
     let known = [Entity::Llm, Entity::Agent, Entity::User];
-    let names = table.get(name).and_then(|item| names_of(reader, &item, false)).unwrap_or_default();
-    let mut seats = BTreeSet::new();
+    let names = table.get(name).and_then(|item| names_of(reader, &item, false))?;
+    let mut entities = BTreeSet::new();
     for (item, name) in names {
         match known.into_iter().find(|entity| entity.as_str() == name) {
-            Some(entity) => drop(seats.insert(entity)),
+            Some(entity) => drop(entities.insert(entity)),
             None => item.wrong(reader, &format!("cannot be {}", code(name)), suggest(name, &known.map(Entity::as_str), "seats")),
         }
     }
-    seats
+    Some(entities)
 }
 
-fn no_tool(reader: &mut Reader, item: &Item<'_>) -> Option<NoTool> {
-    match item.value {
-        DeValue::Table(_) => {
-            let table = item.table(reader, "tasks.NAME.handle_llm_no_tool")?;
-            let nudge = table.require(reader, "nudge")?;
-            let text = nudge.string(reader)?;
-            if text.trim().is_empty() {
-                nudge.wrong(reader, "is empty, which says nothing to the agent", None);
-            }
-            Some(NoTool::Nudge(text.to_owned()))
-        }
-        DeValue::String(_) => match item.choice(reader)? {
-            "done" => Some(NoTool::Done),
-            "user" => Some(NoTool::User),
-            _ => Some(NoTool::Nothing),
-        },
-        _ => {
-            item.expected(reader, "\"nothing\", \"done\", \"user\" or { nudge = \"…\" }");
-            None
-        }
-    }
+/// As written; else, of a task where nobody comes next, its result.
+fn no_tool(reader: &mut Reader, table: &Table<'_>, compat: Compat, is_alone: bool) -> NoTool {
+    let usual = if is_alone && compat == Compat::Conclave { NoTool::Done } else { NoTool::Nothing };
+    table.get("handle_llm_no_tool").and_then(|item| task_rules::no_tool(reader, &item)).unwrap_or(usual)
 }
 
 fn agent_seat(reader: &mut Reader, item: &Item<'_>) -> Option<AgentSeat> {
@@ -132,10 +171,27 @@ fn agent_seat(reader: &mut Reader, item: &Item<'_>) -> Option<AgentSeat> {
     }
 }
 
-fn text(reader: &mut Reader, table: &Table<'_>, name: &str) -> String {
-    table.get(name).and_then(|item| item.string(reader)).unwrap_or_default().to_owned()
+fn tool_format(reader: &mut Reader, item: &Item<'_>) -> Option<ToolFormat> {
+    match item.choice(reader)? {
+        "json" => Some(ToolFormat::Json),
+        "xml" => Some(ToolFormat::Xml),
+        "off" => Some(ToolFormat::Off),
+        _ => Some(ToolFormat::Native),
+    }
 }
 
-fn flag(reader: &mut Reader, table: &Table<'_>, name: &str) -> bool {
-    table.get(name).and_then(|item| item.boolean(reader)).unwrap_or(false)
+fn overflow(reader: &mut Reader, item: &Item<'_>) -> Option<Overflow> {
+    match item.choice(reader)? {
+        "drop-turns" => Some(Overflow::DropTurns),
+        _ => Some(Overflow::Truncate),
+    }
+}
+
+fn text(reader: &mut Reader, table: &Table<'_>, name: &str) -> Option<String> {
+    table.get(name).and_then(|item| item.string(reader)).map(str::to_owned)
+}
+
+/// True or false; `usual` where nothing is written.
+pub(super) fn flag(reader: &mut Reader, table: &Table<'_>, name: &str, usual: bool) -> bool {
+    table.get(name).and_then(|item| item.boolean(reader)).unwrap_or(usual)
 }

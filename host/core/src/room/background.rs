@@ -128,7 +128,6 @@ impl Room {
             room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background + 1)),
             entry: task.clone(),
             content: Some(wanted.task.clone()),
-            attachments: Vec::new(),
             inputs: wanted.context.clone(),
             limits: RunLimits {
                 turns: half(limits.turns, committed.turns),
@@ -136,11 +135,13 @@ impl Room {
                 tokens: half(limits.tokens, committed.tokens),
                 cost_micro_usd: half(limits.cost_micro_usd, committed.cost_micro_usd),
                 depth: limits.depth,
+                task_turns: limits.task_turns,
             },
             deadline: self.opening.deadline,
             depth: self.opening.depth.saturating_add(1),
             channel: self.opening.channel.clone(),
             used: self.used.clone(),
+            ..Opening::default()
         }
     }
 
@@ -185,6 +186,10 @@ impl Room {
             None => self.keep_in_inbox(&id, "the task has no delivery strategy (tasks.NAME.deliver)"),
         }
         self.stop_if_spent();
+    }
+
+    pub(super) fn background_is(&self, id: &BackgroundId, task: &TaskName) -> bool {
+        self.background.get(id).is_some_and(|running| running.task == *task)
     }
 
     /// The run is over before the background task is; its room is stopped with it.

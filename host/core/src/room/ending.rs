@@ -2,16 +2,23 @@
 
 use std::sync::Arc;
 
-use super::frame::{Frame, Responder, Wait};
+use serde_json::{Value, json};
+
+use super::frame::{Answer, Frame, Responder, Wait};
 use super::posting::text_form;
+use super::returns;
+use super::steps::is_empty;
 use super::{Phase, Purpose, Room};
 use crate::action::Observation;
+use crate::calling::routing;
+use crate::calling::sequence::{Happened, Kind};
 use crate::effect::Effect;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Entity, Message, Signal};
+use crate::message::{Entity, Message, Signal, ToolCall};
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
-use crate::setup::TaskSetup;
+use crate::setup::ReturnType;
+use crate::toolbox::{HostTool, ToolTarget, Toolbox};
 
 /// Why a frame ends.
 #[derive(Clone, Debug)]
@@ -27,68 +34,213 @@ impl Ending {
 }
 
 /// Words with which a user ends a task (L-086).
+pub(super) const TIME_IS_OVER: &str = "the run took longer than limits.run.wall allows";
 const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];
 
 impl Room {
-    /// The ending that a task has come to after a step, if any. `ends`: the operator said that this answer ends it (L-081).
-    /// `typed`: the user gave this answer; what a sub-task or a tool hands on is never taken for the user's goodbye.
-    pub(super) fn ending_of(&mut self, id: FrameId, ends: bool, typed: bool) -> Option<Ending> {
-        let (frame, task) = self.task_of(id)?;
-        let (users_alone, max_stalled) = (is_ended_by_user_alone(frame, task), task.max_stalled_steps);
-        let name = frame.task.clone();
-        if typed && frame.pending.as_deref().is_some_and(says_goodbye) {
-            return Some(Ending::new(Status::UserQuit, "the user said goodbye"));
-        }
-        if users_alone {
-            // The signal is taken out, so that it ends nothing later either.
-            self.strip_signal(id);
-        } else if let Some(ending) = self.is_done(id, ends) {
+    /// The ending that a task has come to after a step, if any. `ends`: the last answer says so by itself (L-081).
+    pub(super) fn ending_of(&mut self, id: FrameId, ends: bool) -> Option<Ending> {
+        if let Some(ending) = self.is_over(id, None, None, ends) {
             return Some(ending);
         }
-        let frame = self.frames.get(&id)?;
-        if frame.stalled >= max_stalled {
-            let reason = format!("nobody in {name} had a valid answer, {max_stalled} steps in a row");
-            return Some(Ending::new(Status::Stalled, reason));
+        let (frame, task) = self.task_of(id)?;
+        let (name, steps, is_root, rules) = (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loops);
+        if is_root && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
+            return Some(Ending::new(Status::Timeout, TIME_IS_OVER));
         }
-        let limit = frame.turn_limit.filter(|limit| frame.steps >= *limit)?;
-        Some(Ending::new(Status::FixedTurns, format!("{name} made the {limit} steps that tasks.{name}.turns gives it")))
+        // L-050f: the lower of both; a hard stop where it is the run's.
+        let of_run = self.opening.limits.task_turns.filter(|limit| steps >= *limit);
+        if let Some(limit) = of_run {
+            return Some(Ending::new(Status::MaxTurns, format!("{name} made the {limit} steps that limits.run.task_turns allows")));
+        }
+        if let Some(limit) = frame.turn_limit.filter(|limit| steps >= *limit) {
+            return Some(Ending::new(Status::FixedTurns, format!("{name} made the {limit} steps that tasks.{name}.turns gives it")));
+        }
+        // L-050g
+        let frame = self.frames.get_mut(&id)?;
+        frame
+            .circles
+            .is_loop(steps, &rules)
+            .then(|| Ending::new(Status::InfLoop, format!("{name} goes round in circles after {steps} steps")))
     }
 
-    fn is_done(&self, id: FrameId, ends: bool) -> Option<Ending> {
+    /// An answer, or the lack of one, that ends the task by itself (L-081).
+    pub(super) fn is_done_response(&self, id: FrameId, answer: Option<&Message>, by: &Responder) -> bool {
+        let Some((_, task)) = self.task_of(id) else { return false };
+        let answer = answer.filter(|message| !is_empty(message, task));
+        let seats = if answer.is_some() { &task.done_if_response } else { &task.done_if_no_response };
+        if by.seat().is_some_and(|seat| seats.contains(&seat)) {
+            return true;
+        }
+        let says = |message: &Message| {
+            (task.text.signals && routing::says_done(message.text()))
+                || message.signal.is_some()
+                || (*by == Responder::Agent && self.ending_call(id, message).is_some())
+        };
+        answer.is_some_and(says)
+    }
+
+    /// The first call in a message that ends the task, or all tasks.
+    fn ending_call<'a>(&self, id: FrameId, message: &'a Message) -> Option<(&'a ToolCall, Ends)> {
+        let task = &self.frames.get(&id)?.task;
+        let toolbox = self.toolbox(task);
+        // Of several calls that a model makes none is lost because one of them ends the task: it is asked to make that one alone (L-119).
+        let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
+        if message.sender == Entity::Llm && message.tools.len() > 1 && !langroid {
+            return None;
+        }
+        message.tools.iter().find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
+    }
+
+    /// The task is over, with this answer or, without one, as it is now (L-080…L-086).
+    pub(super) fn is_over(&mut self, id: FrameId, answer: Option<&Arc<Message>>, by: Option<&Responder>, ends: bool) -> Option<Ending> {
         let frame = self.frames.get(&id)?;
+        if frame.caller.is_none() && self.opening.kill_after.is_some_and(|steps| frame.steps >= steps) {
+            return Some(Ending::new(Status::Kill, "the run was to be killed after so many steps"));
+        }
+        let message = answer.cloned().or_else(|| frame.pending.clone());
+        let by = by.cloned().or_else(|| frame.last_responder.clone());
+        if let Some(ending) = message.as_ref().and_then(|message| self.matches(id, message, by.as_ref())) {
+            return Some(ending);
+        }
+        let by_user_alone = self.is_ended_by_user_alone(id);
+        let (frame, task) = self.task_of(id)?;
         let name = &frame.task;
+        if frame.stalled >= task.max_stalled_steps {
+            let reason = format!("nobody in {name} had a valid answer, {} steps in a row", task.max_stalled_steps);
+            return Some(Ending::new(Status::Stalled, reason));
+        }
+        let said = message.as_deref().and_then(|message| self.says_over(id, message));
+        // L-086: what a sub-task or a tool hands on is no goodbye of the user's, unless words do all that they say.
+        let by_user = |message: &Message| message.sender == Entity::User && (task.text.signals || by == Some(Responder::User));
+        let goodbye = message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
+        if by_user_alone {
+            let quits = goodbye || (said.is_some() && message.as_deref().is_some_and(by_user));
+            return quits.then(|| Ending::new(Status::UserQuit, "the user said goodbye"));
+        }
+        if let Some(ending) = said {
+            return Some(ending);
+        }
+        if goodbye {
+            return Some(Ending::new(Status::UserQuit, "the user said goodbye"));
+        }
         if ends {
             return Some(Ending::new(Status::Done, format!("{name} is set to end with this answer")));
         }
-        let pending = frame.pending.as_ref()?;
-        match pending.signal {
-            Some(Signal::Done { .. }) => return Some(Ending::new(Status::Done, format!("{} says that it is done", pending.sender_name))),
+        let Some(message) = message else { return Some(Ending::new(Status::Done, format!("nobody in {name} said anything"))) };
+        // L-070: what is addressed to the caller is the result.
+        let caller = self.caller_name(frame)?;
+        let is_addressed = message.recipient.as_deref().is_some_and(|recipient| caller.eq_ignore_ascii_case(recipient));
+        is_addressed.then(|| Ending::new(Status::Done, format!("{name} answers to {caller}")))
+    }
+
+    /// The message says that its task is over.
+    fn says_over(&self, id: FrameId, message: &Message) -> Option<Ending> {
+        let (frame, task) = self.task_of(id)?;
+        let done = || Ending::new(Status::Done, format!("{} says that it is done", message.sender_name));
+        match message.signal {
+            Some(Signal::Done { .. }) => return Some(done()),
             Some(Signal::Rejected) => {
-                return Some(Ending::new(Status::Rejected, format!("{} says that it cannot be done", pending.sender_name)));
+                return Some(Ending::new(Status::Rejected, format!("{} says that it cannot be done", message.sender_name)));
             }
             None => {}
         }
-        // L-070: what is addressed to the caller is the result.
-        let recipient = pending.recipient.as_deref()?;
-        let caller = self.caller_name(frame)?;
-        caller.eq_ignore_ascii_case(recipient).then(|| Ending::new(Status::Done, format!("{name} answers to {caller}")))
+        if let Some((call, _)) = self.ending_call(id, message) {
+            return Some(Ending::new(Status::Done, format!("{} was called in {}", call.name, frame.task)));
+        }
+        (task.text.signals && routing::says_done(message.text())).then(done)
     }
 
-    fn strip_signal(&mut self, id: FrameId) {
-        let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut()) else { return };
-        if pending.signal.is_some() {
-            Arc::make_mut(pending).signal = None;
+    /// L-082, L-083
+    fn matches(&mut self, id: FrameId, message: &Arc<Message>, by: Option<&Responder>) -> Option<Ending> {
+        let (frame, task) = self.task_of(id)?;
+        if !task.done_if_tool && task.done_sequences.is_empty() {
+            return None;
         }
+        let (name, task) = (frame.task.clone(), Arc::clone(task));
+        let newest = self.names_called(id, message);
+        if task.done_if_tool && !newest.is_empty() {
+            return Some(Ending::new(Status::Done, format!("{name} is set to end with a call")));
+        }
+        let (frame, toolbox) = (self.frames.get(&id)?, self.toolbox(&name));
+        let is_new = frame.chain.back().is_none_or(|answer| answer.message.seq != message.seq);
+        let older = frame.chain.iter().take(frame.chain.len() - usize::from(!is_new));
+        let older = older.map(|answer| (Some(Responder::of(answer.message.sender)), &answer.tools, &answer.message));
+        let chain = older.chain([(by.cloned(), &newest, message)]);
+        let happened: Vec<_> = chain.map(|(by, tools, message)| (kind_of(by.as_ref(), tools, message), tools, message)).collect();
+        let titles: Vec<Vec<String>> = happened.iter().map(|(_, tools, _)| titles_of(&toolbox, tools)).collect();
+        let happened: Vec<Happened<'_>> = happened
+            .iter()
+            .zip(&titles)
+            .map(|((kind, tools, message), titles)| {
+                let tool = if let [only] = tools.as_slice() { Some(only.as_str()) } else { None };
+                Happened { kind: *kind, tool, titles, content: message.text() }
+            })
+            .collect();
+        let met = task.done_sequences.iter().find(|sequence| sequence.is_met_by(&happened))?;
+        Some(Ending::new(Status::Done, format!("{name} is set to end with {}", met.as_str())))
+    }
+
+    /// Names of all calls in a message that the task's agent knows.
+    fn names_called(&mut self, id: FrameId, message: &Arc<Message>) -> Vec<String> {
+        self.reading_of(id, message).all.iter().map(|call| call.name.clone()).collect()
+    }
+
+    /// Keeps what is pending for the done sequences (L-093).
+    pub(super) fn remember_answer(&mut self, id: FrameId) {
+        let Some((frame, task)) = self.task_of(id) else { return };
+        let longest = task.done_sequences.iter().map(|sequence| sequence.events().len()).max().unwrap_or_default();
+        let Some(pending) = frame.pending.clone().filter(|_| longest > 0) else { return };
+        if frame.chain.back().is_some_and(|answer| answer.message.seq == pending.seq) {
+            return;
+        }
+        let tools = self.names_called(id, &pending);
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        frame.chain.push_back(Answer { message: pending, tools });
+        while frame.chain.len() > longest {
+            frame.chain.pop_front();
+        }
+    }
+
+    /// L-061: only the user ends an interactive task at the root; a sub-task ends as any (L-161).
+    pub(super) fn is_ended_by_user_alone(&mut self, id: FrameId) -> bool {
+        let Some((frame, task)) = self.task_of(id) else { return false };
+        frame.caller.is_none() && task.only_user_quits_root && self.user_may_respond(id)
+    }
+
+    /// What ends this task is taken out of the pending message; what ends all tasks stays (L-061).
+    pub(super) fn strip_endings(&mut self, id: FrameId) {
+        let Some(frame) = self.frames.get(&id) else { return };
+        let toolbox = self.toolbox(&frame.task);
+        let Some(pending) = self.frames.get_mut(&id).and_then(|frame| frame.pending.as_mut()) else { return };
+        let pending = Arc::make_mut(pending);
+        pending.signal = None;
+        pending.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
+        self.keep_pending(id);
     }
 
     /// Ends a frame: stops what it waits for, and gives its caller the result.
     pub(super) fn end_frame(&mut self, id: FrameId, ending: Ending) {
         let Some(frame) = self.remove_frame(id) else { return };
+        if self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
+            self.memory(&frame.task).left_pending.clone_from(&frame.pending);
+        }
+        if ending.status == Status::InfLoop && frame.caller.is_some() {
+            // Nobody above knows better: the run is over, as it is in the reference.
+            self.frames.insert(id, frame);
+            self.stop(Status::InfLoop, &ending.reason);
+            return;
+        }
         let notice = Notice::TaskEnded { task: frame.task.clone(), status: ending.status, reason: ending.reason.clone() };
         self.tell(notice);
         match frame.caller {
             Some(caller) => self.give_result(caller, &frame, &ending),
-            None => self.end_run(&frame, ending),
+            None => {
+                self.end_run(&frame, ending);
+                if frame.only.is_none() {
+                    self.erase_substeps(&frame);
+                }
+            }
         }
     }
 
@@ -106,6 +258,7 @@ impl Room {
         if self.calls.remove(&call).is_some() {
             self.forget_model_calls(call);
             self.without_model.remove(&call);
+            self.filtered.remove(&call);
             // An effect that was never taken need not be stopped.
             let before = self.effects.len();
             self.effects.retain(|effect| effect.starts() != Some(call));
@@ -117,6 +270,10 @@ impl Room {
 
     fn give_result(&mut self, caller: FrameId, child: &Frame, ending: &Ending) {
         let message = self.result_message(child, ending);
+        self.erase_substeps(child);
+        if let (Some(message), Some(pending)) = (&message, &child.pending) {
+            self.link(pending).child = Some(message.seq);
+        }
         let Some(waiting) = self.frames.get(&caller).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone()) else {
             return;
         };
@@ -140,21 +297,60 @@ impl Room {
         }
     }
 
-    /// What a caller gets (L-088); none: no answer, so its next responder is tried (L-162).
-    fn result_message(&mut self, child: &Frame, ending: &Ending) -> Option<Message> {
-        let content = match ending.status {
-            Status::Stalled | Status::MaxTurns => return None,
+    /// The result of a task (L-088); none: no answer, so its caller's next responder is tried (L-162).
+    fn result_message(&mut self, frame: &Frame, ending: &Ending) -> Option<Message> {
+        let task = self.setup.tasks.get(&frame.task).cloned()?;
+        let mut message = match ending.status {
+            Status::Stalled | Status::MaxTurns | Status::InfLoop | Status::NotAddressed => return None,
             // A failure that says nothing would look like a task that has nothing to say.
-            Status::Error => Some(format!("The task {} failed: {}", child.task, ending.reason)),
-            _ => child.pending.as_ref()?.content.clone(),
+            Status::Error => {
+                let mut message = self.stamp(Entity::User, frame.task.as_str());
+                message.content = Some(format!("The task {} failed: {}", frame.task, ending.reason));
+                return Some(message);
+            }
+            // L-089: what is pending when a limit ends it is the result.
+            _ => self.stamp(Entity::User, frame.task.as_str()),
         };
-        let mut message = self.stamp(Entity::User, child.task.as_str());
-        message.content = content;
-        if let Some(pending) = &child.pending {
-            message.labels.clone_from(&pending.labels);
-            message.attachments.clone_from(&pending.attachments);
-            message.recipient = pending.recipient.clone().filter(|name| self.is_for_caller(child, name));
+        let Some(pending) = &frame.pending else {
+            message.content = Some(String::new());
+            return Some(message);
+        };
+        let toolbox = self.toolbox(&frame.task);
+        message.content.clone_from(&pending.content);
+        if task.text.signals {
+            message.content = message.content.map(|text| routing::without_done(&text));
         }
+        message.value.clone_from(&pending.value);
+        if let Some(Signal::Done { value }) = &pending.signal {
+            message.value.clone_from(value);
+        }
+        message.tool_calls.clone_from(&pending.tool_calls);
+        message.tool_results.clone_from(&pending.tool_results);
+        message.tools.clone_from(&pending.tools);
+        let ends = pending.tools.iter().find_map(|call| Some((call, Ends::of(&toolbox, call)?)));
+        match ends {
+            Some((call, Ends::Everything)) => {
+                (message.content, message.value, message.tools) = (Some(String::new()), None, vec![call.clone()]);
+            }
+            Some((call, Ends::Task)) => {
+                let content = call.arguments.get("content").unwrap_or(&Value::Null);
+                message.content = Some(text_form(content));
+                message.value = Some(content.clone()).filter(|value| !value.is_null() && !value.is_string());
+                message.tool_calls.clear();
+                message.tool_results.clear();
+                if is_host_tool(&toolbox, call, HostTool::AgentDone) {
+                    message.tools = calls_in(call);
+                }
+            }
+            None => {}
+        }
+        message.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
+        message.labels.clone_from(&pending.labels);
+        message.attachments.clone_from(&pending.attachments);
+        message.from_agent = !message.tools.is_empty() && pending.from_agent;
+        let recipient = pending.recipient.clone();
+        message.recipient = recipient.filter(|name| task.as_langroid || frame.caller.is_none() || self.is_for_caller(frame, name));
+        message.parent = Some(pending.seq);
         Some(message)
     }
 
@@ -166,25 +362,71 @@ impl Room {
         Entity::named(name) == Some(Entity::User) || caller.subtasks.iter().any(is_sibling)
     }
 
+    /// L-050l: what led to the result is forgotten, here and by whoever was asked.
+    fn erase_substeps(&mut self, frame: &Frame) {
+        let Some(task) = self.setup.tasks.get(&frame.task).filter(|task| task.erase_substeps).cloned() else { return };
+        // The seed of a new history came before the first message.
+        let seeds = usize::from(frame.history_start == 0 && task.user_message.is_some());
+        let memory = self.memory(&frame.task);
+        let keep_from = frame.history_start + seeds + 1;
+        let mut tail = memory.split_off(keep_from);
+        if let Some(last) = tail.pop() {
+            let place = memory.push(&last);
+            if let Some(link) = self.links.get_mut(&last.seq) {
+                link.place = Some((frame.task.clone(), place));
+            }
+        }
+        for message in tail {
+            self.links.remove(&message.seq);
+        }
+        for subtask in &task.subtasks {
+            self.clear_history(subtask, 0);
+        }
+    }
+
     fn end_run(&mut self, root: &Frame, ending: Ending) {
+        let only = root.only.is_some();
+        let message = if only { root.pending.as_deref().cloned() } else { self.result_message(root, &ending) };
         // The message that the room was opened with answers nothing; without one, the first answer has no parent.
-        let is_answer = |message: &&Arc<Message>| message.parent.is_some() || self.opening.content.is_none();
-        let answer = root.pending.as_ref().filter(is_answer);
-        let value = answer.and_then(|message| match &message.signal {
-            Some(Signal::Done { value }) => value.clone(),
-            _ => None,
-        });
-        let kept = !matches!(ending.status, Status::Stalled | Status::MaxTurns | Status::Error);
+        let is_answer =
+            |message: &Arc<Message>| message.parent.is_some() || self.opening.content.is_none() || root.last_responder.is_some();
+        let task = self.setup.tasks.get(&root.task).cloned();
+        let keeps_question = only || task.as_ref().is_some_and(|task| task.as_langroid);
+        let kept = ending.status != Status::Error && (keeps_question || root.pending.as_ref().is_some_and(is_answer));
+        let message = message.filter(|_| kept).map(Arc::new);
+        let wanted = self.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
+        let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| self.typed(&root.task, message, wanted));
         let outcome = Arc::new(Outcome {
-            status: ending.status,
-            reason: ending.reason,
-            content: answer.filter(|_| kept).and_then(|message| message.content.clone()),
-            value: value.filter(|_| kept),
+            content: message.as_ref().and_then(|message| message.content.clone()),
+            value: message.as_ref().and_then(|message| message.value.clone()),
+            recipient: message.as_ref().and_then(|message| message.recipient.clone()),
+            tools: message.as_ref().map(|message| message.tools.clone()).unwrap_or_default(),
+            typed,
+            message,
             spent: self.spent,
             used: self.used.clone(),
+            ..Outcome::new(ending.status, ending.reason)
         });
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.phase = Phase::Draining { outcome };
+    }
+
+    /// The result as what it was to be (L-050i).
+    fn typed(&self, name: &TaskName, message: &Message, wanted: &ReturnType) -> Option<Value> {
+        let task = self.setup.tasks.get(name)?;
+        let calls = self.read(name, task, message).all;
+        let shown = |call: &ToolCall| json!({ "name": call.name, "args": call.arguments });
+        match wanted {
+            ReturnType::AnyTool => calls.first().map(shown),
+            ReturnType::Tool(tool) => calls.iter().find(|call| call.name == *tool).map(shown),
+            ReturnType::Text if !message.text().is_empty() => Some(json!(message.text())),
+            plain => {
+                let of_value = message.value.clone().filter(|value| returns::is(plain, value));
+                let of_text = || returns::from_text(plain, message.text());
+                let of_field = || calls.iter().find_map(|call| returns::field(plain, &call.arguments));
+                of_value.or_else(of_text).or_else(of_field)
+            }
+        }
     }
 
     /// Stops what the entry task is doing, background tasks excepted. An interactive task turns to its user, as after any step; another
@@ -209,11 +451,30 @@ impl Room {
         let message = self.host_message(root, format!("This turn was stopped: {reason}"));
         self.write_history(root, &message);
         self.put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));
-        if let Some(frame) = self.frames.get_mut(&root) {
-            frame.human_tried = false;
-        }
+        self.memory(&name).human_tried = false;
         self.tell(Notice::TurnStopped { task: name, reason: reason.to_owned() });
         self.runnable.push_back(root);
+    }
+
+    /// Ends every activation of a task, and with it what it had others do (L-080). At the root that is the run.
+    pub(super) fn kill_task(&mut self, task: &TaskName, reason: &str) {
+        if let Some(id) = self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id) {
+            // A task that is at work is not called again below itself, so there is no other.
+            self.end_frame(id, Ending::new(Status::Kill, reason));
+        }
+        let in_background: Vec<CallId> = self
+            .calls
+            .iter()
+            .filter(|(_, purpose)| matches!(purpose, Purpose::Background { id } if self.background_is(id, task)))
+            .map(|(call, _)| *call)
+            .collect();
+        for call in in_background {
+            if let Some(Purpose::Background { id }) = self.calls.get(&call) {
+                let id = id.clone();
+                self.background_stopped(&id, reason);
+            }
+            self.abandon(call);
+        }
     }
 
     fn abandon_calls_of(&mut self, id: FrameId) {
@@ -265,18 +526,70 @@ impl Room {
     }
 }
 
-/// L-061: only the user ends an interactive task at the root.
-pub(super) fn is_ended_by_user_alone(frame: &Frame, task: &TaskSetup) -> bool {
-    frame.caller.is_none() && task.interactive
-}
-
 fn says_goodbye(message: &Message) -> bool {
     QUIT_WORDS.contains(&message.text().trim())
 }
 
-/// The text of the result of a `done` call.
-pub(super) fn done_signal(arguments: &serde_json::Value) -> (String, Signal) {
-    let content = arguments.get("content").unwrap_or(&serde_json::Value::Null);
-    let value = if content.is_string() || content.is_null() { None } else { Some(content.clone()) };
-    (text_form(content), Signal::Done { value })
+/// What a call ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ends {
+    /// The task that it is in (L-140, L-141).
+    Task,
+    /// That task and all its callers (L-143).
+    Everything,
+}
+
+impl Ends {
+    fn of(toolbox: &Toolbox, call: &ToolCall) -> Option<Self> {
+        let tool = toolbox.get(&call.name);
+        if tool.is_some_and(|tool| tool.is_final) || is_host_tool(toolbox, call, HostTool::FinalResult) {
+            return Some(Self::Everything);
+        }
+        let ends = is_host_tool(toolbox, call, HostTool::Done) || is_host_tool(toolbox, call, HostTool::AgentDone);
+        ends.then_some(Self::Task)
+    }
+}
+
+/// The call is of this tool of the host, whatever it is called here; one that comes from a handler may bear its own name.
+pub(super) fn is_host_tool(toolbox: &Toolbox, call: &ToolCall, wanted: HostTool) -> bool {
+    match toolbox.get(&call.name) {
+        Some(tool) => tool.target == ToolTarget::Host(wanted),
+        None => call.name == wanted.as_str() || call.name == wanted.langroid_name(),
+    }
+}
+
+/// The calls that an `agent_done` or `agent_send` hands on.
+pub(super) fn calls_in(call: &ToolCall) -> Vec<ToolCall> {
+    let handed = call.arguments.get("tools").and_then(Value::as_array).into_iter().flatten();
+    let read = |handed: &Value| {
+        let name = handed.get("name").and_then(Value::as_str)?;
+        let arguments = handed.get("arguments").or_else(|| handed.get("args")).cloned().unwrap_or_else(|| json!({}));
+        Some(ToolCall {
+            untrusted: call.untrusted || handed.get("untrusted").is_some_and(|it| *it == json!(true)),
+            ..ToolCall::new(name, arguments)
+        })
+    };
+    handed.filter_map(read).collect()
+}
+
+/// L-094
+fn kind_of(by: Option<&Responder>, tools: &[String], message: &Message) -> Kind {
+    let of_sender = |entity: Entity| match entity {
+        Entity::Llm => Kind::LlmResponse,
+        Entity::Agent => Kind::AgentResponse,
+        Entity::User | Entity::System => Kind::UserResponse,
+    };
+    match by {
+        Some(Responder::Agent) => Kind::AgentResponse,
+        Some(Responder::User) => Kind::UserResponse,
+        Some(Responder::Subtask(_)) => of_sender(message.sender),
+        Some(Responder::Llm) if tools.is_empty() => Kind::LlmResponse,
+        _ if tools.is_empty() => Kind::NoResponse,
+        _ => Kind::Tool,
+    }
+}
+
+fn titles_of(toolbox: &Toolbox, tools: &[String]) -> Vec<String> {
+    let [only] = tools else { return Vec::new() };
+    toolbox.get(only).and_then(|tool| tool.title.clone()).into_iter().collect()
 }

@@ -6,10 +6,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::circles::Circles;
 use crate::action::Past;
+use crate::calling::reading::Reading;
+use crate::event::SeatCall;
 use crate::ids::PluginName;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Entity, Message, Signal, ToolCall, ToolResult};
+use crate::message::{Entity, Message, ToolCall};
 use crate::view::Peer;
 
 /// Who may answer the pending message (L-020).
@@ -19,6 +22,8 @@ pub(super) enum Responder {
     Llm,
     User,
     Subtask(TaskName),
+    /// Nobody's seat: what the host says for itself.
+    System,
 }
 
 impl Responder {
@@ -28,7 +33,26 @@ impl Responder {
             Self::Agent => Some(Entity::Agent),
             Self::Llm => Some(Entity::Llm),
             Self::User => Some(Entity::User),
-            Self::Subtask(_) => None,
+            Self::Subtask(_) | Self::System => None,
+        }
+    }
+
+    /// The one that a message's sender is.
+    pub(super) fn of(entity: Entity) -> Self {
+        match entity {
+            Entity::Llm => Self::Llm,
+            Entity::Agent => Self::Agent,
+            Entity::User => Self::User,
+            Entity::System => Self::System,
+        }
+    }
+
+    /// For people and traces.
+    pub(super) fn label(&self) -> &str {
+        match self {
+            Self::Subtask(task) => task.as_str(),
+            Self::System => Entity::System.as_str(),
+            Self::Agent | Self::Llm | Self::User => self.seat().map_or("", Entity::as_str),
         }
     }
 
@@ -37,6 +61,7 @@ impl Responder {
         match self {
             Self::Subtask(task) => task.as_str().eq_ignore_ascii_case(name),
             Self::Agent | Self::Llm | Self::User => self.seat() == Entity::named(name) && self.seat().is_some(),
+            Self::System => false,
         }
     }
 }
@@ -52,20 +77,52 @@ pub(super) struct Frame {
     pub(super) pending: Option<Arc<Message>>,
     pub(super) pending_sender: Responder,
     pub(super) intent: Option<Arc<Message>>,
-    /// The last responder that was called was the user (L-052).
-    pub(super) human_tried: bool,
     /// Steps in a row without a valid answer (L-084).
     pub(super) stalled: u32,
     /// Faults of the agent in a row.
     pub(super) faults: u32,
     pub(super) steps: u32,
     pub(super) turn_limit: Option<u32>,
+    /// The newest message that was read, as this task's agent reads it. Not part of what a fold must give back.
+    #[serde(skip)]
+    pub(super) reading: Read,
+    /// The last answer passed on what was pending (L-059).
+    pub(super) passes: bool,
+    /// Who gave the last valid answer (L-059).
+    pub(super) last_responder: Option<Responder>,
+    pub(super) circles: Circles,
+    /// The newest answers, oldest first, as many as the longest done sequence has events (L-093).
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub(super) chain: VecDeque<Answer>,
+    /// Messages in the agent's history when the activation began (L-050l).
+    pub(super) history_start: usize,
+    /// Only this seat is asked, without a loop.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) only: Option<SeatCall>,
     /// Calls of the agent's `step` that were answered.
     pub(super) iteration: u32,
     /// What came since the previous step returned (O-053).
     pub(super) past: Vec<Past>,
     /// None between steps.
     pub(super) attempt: Option<Attempt>,
+}
+
+/// The number of a message, and what was read in it. Follows from the rest, so two of them never differ.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Read(pub(super) Option<(u64, Arc<Reading>)>);
+
+impl PartialEq for Read {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// An answer, as done sequences see it (L-094).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Answer {
+    pub(super) message: Arc<Message>,
+    /// Names of all calls in it that the agent knows.
+    pub(super) tools: Vec<String>,
 }
 
 /// A step under way: who is asked now, who comes next.
@@ -96,23 +153,36 @@ pub(super) enum Wait {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ToolRound {
     pub(super) slots: Vec<Slot>,
-    /// A tool ended the task.
-    pub(super) signal: Option<Signal>,
+    /// The message that the calls stand in.
+    pub(super) message: Arc<Message>,
 }
 
 impl ToolRound {
     pub(super) fn is_complete(&self) -> bool {
-        self.slots.iter().all(|slot| slot.result.is_some())
+        self.slots.iter().all(|slot| slot.said.is_some())
     }
 }
 
 /// One tool call of a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Slot {
+    /// As it stands in the message.
     pub(super) call: ToolCall,
-    /// The tool plugin whose outcome asked for this call; none when the agent did.
+    /// What is carried out now: the call, or one that a tool asked for in its place (L-121).
+    pub(super) now: ToolCall,
+    /// The tool plugin whose outcome asked for it; none when the agent did.
     pub(super) asked_by: Option<PluginName>,
     /// Tools that led to this call, one after the other.
     pub(super) depth: u32,
-    pub(super) result: Option<ToolResult>,
+    pub(super) said: Option<Said>,
+}
+
+/// What came of a call.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Said {
+    /// As the agent seat would say it alone; none: no result (L-117).
+    pub(super) message: Option<Box<Message>>,
+    pub(super) is_error: bool,
+    /// The text is a tool's, or a refusal: what a native call waits for.
+    pub(super) is_result: bool,
 }

@@ -1,20 +1,20 @@
-//! Model calls that plugins ask for while they run: who may ask which model, what it gets to read, what is left to spend. Nothing is
-//! sent before the budget says yes, and no answer reaches a plugin before it is counted.
+//! Model calls that plugins ask for while they run: who may ask which model, and what is left to spend. Nothing is sent before the budget
+//! says yes, and no answer reaches a plugin before it is counted. What a model gets to read is put together in `prompts`.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::prompts::{is_filtered, is_text};
 use super::{Purpose, Room};
+use crate::calling::fit::DoesNotFit;
 use crate::effect::Effect;
 use crate::event::Spent;
 use crate::grant::{DenialRecord, Layer, ModelGrant, list_with};
-use crate::history::History;
 use crate::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::manifest::Capability;
-use crate::model::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Trouble, Usage};
+use crate::model::{Completion, ModelError, ModelRequest, Trouble, TroubleKind, Usage};
 use crate::notice::Notice;
-use crate::setup::TaskSetup;
 
 /// A model call under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -23,6 +23,9 @@ pub(super) struct ModelCall {
     ordinal: u32,
     plugin: PluginName,
     model: ModelName,
+    /// The task whose agent's calls are to be found in the answer's text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    reads_for: Option<TaskName>,
     /// The plugin still waits for the answer.
     is_awaited: bool,
 }
@@ -31,39 +34,42 @@ impl Room {
     pub(super) fn model_asked(&mut self, call: CallId, ordinal: u32, request: ModelRequest) {
         match self.admit_model_call(call, ordinal, request) {
             Ok(Some(effect)) => self.effects.push_back(effect),
-            // The call was abandoned, and whoever asked is being stopped.
+            // The call was abandoned, and whoever asked is being stopped; or it is answered already.
             Ok(None) => {}
             Err(error) => self.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) }),
         }
     }
 
     fn admit_model_call(&mut self, call: CallId, ordinal: u32, request: ModelRequest) -> Result<Option<Effect>, ModelError> {
-        let Some((plugin, task, history)) = self.who_asks(call) else { return Ok(None) };
+        let Some((plugin, task)) = self.who_asks(call) else { return Ok(None) };
         let model = self.granted_model(&plugin, request.model.as_deref())?;
         self.check_model_budget(&plugin)?;
-        let prompt = prompt(request, task.as_deref(), history)?;
+        let mut prompt = self.prompt(call, task.as_ref(), request)?;
+        let fits = self.fit_prompt(call, task.as_ref(), &model, &mut prompt);
+        let reads = |name: &TaskName| self.setup.tasks.get(name).is_some_and(|task| task.text.calls) || is_text(prompt.tool_format);
+        let reads_for = task.clone().filter(reads);
+        let stream = prompt.stream;
+        self.model_calls.push(ModelCall { call, ordinal, plugin: plugin.clone(), model: model.clone(), reads_for, is_awaited: true });
+        self.tell(Notice::ModelCalled { call, ordinal, task: task.clone(), plugin: plugin.clone(), model: model.clone(), stream });
+        if let Err(excess) = fits {
+            let trouble = too_long(task.as_ref(), &model, excess);
+            self.model_answered(call, ordinal, Err(ModelError::ContextTooLong { tokens: excess.most }), Some(trouble));
+            return Ok(None);
+        }
         self.used_by(&plugin).model_calls += 1;
-        let (of_task, stream) = (self.task_name_of(call), prompt.stream);
-        self.model_calls.push(ModelCall { call, ordinal, plugin: plugin.clone(), model: model.clone(), is_awaited: true });
-        self.tell(Notice::ModelCalled { call, ordinal, task: of_task, plugin, model: model.clone(), stream });
         Ok(Some(Effect::CallModel { call, ordinal, model, prompt }))
     }
 
-    /// The plugin behind a call, and the task and history that its prompt may draw on: a step's, nobody else's.
-    fn who_asks(&self, call: CallId) -> Option<(PluginName, Option<Arc<TaskSetup>>, Option<History>)> {
+    /// The plugin behind a call, and the task that its prompt may draw on: a step's, nobody else's.
+    fn who_asks(&self, call: CallId) -> Option<(PluginName, Option<TaskName>)> {
         match self.calls.get(&call)? {
             Purpose::Step { frame } | Purpose::Respond { frame } => {
                 let (frame, task) = self.task_of(*frame)?;
-                Some((task.agent.clone(), Some(Arc::clone(task)), Some(self.history(&frame.task))))
+                Some((task.agent.clone(), Some(frame.task.clone())))
             }
-            Purpose::Tool { plugin, .. } | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None, None)),
+            Purpose::Tool { plugin, .. } | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
             Purpose::Approval { .. } | Purpose::User { .. } | Purpose::Background { .. } | Purpose::Speech { .. } => None,
         }
-    }
-
-    fn task_name_of(&self, call: CallId) -> Option<TaskName> {
-        let (Purpose::Step { frame } | Purpose::Respond { frame }) = self.calls.get(&call)? else { return None };
-        self.frames.get(frame).map(|frame| frame.task.clone())
     }
 
     fn granted_model(&mut self, plugin: &PluginName, name: Option<&str>) -> Result<ModelName, ModelError> {
@@ -127,7 +133,7 @@ impl Room {
         let Some(index) = self.model_calls.iter().position(|under_way| under_way.call == call && under_way.ordinal == ordinal) else {
             return;
         };
-        let ModelCall { plugin, model, is_awaited, .. } = self.model_calls.swap_remove(index);
+        let ModelCall { plugin, model, reads_for, is_awaited, .. } = self.model_calls.swap_remove(index);
         let answer = answer.map(|mut completion| {
             completion.usage.cost_micro_usd = self.price(&model, completion.usage);
             completion
@@ -156,13 +162,22 @@ impl Room {
         } else if is_awaited && is_step {
             self.without_model.insert(call);
         }
+        if is_awaited && is_step && answer.as_ref().is_ok_and(is_filtered) {
+            self.filtered.insert(call);
+        } else {
+            self.filtered.remove(&call);
+        }
         if is_awaited {
+            let answer = answer.map(|mut completion| {
+                reads_for.iter().for_each(|task| self.find_calls(task, &mut completion));
+                completion
+            });
             self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
         }
         self.stop_if_spent();
     }
 
-    /// The provider's own figure, else the operator's prices, else unknown.
+    /// The provider's own figure, else the operator's prices, else unknown (L-184).
     fn price(&self, model: &ModelName, usage: Usage) -> Option<u64> {
         let prices = self.setup.models.get(model)?;
         let of = |price: Option<u64>, tokens: u64| price.map(|price| price.saturating_mul(tokens) / 1_000_000);
@@ -175,41 +190,19 @@ impl Room {
         for under_way in self.model_calls.iter_mut().filter(|under_way| under_way.call == call) {
             under_way.is_awaited = false;
         }
+        self.lost.remove(&call);
     }
 }
 
-/// Puts in what the request only names.
-fn prompt(request: ModelRequest, task: Option<&TaskSetup>, history: Option<History>) -> Result<Prompt, ModelError> {
-    let other = |message: &str| ModelError::Other { message: message.to_owned() };
-    let system = || task.map(|task| PromptPiece::System { text: Arc::clone(&task.system) });
-    let range = |start: u64, end: u64| {
-        let messages = history.clone()?;
-        let end = usize::try_from(end).ok()?.min(messages.len());
-        let start = usize::try_from(start).ok()?.min(end);
-        Some(PromptPiece::History { messages, start, end })
-    };
-    let parts = if request.prompt.is_empty() { vec![Part::System, Part::History { start: 0, end: u64::MAX }] } else { request.prompt };
-    let mut pieces = Vec::with_capacity(parts.len());
-    for part in parts {
-        pieces.push(match part {
-            Part::System => system().ok_or_else(|| other("only a step has a system message"))?,
-            Part::History { start, end } => range(start, end).ok_or_else(|| other("only a step has a history"))?,
-            Part::Draft { draft } => PromptPiece::Draft { draft },
-        });
-    }
-    let offered = task.map_or_else(Vec::new, |task| match &request.tools {
-        None => task.tools.iter().cloned().collect(),
-        Some(names) => task.tools.iter().filter(|tool| names.contains(&tool.name)).cloned().collect(),
-    });
-    Ok(Prompt {
-        pieces,
-        tools: offered,
-        tool_format: request.tool_format.or(task.map(|task| task.tool_format)).unwrap_or(crate::model::ToolFormat::Off),
-        tool_choice: request.tool_choice,
-        output_schema: request.output_schema,
-        stream: request.stream,
-        options: request.options,
-    })
+/// For the operator: what did not fit where, and what to do about it.
+fn too_long(task: Option<&TaskName>, model: &ModelName, excess: DoesNotFit) -> Trouble {
+    let whose = task.map_or_else(|| "the prompt".to_owned(), |task| format!("what {task} has to say"));
+    let DoesNotFit { tokens, most } = excess;
+    let text = format!(
+        "{whose} does not fit into the model {model}: {tokens} tokens once all was shortened that may be, where {most} fit. If the model \
+         takes more, write it as `context` in [models.{model}]."
+    );
+    Trouble { kind: TroubleKind::Limit, text }
 }
 
 fn error_text(error: &ModelError) -> String {

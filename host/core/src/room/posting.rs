@@ -6,14 +6,16 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Room;
-use super::frame::{Frame, Responder};
+use super::frame::Responder;
 use super::tools::failed;
 use crate::action::{Action, Observation, Past, Reply, Turn};
+use crate::calling::{json, routing, routing::Route};
 use crate::grant::{Denial, DenialRecord, Layer, list_with};
-use crate::ids::{FrameId, PluginName};
+use crate::ids::{FrameId, PluginName, TaskName};
 use crate::manifest::Capability;
 use crate::message::{Entity, Label, Message, Signal, ToolCall};
 use crate::notice::Notice;
+use crate::setup::{AgentSeat, TaskSetup};
 
 impl Room {
     /// An empty message from a seat, stamped with its place.
@@ -69,6 +71,7 @@ impl Room {
             frame.pending_sender = sender;
             frame.pending = Some(message);
         }
+        self.keep_pending(frame);
     }
 
     pub(super) fn remember(&mut self, frame: FrameId, action: Option<Action>, observation: Option<Observation>, seq: u64) {
@@ -82,17 +85,18 @@ impl Room {
 
     /// The message that an agent's turn amounts to; none when it said nothing.
     pub(super) fn turn_message(&mut self, frame: FrameId, turn: Turn) -> Option<Arc<Message>> {
-        let name = self.agent_of(frame)?.to_string();
-        let mut message = self.stamp(Entity::Llm, &name);
+        let task = Arc::clone(self.task_of(frame)?.1);
+        let mut message = self.stamp(Entity::Llm, task.agent.as_str());
         let seq = message.seq;
         if turn.wait_for_response {
             // L-069: addressing the user makes the task ask, also when it is not interactive.
             message.recipient = Some(Entity::User.as_str().to_owned());
         }
+        message.value = turn.extra.iter().find(|(key, _)| key == "value").map(|(_, value)| value.clone()).filter(|value| !value.is_null());
         let remembered = turn.action.clone();
         match turn.action {
             Action::Null => return None,
-            Action::Reply(reply) => fill_reply(&mut message, reply, seq),
+            Action::Reply(reply) => fill_reply(&mut message, self.without_repeats(frame, reply), seq, &task),
             Action::Finish { outputs } => {
                 message.content = Some(text_form(&outputs));
                 message.signal = Some(Signal::Done { value: if outputs.is_string() || outputs.is_null() { None } else { Some(outputs) } });
@@ -119,14 +123,18 @@ impl Room {
     /// Its own task, its caller and the seats need none.
     pub(super) fn check_route(&mut self, id: FrameId, message: &Message) -> Result<(), Box<DenialRecord>> {
         let Some(recipient) = message.recipient.as_deref() else { return Ok(()) };
-        let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
+        let Some(agent) = self.agent_of(id).cloned() else { return Ok(()) };
+        self.check_address(id, &agent, recipient)
+    }
+
+    pub(super) fn check_address(&mut self, id: FrameId, agent: &PluginName, recipient: &str) -> Result<(), Box<DenialRecord>> {
+        let Some((frame, _)) = self.task_of(id) else { return Ok(()) };
         let is_named = |name: &str| name.eq_ignore_ascii_case(recipient);
         let is_own = is_named(frame.task.as_str()) || self.caller_name(frame).is_some_and(is_named);
         if is_own || !self.setup.tasks.keys().any(|task| is_named(task.as_str())) {
             return Ok(());
         }
-        let agent = task.agent.clone();
-        self.require_route(&agent, recipient)
+        self.require_route(agent, recipient)
     }
 
     pub(super) fn require_route(&mut self, plugin: &PluginName, name: &str) -> Result<(), Box<DenialRecord>> {
@@ -153,19 +161,116 @@ impl Room {
         text
     }
 
-    /// Appends to the agent's history what it is about to read or has just said (L-025, L-026).
-    pub(super) fn write_history(&mut self, frame: FrameId, message: &Arc<Message>) {
-        let Some(Frame { task, .. }) = self.frames.get(&frame) else { return };
-        let task = task.clone();
-        self.histories.entry(task).or_default().push(message);
+    /// L-066: what a text asks the host to do with it, where the operator lets texts do that.
+    /// True: the message says no more than that what is pending goes on.
+    pub(super) fn routed(&mut self, id: FrameId, by: &Responder, mut message: Arc<Message>) -> (Arc<Message>, bool) {
+        let Some((_, task)) = self.task_of(id) else { return (message, false) };
+        if !task.text.signals {
+            return (message, false);
+        }
+        // L-152: what is pending can be passed on as the task's result.
+        let passes = message.text().trim() == routing::PASS || routing::without_done(message.text()) == routing::PASS;
+        let prefix = task.text.prefix.clone();
+        let has_call = !message.tools.is_empty() || (message.sender == Entity::Llm && self.reading_of(id, &message).is_attempt());
+        let route = match routing::route(message.text(), &prefix, has_call) {
+            None | Some(Route::Pass) => return (message, passes),
+            Some(route) => route,
+        };
+        let (Route::PassTo(name) | Route::SendTo { name, .. }) = &route else { return (message, passes) };
+        if let Err(refusal) = self.may_address(id, by, name) {
+            return (self.refusal_message(id, &message, refusal), false);
+        }
+        match route {
+            Route::SendTo { name, content } => {
+                let said = Arc::make_mut(&mut message);
+                (said.content, said.recipient) = (Some(content), Some(name));
+                return (message, false);
+            }
+            Route::PassTo(name) => {
+                let Some(frame) = self.frames.get_mut(&id) else { return (message, true) };
+                let Some(pending) = frame.pending.as_mut() else { return (message, true) };
+                Arc::make_mut(pending).recipient = Some(name);
+                self.keep_pending(id);
+                // L-068: a bare address passes the turn on within the step, as the bare signal does; a signal with a name ends the step.
+                if !message.text().contains(routing::PASS_TO) {
+                    Arc::make_mut(&mut message).content = Some(routing::PASS.to_owned());
+                }
+            }
+            Route::Pass => {}
+        }
+        (message, true)
+    }
+
+    /// Whoever says it may address this name: a person may, an agent needs the `route` grant for another task.
+    fn may_address(&mut self, id: FrameId, by: &Responder, name: &str) -> Result<(), String> {
+        let agent = match by {
+            Responder::User | Responder::System => return Ok(()),
+            Responder::Agent | Responder::Llm => self.agent_of(id).cloned(),
+            Responder::Subtask(task) => self.setup.tasks.get(task).map(|task| task.agent.clone()),
+        };
+        let Some(agent) = agent else { return Ok(()) };
+        self.check_address(id, &agent, name).map_err(|record| self.denied(&agent, *record))
+    }
+
+    /// What the pending message names that its agent does not know, once nobody else had an answer (L-113, done right).
+    pub(super) fn unknown_tools(&mut self, id: FrameId) -> Option<Arc<Message>> {
+        let pending = self.frames.get(&id)?.pending.clone().filter(|pending| pending.sender == Entity::Llm)?;
+        if self.task_of(id)?.1.agent_seat == AgentSeat::Component {
+            // The component carries calls out itself, and knows which.
+            return None;
+        }
+        let reading = self.reading(id);
+        let (frame, setup) = self.task_of(id)?;
+        let knows = |task: &TaskName, name: &str| self.toolbox(task).get(name).is_some();
+        // Where sub-tasks may carry it out, a call that one of them knows is not unknown, whatever it made of it.
+        let is_known_below = |name: &String| setup.as_langroid && setup.subtasks.iter().any(|task| knows(task, name));
+        if reading.unknown.is_empty() || !reading.all.is_empty() || reading.unknown.iter().any(is_known_below) {
+            return None;
+        }
+        let (task, toolbox) = (frame.task.clone(), self.toolbox(&frame.task));
+        let agent = self.agent_of(id)?.clone();
+        let mut texts = Vec::with_capacity(reading.unknown.len());
+        for name in &reading.unknown {
+            let text = self.unknown_tool(&agent, &task, &toolbox, name);
+            self.tell_refused(id, name, &text);
+            texts.push(text);
+        }
+        let mut message = Arc::unwrap_or_clone(self.error_message(id, texts.join("\n")));
+        let text_of = |name: &str| reading.unknown.iter().position(|unknown| unknown == name).and_then(|at| texts.get(at)).cloned();
+        message.tool_results = pending.tool_calls.iter().filter_map(|call| Some(failed(call, text_of(&call.name)?))).collect();
+        Some(Arc::new(message))
     }
 }
 
-fn fill_reply(message: &mut Message, reply: Reply, seq: u64) {
-    message.content = reply.content;
-    message.recipient = reply.recipient.filter(|name| !name.is_empty()).or(message.recipient.take());
+fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
+    message.content = reply.content.map(|text| said(&text));
     message.attachments = reply.attachments;
     message.tool_calls = stamped(reply.tool_calls, seq);
+    // L-065: a call may name the recipient, and a text.
+    let of_call =
+        |call: &ToolCall| call.arguments.get("recipient").and_then(Value::as_str).filter(|name| !name.is_empty()).map(str::to_owned);
+    let named = message.tool_calls.iter().find_map(of_call).filter(|_| task.as_langroid);
+    if named.is_some() {
+        message.content = Some(String::new());
+    }
+    let mut in_text = None;
+    if named.is_none() && task.text.recipients {
+        if let Some((name, rest)) = routing::directed(message.text()) {
+            (in_text, message.content) = (Some(name), Some(rest));
+        } else {
+            in_text = json::field(message.text(), "recipient").and_then(|name| Some(name.as_str()?.to_owned()));
+        }
+    }
+    let recipient = reply.recipient.or(named).or(in_text).filter(|name| !name.is_empty());
+    message.recipient = recipient.or(message.recipient.take());
+}
+
+/// L-027
+fn said(text: &str) -> String {
+    match text.trim() {
+        "\"\"" | "''" => String::new(),
+        text => text.to_owned(),
+    }
 }
 
 /// A call without an id, or with one that an earlier call of the message has, gets its own: results are told apart by it.

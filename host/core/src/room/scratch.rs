@@ -1,7 +1,6 @@
 //! What plugins remember between calls: per task for agents and tools, per room for strategies. Kept with the answer of a call that
 //! went well, dropped with one that did not.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -46,16 +45,24 @@ impl Room {
 
 /// JSON objects have text for keys, so a map with other keys travels as pairs.
 pub(super) mod as_pairs {
-    use super::{Arc, BTreeMap, ScratchKey};
-    use serde::{Deserialize, Deserializer, Serializer};
+    use std::collections::BTreeMap;
 
-    type Scratch = BTreeMap<ScratchKey, Arc<Vec<u8>>>;
+    use serde::de::DeserializeOwned;
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-    pub(in crate::room) fn serialize<S: Serializer>(scratch: &Scratch, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_seq(scratch)
+    pub(in crate::room) fn serialize<K: Serialize, V: Serialize, S: Serializer>(
+        map: &BTreeMap<K, V>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(map)
     }
 
-    pub(in crate::room) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Scratch, D::Error> {
-        Ok(Vec::<(ScratchKey, Arc<Vec<u8>>)>::deserialize(deserializer)?.into_iter().collect())
+    pub(in crate::room) fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: DeserializeOwned + Ord,
+        V: DeserializeOwned,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
     }
 }

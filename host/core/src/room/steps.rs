@@ -6,21 +6,28 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::ending::{Ending, is_ended_by_user_alone};
-use super::frame::{Attempt, Frame, Responder, Wait};
+use super::circles::Circles;
+use super::ending::Ending;
+use super::frame::{Attempt, Frame, Read, Responder, Wait};
+use super::tools::failed;
 use super::{Purpose, Room};
 use crate::action::Turn;
+use crate::calling::routing::PASS;
 use crate::effect::Effect;
 use crate::fault::Fault;
 use crate::ids::{CallId, FrameId, TaskName};
 use crate::message::{Blob, DO_NOT_KNOW, Entity, Message};
 use crate::notice::Notice;
 use crate::outcome::Status;
-use crate::setup::PluginKind;
+use crate::setup::{PluginKind, TaskSetup};
 use crate::view::Peer;
 
 /// Faults in a row after which an agent is given up: its next step would most likely fail in the same way.
 const MAX_FAULTS: u32 = 3;
+/// Bytes that an answer may weigh; a plugin's own answers are smaller.
+pub(super) const MAX_WEIGHT: usize = 2 << 20;
+/// Calls that an answer may carry; a model's native calls are answered one by one instead.
+const MAX_CALLS: usize = 1_000;
 const TURNS_USED_UP: &str = "the run made as many steps as limits.run.turns allows";
 
 impl Room {
@@ -38,7 +45,6 @@ impl Room {
             pending: None,
             pending_sender: Responder::User,
             intent: None,
-            human_tried: false,
             stalled: 0,
             faults: 0,
             steps: 0,
@@ -46,6 +52,13 @@ impl Room {
             iteration: 0,
             past: Vec::new(),
             attempt: None,
+            reading: Read::default(),
+            passes: false,
+            last_responder: None,
+            circles: Circles::default(),
+            chain: VecDeque::new(),
+            history_start: self.history(task).len(),
+            only: None,
         };
         self.frames.insert(id, frame);
         if let Some(task_setup) = task_setup {
@@ -80,7 +93,9 @@ impl Room {
         loop {
             let Some(frame) = self.frames.get_mut(&id) else { return };
             match frame.attempt.take() {
+                None if frame.only.is_some() => self.ask_only(id),
                 None => self.begin_step(id),
+                Some(Attempt { wait: Wait::Ready(answer), .. }) if frame.only.is_some() => self.seat_answered(id, answer),
                 Some(Attempt { wait: Wait::Next, responder: _, rest, do_not_know }) => self.try_next(id, rest, do_not_know),
                 Some(Attempt { wait: Wait::Ready(answer), responder, rest, do_not_know }) => {
                     self.answered(id, responder, answer, rest, do_not_know);
@@ -94,13 +109,13 @@ impl Room {
     }
 
     fn begin_step(&mut self, id: FrameId) {
-        let Some((frame, task)) = self.task_of(id) else {
+        let Some((frame, _)) = self.task_of(id) else {
             self.end_frame(id, Ending::new(Status::Error, "the config has no such task"));
             return;
         };
         let recipient = frame.pending.as_ref().and_then(|message| message.recipient.clone()).unwrap_or_default();
-        let rest = self.order(frame, task);
         if self.is_valid_recipient(id, &recipient) {
+            let rest = self.order(id);
             self.set_attempt(id, Attempt { responder: Responder::User, rest, wait: Wait::Next, do_not_know: None });
         } else {
             // L-053: the agent gets a chance to correct itself.
@@ -109,30 +124,31 @@ impl Room {
                 Some(pending) => self.refusal_message(id, &pending, text),
                 None => self.error_message(id, text),
             };
-            let wait = Wait::Ready(Some(message));
-            self.set_attempt(id, Attempt { responder: Responder::Agent, rest: VecDeque::new(), wait, do_not_know: None });
+            self.post(id, Responder::Agent, message, false);
         }
     }
 
     /// Asks the next responder that may answer (L-054).
     fn try_next(&mut self, id: FrameId, mut rest: VecDeque<Responder>, do_not_know: Option<(Responder, Arc<Message>)>) {
         loop {
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.passes = false;
+            }
             let Some(responder) = rest.pop_front() else {
-                self.no_valid_answer(id, do_not_know);
+                self.no_valid_answer(id, do_not_know, false);
                 return;
             };
-            let Some((frame, task)) = self.task_of(id) else { return };
-            if !self.can_respond(frame, task, &responder) {
+            if !self.can_respond(id, &responder) {
                 continue;
             }
-            if let Some(frame) = self.frames.get_mut(&id) {
-                frame.human_tried = responder == Responder::User;
-            }
+            let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
+            self.memory(&task).human_tried = responder == Responder::User;
             let wait = match &responder {
                 Responder::Agent => self.ask_agent_seat(id),
                 Responder::Llm => self.ask_agent(id),
                 Responder::User => self.ask_user(id),
                 Responder::Subtask(name) => self.ask_subtask(id, name),
+                Responder::System => Some(Wait::Ready(None)),
             };
             // None: the frame, and perhaps the run, has ended.
             let Some(wait) = wait else { return };
@@ -141,20 +157,60 @@ impl Room {
         }
     }
 
+    /// Asks the one seat that the room was opened for.
+    fn ask_only(&mut self, id: FrameId) {
+        let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else { return };
+        let wait = match only.seat {
+            Entity::Agent => self.ask_agent_seat(id),
+            Entity::Llm => self.ask_agent(id),
+            Entity::User => self.ask_user(id),
+            Entity::System => Some(Wait::Ready(None)),
+        };
+        let Some(wait) = wait else { return };
+        let responder = Responder::of(only.seat);
+        self.set_attempt(id, Attempt { responder, rest: VecDeque::new(), wait, do_not_know: None });
+    }
+
+    /// The one seat has answered; it is asked again with its own answer where that is wanted.
+    fn seat_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
+        let answer = answer.map(|message| self.with_calls(id, message));
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(only) = frame.only.as_mut() else { return };
+        only.times = only.times.saturating_sub(1);
+        let (goes_on, seat) = (only.times > 0 && answer.is_some(), only.seat);
+        frame.pending.clone_from(&answer);
+        frame.pending_sender = Responder::of(seat);
+        frame.steps = frame.steps.saturating_add(1);
+        self.tell_step(id);
+        if !goes_on {
+            let reason = if answer.is_some() { "the seat answered" } else { "the seat had no answer" };
+            self.end_frame(id, Ending::new(Status::Done, reason));
+        }
+    }
+
     fn ask_agent(&mut self, id: FrameId) -> Option<Wait> {
         let (frame, task) = self.task_of(id)?;
-        let pending = frame.pending.clone();
+        let (pending, name, agent) = (frame.pending.clone(), frame.task.clone(), task.agent.clone());
+        let user_message = task.user_message.clone();
         // L-022: no agent answers a message whose calls the host should carry out.
-        if pending.as_ref().is_some_and(|message| message.wants_agent_seat() && message.sender == Entity::Llm) {
+        let works = pending.as_ref().is_some_and(|message| message.action.is_some() && message.sender == Entity::Llm);
+        if works || !self.reading(id).mine.is_empty() {
             return Some(Wait::Ready(None));
         }
-        let (name, agent) = (frame.task.clone(), task.agent.clone());
         if self.turns_are_used_up() {
             self.stop(Status::MaxTurns, TURNS_USED_UP);
             return None;
         }
-        if let Some(pending) = &pending {
-            self.write_history(id, pending);
+        match &pending {
+            // L-010: nothing that a model could answer.
+            Some(pending) if !self.write_history(id, pending) => return Some(Wait::Ready(None)),
+            Some(_) => {}
+            None => {
+                // L-023: its last answer is given anew.
+                let length = self.memory(&name).history().len();
+                self.clear_history(&name, length.saturating_sub(1));
+                self.begin_history(&name, user_message);
+            }
         }
         self.spent.turns = self.spent.turns.saturating_add(1);
         let call = self.next_call(Purpose::Step { frame: id });
@@ -177,7 +233,11 @@ impl Room {
     }
 
     fn ask_user(&mut self, id: FrameId) -> Option<Wait> {
-        let (frame, _) = self.task_of(id)?;
+        let (frame, task) = self.task_of(id)?;
+        if let Some(text) = task.default_human_response.clone() {
+            let said = self.user_said(id, text, Vec::new());
+            return Some(Wait::Ready(said));
+        }
         let prompt = frame.pending.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
         let (task, channel) = (frame.task.clone(), self.opening.channel.clone());
         let call = self.next_call(Purpose::User { frame: id });
@@ -185,27 +245,103 @@ impl Room {
         Some(Wait::Call(call))
     }
 
+    /// What the user's words amount to; none when they said nothing, and nobody asked for it (L-029).
+    fn user_said(&mut self, id: FrameId, text: String, attachments: Vec<Blob>) -> Option<Arc<Message>> {
+        let (frame, task) = self.task_of(id)?;
+        let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
+        let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
+        let host_word = task.text.system_word;
+        let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
+        let mut text = text;
+        if text.trim().is_empty() && attachments.is_empty() {
+            if !is_addressed {
+                return None;
+            }
+            text = otherwise.unwrap_or_else(|| "null".to_owned());
+        }
+        let mut message = match text.trim().strip_prefix("SYSTEM").filter(|_| host_word) {
+            Some(rest) => {
+                let mut message = self.stamp(Entity::System, "user");
+                message.content = Some(rest.replace("SYSTEM", "").trim().to_owned());
+                message
+            }
+            None => self.user_message(text),
+        };
+        message.attachments = attachments;
+        Some(Arc::new(message))
+    }
+
     /// L-160: a sub-task is called with the pending message, which its agent sees as the user's (L-051b).
     fn ask_subtask(&mut self, id: FrameId, name: &TaskName) -> Option<Wait> {
-        let (frame, _) = self.task_of(id)?;
-        let (pending, inputs) = (frame.pending.clone(), Arc::clone(&frame.inputs));
-        let caller = frame.task.clone();
+        let (frame, task) = self.task_of(id)?;
+        let (pending, inputs, caller) = (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
+        let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
+        let recipient = pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
+        // L-071: in the reference a message for everybody here is for none of them.
+        let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
+        if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
+            return Some(Wait::Ready(None));
+        }
+        if one_call && pending.as_ref().is_some_and(|message| message.tool_calls.len() > 1 && message.tools.len() > 1) {
+            let said = self.one_call_at_a_time(pending.as_ref()?, name);
+            return Some(Wait::Ready(Some(said)));
+        }
+        if self.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask) {
+            self.reset(name);
+        }
         let child = self.new_frame(name, Some(id), inputs);
-        if let Some(pending) = pending {
-            let mut message = self.stamp(Entity::User, caller.as_str());
-            message.content.clone_from(&pending.content);
-            message.attachments.clone_from(&pending.attachments);
-            message.tool_calls.clone_from(&pending.tool_calls);
-            message.labels.clone_from(&pending.labels);
-            message.parent = Some(pending.seq);
-            self.put_pending(child, Responder::User, message);
+        match pending {
+            Some(pending) => {
+                let mut message = self.stamp(Entity::User, caller.as_str());
+                message.content.clone_from(&pending.content);
+                message.attachments.clone_from(&pending.attachments);
+                message.tool_calls.clone_from(&pending.tool_calls);
+                message.tools.clone_from(&pending.tools);
+                message.value.clone_from(&pending.value);
+                message.recipient = pending.recipient.clone().filter(|_| !for_all);
+                message.labels.clone_from(&pending.labels);
+                message.from_agent = pending.from_agent;
+                // The caller's message leads on to the copy, whatever it led to before (L-051b).
+                message.parent = self.links.get(&pending.seq).and_then(|link| link.parent).or(Some(pending.seq));
+                self.link(&pending).child = Some(message.seq);
+                self.put_pending(child, Responder::User, message);
+            }
+            None => self.begin_where_it_ended(child),
         }
         self.runnable.push_back(child);
         Some(Wait::Subtask(child))
     }
 
+    /// L-123
+    fn one_call_at_a_time(&mut self, pending: &Arc<Message>, name: &TaskName) -> Arc<Message> {
+        let text = format!("{name} takes one call at a time; none was passed on");
+        let mut message = self.stamp(Entity::User, name.as_str());
+        message.tool_results = pending.tool_calls.iter().map(|call| failed(call, text.clone())).collect();
+        Arc::new(message)
+    }
+
+    /// L-051a: without a message a task goes on with the last thing in its history; without a history, with nothing.
+    pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
+        let Some(last) = self.history(&task).last().cloned() else {
+            // Nothing was said to go on with; in the reference what was pending when the run before ended is pending still.
+            let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
+            let left = self.memory(&task).left_pending.clone().filter(|_| langroid);
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.pending = left;
+            }
+            return;
+        };
+        let last = self.message(last.seq).cloned().unwrap_or(last);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.pending_sender = Responder::of(last.sender);
+            frame.pending = Some(last);
+        }
+    }
+
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
         let lacked_model = self.without_model.remove(&call);
+        let is_filtered = self.filtered.remove(&call);
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.iteration += 1;
             frame.past.clear();
@@ -215,10 +351,15 @@ impl Room {
                 if let Some(frame) = self.frames.get_mut(&id) {
                     frame.faults = 0;
                 }
+                let answered = self.frames.get(&id).and_then(|frame| frame.pending.clone());
                 let message = self.turn_message(id, turn);
                 if let Some(message) = &message {
                     self.write_history(id, message);
                 }
+                if let Some(answered) = answered {
+                    self.shorten_answered(id, &answered);
+                }
+                let message = message.map(|message| self.say_if_filtered(is_filtered, message));
                 self.admit_reply(id, message)
             }
             Err(fault) => {
@@ -231,6 +372,7 @@ impl Room {
 
     pub(super) fn agent_responded(&mut self, id: FrameId, call: CallId, answer: Result<Option<Turn>, Fault>) {
         let lacked_model = self.without_model.remove(&call);
+        self.filtered.remove(&call);
         let message = match answer {
             // An answer of the component costs a turn, whichever of its exports gives it: two responders could talk for ever.
             Ok(Some(_)) if self.turns_are_used_up() => {
@@ -239,13 +381,12 @@ impl Room {
             }
             Ok(turn) => {
                 self.spent.turns = self.spent.turns.saturating_add(u64::from(turn.is_some()));
-                let said = turn.and_then(|turn| self.turn_message(id, turn));
-                let said = self.admit_reply(id, said).map(|(_, message)| {
-                    let mut message = Arc::unwrap_or_clone(message);
-                    message.sender = Entity::Agent;
-                    Arc::new(message)
-                });
-                said.or_else(|| self.without_tool(id)).map(|message| (Responder::Agent, message))
+                let wait = self.responded(id, turn);
+                if let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
+                    attempt.wait = wait;
+                    self.runnable.push_back(id);
+                }
+                return;
             }
             Err(fault) => {
                 let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else { return };
@@ -253,6 +394,23 @@ impl Room {
             }
         };
         self.ready(id, message);
+    }
+
+    /// What the component's own answer comes to; without one, what the operator wants done.
+    fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> Wait {
+        let said = turn.and_then(|turn| self.turn_message(id, turn));
+        let Some((_, message)) = self.admit_reply(id, said) else { return self.without_tool(id) };
+        if !message.tool_calls.is_empty() {
+            return self.respond_with_calls(id, &message.tool_calls).unwrap_or(Wait::Ready(None));
+        }
+        let mut message = Arc::unwrap_or_clone(message);
+        message.sender = Entity::Agent;
+        message.from_agent = false;
+        if let Some(pending) = self.frames.get(&id).and_then(|frame| frame.pending.as_deref()) {
+            // L-172: an answer to words from outside may repeat them.
+            message.labels = super::tools::taint_of(pending);
+        }
+        Wait::Ready(Some(Arc::new(message)))
     }
 
     /// A recipient that was not granted is refused before anyone reads the message.
@@ -293,12 +451,10 @@ impl Room {
         let Some(Purpose::User { frame }) = self.calls.get(&call) else { return };
         let frame = *frame;
         self.calls.remove(&call);
-        let text = text.filter(|text| !text.trim().is_empty() || !attachments.is_empty());
-        let message = text.map(|text| {
-            let mut message = self.user_message(text);
-            message.attachments = attachments;
-            (Responder::User, Arc::new(message))
-        });
+        let Some((_, task)) = self.task_of(frame) else { return };
+        // Nobody is there: in the reference that is a person who says nothing.
+        let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
+        let message = text.and_then(|text| self.user_said(frame, text, attachments)).map(|message| (Responder::User, message));
         if message.is_some()
             && let Some(frame) = self.frames.get_mut(&frame)
         {
@@ -318,6 +474,28 @@ impl Room {
         self.runnable.push_back(id);
     }
 
+    /// The calls in an answer that this task carries out are attached to it (L-108): an agent's own, and those that a sub-task hands on.
+    fn with_calls(&mut self, id: FrameId, mut message: Arc<Message>) -> Arc<Message> {
+        if message.tools.is_empty() && message.action.is_none() {
+            let reading = self.reading_of(id, &message);
+            if !reading.mine.is_empty() {
+                Arc::make_mut(&mut message).tools.clone_from(&reading.mine);
+            }
+        }
+        message
+    }
+
+    /// An answer that repeats what it answers, and calls that hold calls, could double with every step.
+    fn bounded(&mut self, id: FrameId, message: Arc<Message>) -> Arc<Message> {
+        let (weight, calls) = (message.weight(), message.tools.len());
+        if weight <= MAX_WEIGHT && calls <= MAX_CALLS {
+            return message;
+        }
+        let text =
+            format!("The answer was dropped: {weight} bytes and {calls} calls; {MAX_WEIGHT} bytes and {MAX_CALLS} calls are allowed.");
+        self.refusal_message(id, &message, text)
+    }
+
     /// Judges an answer (L-054, L-056).
     fn answered(
         &mut self,
@@ -325,93 +503,152 @@ impl Room {
         responder: Responder,
         answer: Option<Arc<Message>>,
         rest: VecDeque<Responder>,
-        do_not_know: Option<(Responder, Arc<Message>)>,
+        mut do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
-        let Some((frame, task)) = self.task_of(id) else { return };
-        let empty = answer.as_ref().is_none_or(|message| message.is_empty());
-        // L-081: an answer, or the lack of one, of a seat that the operator named ends the task.
-        let seats = if empty { &task.done_if_no_response } else { &task.done_if_response };
+        let Some((_, task)) = self.task_of(id) else { return };
+        // Whoever looks for calls finds them, and so attaches them.
+        let looks = task.done_if_tool || !task.done_sequences.is_empty();
+        let is_read = |message: &Message| looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_));
+        let answer = answer.map(|message| if is_read(&message) { self.with_calls(id, message) } else { message });
+        let answer = answer.map(|message| self.bounded(id, message));
+        let routed = answer.map(|message| self.routed(id, &responder, message));
+        let passes = routed.as_ref().is_some_and(|(_, passes)| *passes);
+        let answer = routed.map(|(message, _)| message);
+        let Some((_, task)) = self.task_of(id) else { return };
+        let task = Arc::clone(task);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.passes = passes;
+        }
+        let unknown = answer.as_ref().is_some_and(|message| leaves_it_to_others(message, &task));
+        if let Some(message) = answer.as_ref().filter(|_| unknown) {
+            do_not_know = Some((responder.clone(), Arc::clone(message)));
+        }
         // Where only the user ends the task it ends nothing, and the other seats are still to be asked.
-        let ends = !is_ended_by_user_alone(frame, task) && responder.seat().is_some_and(|seat| seats.contains(&seat));
+        let is_idle = !task.as_langroid && self.is_ended_by_user_alone(id);
+        let ends = !is_idle && self.is_done_response(id, answer.as_deref(), &responder);
         match answer {
-            Some(message) if ends || (!empty && !passes_on(&message)) => self.post(id, responder, message, ends),
-            Some(message) if passes_on(&message) => {
-                let do_not_know = Some((responder.clone(), message));
-                self.set_attempt(id, Attempt { responder, rest, wait: Wait::Next, do_not_know });
+            Some(message)
+                if self.is_over(id, Some(&message), Some(&responder), ends).is_some() || !(unknown || is_empty(&message, &task)) =>
+            {
+                self.post(id, responder, message, ends);
             }
-            _ if ends => self.finish_step(id, true, false),
+            _ if ends => self.no_valid_answer(id, do_not_know, true),
             _ => self.set_attempt(id, Attempt { responder, rest, wait: Wait::Next, do_not_know }),
         }
     }
 
-    /// A valid answer becomes the pending message (L-059).
+    /// A valid answer becomes the pending message (L-059), unless it only passes on what is pending.
     fn post(&mut self, id: FrameId, responder: Responder, message: Arc<Message>, ends: bool) {
         let Some(frame) = self.frames.get_mut(&id) else { return };
-        let message = match frame.pending.as_ref().map(|pending| pending.seq) {
-            Some(parent) if message.parent.is_none() => {
-                let mut message = Arc::unwrap_or_clone(message);
-                message.parent = Some(parent);
-                Arc::new(message)
-            }
-            _ => message,
-        };
-        let typed = responder == Responder::User;
-        // L-060: a message may be labelled as another seat's; then that seat may not answer it.
-        frame.pending_sender = match (&responder, message.sender) {
-            (Responder::Agent, Entity::Llm) => Responder::Llm,
-            _ => responder,
-        };
-        if message.sender == Entity::User && matches!(frame.pending_sender, Responder::User) {
-            frame.intent = Some(Arc::clone(&message));
+        let (parent, step) = (frame.pending.clone(), frame.steps);
+        let mut message = message;
+        if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
+            Arc::make_mut(&mut message).parent = Some(parent.seq);
         }
-        frame.pending = Some(Arc::clone(&message));
-        frame.stalled = 0;
-        let task = frame.task.clone();
-        if !message.tool_results.is_empty() {
+        frame.circles.answered(&message, step);
+        frame.last_responder = Some(responder.clone());
+        let passes = frame.passes;
+        if passes {
+            frame.stalled += 1;
+        } else {
+            // L-060: a message may be labelled as another seat's; then that seat may not answer it.
+            frame.pending_sender = match &responder {
+                Responder::Subtask(_) => responder.clone(),
+                _ if parent.is_none() => responder.clone(),
+                _ => Responder::of(message.sender),
+            };
+            if message.sender == Entity::User && matches!(frame.pending_sender, Responder::User) {
+                frame.intent = Some(Arc::clone(&message));
+            }
+            frame.pending = Some(Arc::clone(&message));
+            frame.stalled = 0;
+        }
+        self.link(&message).message = Some(Arc::clone(&message));
+        if let Some(parent) = &parent {
+            self.link(parent).child.get_or_insert(message.seq);
+        }
+        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        if let Some(agent) = self.agent_of(id).cloned().filter(|_| !passes) {
+            self.tell(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
+        }
+        if self.is_ended_by_user_alone(id) && self.is_done_response(id, Some(&message), &responder) {
+            // L-061: the signal is taken out, so that it ends nothing later either.
+            self.strip_endings(id);
+        }
+        if !message.tool_results.is_empty() && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid) {
             // Also when somebody else answers it, or nobody does: the agent's history would hold calls without results.
             self.write_history(id, &message);
         }
-        if let Some(agent) = self.agent_of(id).cloned() {
-            self.tell(Notice::MessagePosted { task, agent, message });
+        self.count_pending(id);
+        self.finish_step(id, ends);
+    }
+
+    fn count_pending(&mut self, id: FrameId) {
+        let Some((_, task)) = self.task_of(id) else { return };
+        let rules = task.loops;
+        if let Some(frame) = self.frames.get_mut(&id)
+            && let Some(pending) = &frame.pending
+        {
+            frame.circles.saw(pending, &rules);
         }
-        self.finish_step(id, ends, typed);
     }
 
     /// L-058: the last "I do not know" counts when nobody knows better; else the step is stalled.
-    fn no_valid_answer(&mut self, id: FrameId, do_not_know: Option<(Responder, Arc<Message>)>) {
+    fn no_valid_answer(&mut self, id: FrameId, do_not_know: Option<(Responder, Arc<Message>)>, ends: bool) {
         if let Some((responder, message)) = do_not_know {
-            self.post(id, responder, message, false);
+            self.post(id, responder, message, ends);
+            return;
+        }
+        if let Some(message) = self.unknown_tools(id) {
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.passes = false;
+            }
+            self.post(id, Responder::Agent, message, ends);
             return;
         }
         let Some((_, task)) = self.task_of(id) else { return };
         let (of, allow_null) = (task.max_stalled_steps, task.allow_null_result);
         let Some(frame) = self.frames.get_mut(&id) else { return };
         frame.stalled += 1;
-        let (task, stalled, pending_sender) = (frame.task.clone(), frame.stalled, frame.pending_sender.clone());
-        self.tell(Notice::StepStalled { task: task.clone(), stalled, of });
-        if allow_null {
+        let (task, stalled, pending_sender, step) = (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
+        let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
+        if !ends {
+            self.tell(Notice::StepStalled { task: task.clone(), stalled, of });
+        }
+        if allow_null && !passes {
             let (sender, responder) =
                 if pending_sender == Responder::User { (Entity::Llm, Responder::Llm) } else { (Entity::User, Responder::User) };
             let mut message = self.stamp(sender, task.as_str());
             message.content = Some(DO_NOT_KNOW.to_owned());
+            message.parent = parent;
             if let Some(frame) = self.frames.get_mut(&id) {
                 // Not `put_pending`: nobody asked for anything here, so the user's intent stays.
+                frame.circles.answered(&message, step);
                 frame.pending_sender = responder;
                 frame.pending = Some(Arc::new(message));
             }
+            self.keep_pending(id);
         }
-        self.finish_step(id, false, false);
+        self.finish_step(id, ends);
     }
 
     /// After each step: has the task ended? (L-050e, L-080…L-086)
-    fn finish_step(&mut self, id: FrameId, ends: bool, typed: bool) {
+    fn finish_step(&mut self, id: FrameId, ends: bool) {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.steps = frame.steps.saturating_add(1);
             frame.attempt = None;
         }
-        if let Some(ending) = self.ending_of(id, ends, typed) {
+        self.remember_answer(id);
+        self.tell_step(id);
+        if let Some(ending) = self.ending_of(id, ends) {
             self.end_frame(id, ending);
         }
+    }
+
+    fn tell_step(&mut self, id: FrameId) {
+        let Some(frame) = self.frames.get(&id) else { return };
+        let (task, by, message) = (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
+        self.tell(Notice::StepEnded { task, by, message });
     }
 
     pub(super) fn set_attempt(&mut self, id: FrameId, attempt: Attempt) {
@@ -426,6 +663,16 @@ impl Room {
 }
 
 /// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text is data, and passes nothing on.
-fn passes_on(message: &Message) -> bool {
-    message.tool_results.is_empty() && message.action.is_none() && message.says_do_not_know()
+fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
+    if message.signal.is_some() || message.action.is_some() || !(task.as_langroid || message.tool_results.is_empty()) {
+        return false;
+    }
+    let text = message.text().trim();
+    text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
+}
+
+/// Nothing in it that anyone could answer (L-057).
+pub(super) fn is_empty(message: &Message, task: &TaskSetup) -> bool {
+    let says_only_pass = task.text.signals && message.text().trim() == PASS;
+    message.is_empty() || (says_only_pass && message.tool_calls.is_empty() && message.tools.is_empty() && message.tool_results.is_empty())
 }

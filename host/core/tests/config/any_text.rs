@@ -3,7 +3,7 @@
 use conclave_core::config::Severity;
 use proptest::prelude::*;
 
-use crate::support::{LIBRARY, parse};
+use crate::support::{LIBRARY, RULES, parse};
 
 /// Reads a text, and holds what comes out against what is promised of any text.
 fn check(text: &str) {
@@ -114,6 +114,11 @@ proptest! {
     #[test]
     fn any_change_of_a_config_is_read_or_refused(changes in proptest::collection::vec(change(), 1..6)) {
         check(&changes.iter().fold(LIBRARY.to_owned(), |text, change| apply(&text, change)));
+    }
+
+    #[test]
+    fn any_change_of_a_tasks_rules_is_read_or_refused(changes in proptest::collection::vec(change(), 1..6)) {
+        check(&changes.iter().fold(RULES.to_owned(), |text, change| apply(&text, change)));
     }
 }
 

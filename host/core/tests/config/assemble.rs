@@ -20,7 +20,7 @@ fn the_library_fits_its_plugins() {
     assert_eq!(assembly.warnings.to_string(), "");
     let setup = &assembly.setup;
     assert_eq!(setup.channels.iter().collect::<Vec<_>>(), [(&ChannelId::from("terminal"), &ChannelKind::Text)]);
-    let tools = |task: &str| setup.tasks[&TaskName::from(task)].tools.iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
+    let tools = |task: &str| setup.tasks[&TaskName::from(task)].toolbox.offered().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
     assert_eq!(tools("answer"), ["notes.save", "search.find"], "narrowed by the task, in order of name");
     assert_eq!(tools("digest"), ["search.read"], "as granted");
     assert_eq!(tools("desk"), Vec::<String>::new());
@@ -61,7 +61,7 @@ fn tools_need_an_ask_a_grant_and_a_task_that_leaves_them() {
         let text = Parts { plugin: line, task, end: "[plugins.tool]\nsource = \"stock:tool\"", ..Parts::default() }.text();
         let plugins = named([("chat", agent(asks)), ("tool", plugin(&[PluginKind::Tools], &[], &["b", "a"]))]);
         let assembly = assembled(&text, &plugins);
-        let tools = &assembly.setup.tasks[&TaskName::from("desk")].tools;
+        let tools = &assembly.setup.tasks[&TaskName::from("desk")].toolbox.offered();
         assert_eq!(tools.iter().map(|tool| tool.name.as_str()).collect::<Vec<_>>(), expected, "{line} {task} {asks:?}");
     }
 }

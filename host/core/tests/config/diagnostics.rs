@@ -62,7 +62,7 @@ fn keys_of_later_versions_are_refused_by_name() {
             "grants.secrets = [\"x\"]",
             "grants.exec = [\"ls\"]",
             "grants.blobs = true",
-            "grants.route = [\"rewind\"]",
+            "grants.route = [\"reject\"]",
             "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
         ],
     );
@@ -195,6 +195,8 @@ fn amounts_have_units_and_bounds() {
             "[limits.run]\ncost_usd = nan",
             "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\ninput_price = -1\noutput_price = 0",
             "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\ninput_price = 1",
+            "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\ncontext = 350\nmax_output = 0",
+            "[models.default]\nkind = \"scripted\"\nreplies = \"r\"\nmin_output = 9",
         ],
     );
     insta::assert_snapshot!(shown);
@@ -217,6 +219,10 @@ fn names_follow_the_rule_and_are_not_reserved() {
             "[tasks.done]\nagent = \"chat\"",
             "[tasks.delegate_task]\nagent = \"chat\"",
             "[tasks.rewind]\nagent = \"chat\"",
+            "[tasks.User]\nagent = \"chat\"",
+            "[tasks.DONE]\nagent = \"chat\"",
+            "[tasks._desk]\nagent = \"chat\"",
+            "[tasks.Desk]\nagent = \"chat\"",
             "[tasks.\"desk\\u001b[2J\"]\nagent = \"chat\"",
             "[tasks.\"a\\u001b[2J\"]\nagent = \"chat\"\nsubtasks = [\"a\\u001b[2J\"]\nodd = 1",
             "[tasks]\n\"a\\u001b[2J\" = 1",
@@ -299,6 +305,51 @@ fn lists_are_well_formed() {
         ],
     );
     insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn the_rules_of_a_task_are_strict() {
+    insta::assert_snapshot!(all(
+        in_task,
+        &[
+            "compat = \"langchain\"",
+            "single_round = true\nturns = 3",
+            "seats = []",
+            "done_sequences = [\"T, X\", \"C[(]\", 5, \"\"]",
+            "returns = \"integer\"",
+            "returns = { }",
+            "returns = 5",
+            "tool_format = \"yaml\"",
+            "overflow = \"drop\"",
+            "bytes_per_token = 0",
+            "loops = { cycle_len = 1001, dominance = 0.5, wait = 0, alternation = 1, waits = 1 }",
+            "loops = { dominance = \"2\" }",
+            "text = { prefix = \"to \", signal = true }",
+            "text = { prefix = \"@\\u200b\" }",
+            "handle_llm_no_tool = { nudge = \"x\", tool = \"done\" }",
+            "handle_llm_no_tool = { arguments = { at = 07:32:00 } }",
+        ]
+    ));
+}
+
+#[test]
+fn the_tools_of_a_task_are_listed_one_by_one() {
+    insta::assert_snapshot!(all(
+        in_task,
+        &[
+            "tools = [\"chat\", \"dne\", 5]",
+            "tools = [\"chat.find\", { tool = \"chat.find\" }, \"done\", \"done_tool\"]",
+            "tools = [{ as = \"find\" }]",
+            "tools = [{ tool = \"chat.*\", title = \" \" }]",
+            "tools = [{ tool = \"chat.find\", as = \"a b\" }, { tool = \"chat.read\", as = \"\" }]",
+            "tools = [\"agent_done\", \"result\", \"final_result_tool\", { tool = \"agent_send\", handle = false }]",
+            "tools = [{ tool = \"done\", final = true }]",
+            "tools = [{ tool = \"send\", recipients = [\"user\"], default_recipient = \"user\" }]",
+            "tools = [{ tool = \"recipient_message\", recipients = [\"Desk\", \"LLM\", \"usr\"], default_recipient = \"agent\" }]",
+            "tools = [{ tool = \"recipient_message\", recipients = [], default_recipient = \"system\" }]",
+            "tools = [{ tool = \"chat.find\", result_tokens = 0, retained_tokens = \"many\", uze = true }]",
+        ]
+    ));
 }
 
 #[test]

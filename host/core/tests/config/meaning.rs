@@ -58,7 +58,7 @@ fn the_library_is_read_whole() {
 fn every_limit_has_its_key() {
     let all = "limits = { memory = \"1 GiB\", cpu = \"10 ms\", wall = \"1 ms\", output = \"1 MB\", log = \"2 kB\", host_calls = 3, handles = 4, \
         read = \"5 B\", scratch = \"6 B\", at_once = 7 }";
-    let run = "[limits.run]\nwall = \"1 h\"\nturns = 2\ntokens = 3\ncost_usd = 4\ndepth = 0";
+    let run = "[limits.run]\nwall = \"1 h\"\nturns = 2\ntokens = 3\ncost_usd = 4\ndepth = 0\ntask_turns = 5";
     let config = good(&Parts { plugin: all, end: run, ..Parts::default() }.text());
     let limits = PluginLimits {
         memory: 1 << 30,
@@ -73,7 +73,14 @@ fn every_limit_has_its_key() {
         at_once: 7,
     };
     assert_eq!(config.plugins[&PluginName::from("chat")].limits, limits);
-    let limits = RunLimits { turns: Some(2), wall_ms: Some(3_600_000), tokens: Some(3), cost_micro_usd: Some(4_000_000), depth: 0 };
+    let limits = RunLimits {
+        turns: Some(2),
+        wall_ms: Some(3_600_000),
+        tokens: Some(3),
+        cost_micro_usd: Some(4_000_000),
+        depth: 0,
+        task_turns: Some(5),
+    };
     assert_eq!(config.limits, limits);
 }
 
@@ -225,4 +232,18 @@ fn every_available_example_is_accepted_where_it_belongs() {
         };
         assert!(parse(&format!("{text}{more}")).is_ok(), "{}", parse(&format!("{text}{more}")).unwrap_err());
     }
+}
+
+#[test]
+fn a_length_among_the_options_is_what_an_answer_takes_where_histories_are_cut() {
+    let limits = |lines: &str| {
+        let model = format!("[models.default]\nkind = \"openai\"\nurl = \"http://127.0.0.1:1/v1\"\nmodel = \"m\"\n{lines}");
+        let config = good(&Parts { end: &model, ..Parts::default() }.text());
+        let prices = &config.models[&ModelName::from("default")].prices;
+        (prices.context, prices.max_output, prices.min_output)
+    };
+    let options = "options = { max_tokens = 900 }";
+    assert_eq!(limits(options), (None, None, None));
+    assert_eq!(limits(&format!("{options}\ncontext = 8_000\nmin_output = 9")), (Some(8_000), Some(900), Some(9)));
+    assert_eq!(limits(&format!("{options}\ncontext = 351\nmax_output = 70")), (Some(351), Some(70), None));
 }

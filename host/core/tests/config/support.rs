@@ -82,6 +82,55 @@ turns = 40
 cost_usd = 0.50
 "#;
 
+/// Every rule that a task can have, each other than by default.
+pub const RULES: &str = r#"entry = "Desk"
+
+[plugins.chat]
+source = "stock:chat"
+grants.tools = ["search.*"]
+
+[plugins.search]
+source = "stock:search"
+
+[tasks.Desk]
+agent = "chat"
+description = "D"
+system = "S"
+user_message = "M"
+subtasks = ["Answer-1"]
+tools = ["search.*", "done", { tool = "search.find", as = "find", title = "Find", use = true, handle = false, final = true, result_tokens = 9, retained_tokens = 8 }, { tool = "recipient_message", recipients = ["answer-1", "user"], default_recipient = "user" }]
+force = "find"
+interactive = true
+only_user_quits_root = false
+default_human_response = "H"
+single_round = true
+llm_delegate = true
+max_stalled_steps = 2
+restart = false
+restart_as_subtask = true
+erase_substeps = true
+done_if_response = ["llm", "user"]
+done_if_no_response = ["agent"]
+done_if_tool = true
+done_sequences = ["T[find], A", "C[a,b]"]
+returns = { tool = "search.read" }
+handle_llm_no_tool = { tool = "find", arguments = { query = "q", n = 1 } }
+agent_seat = "host"
+seats = ["llm", "agent"]
+allow_null_result = true
+tool_format = "xml"
+allow_multiple_tools = false
+respond_tools_only = true
+allow_subtask_multi_tools = false
+overflow = "drop-turns"
+bytes_per_token = 3
+loops = { cycle_len = 4, dominance = 2, wait = 3, alternation = false }
+text = { signals = true, recipients = true, prefix = "|@|", calls = true, system_word = true }
+
+[tasks.Answer-1]
+agent = "chat"
+"#;
+
 /// Whatever is read here is held against the schema too: it must say the same of a config's keys as the reader.
 pub fn parse(text: &str) -> Result<Config, Problems> {
     let parsed = Config::parse("conclave.toml", "/home/ann/library", text);
@@ -125,8 +174,7 @@ pub fn tool(name: &str) -> ToolSpec {
         name: name.to_owned(),
         description: format!("Does {name}."),
         input_schema: json!({ "type": "object" }),
-        output_schema: None,
-        idempotent: false,
+        ..ToolSpec::default()
     }
 }
 

@@ -3,11 +3,11 @@
 use conclave_core::action::{Action, Background, PlanState, Reply, Turn};
 use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Spent, UsedByPlugin};
+use conclave_core::event::{Event, HistoryChange, SeatCall, Spent, UsedByPlugin};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{BackgroundId, CallId, TaskName, TimerId};
-use conclave_core::message::{Blob, ToolCall};
-use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, Usage};
+use conclave_core::message::{Blob, Entity, Message, ToolCall};
+use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
 use conclave_core::policy::Approval;
 use conclave_core::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
@@ -45,9 +45,51 @@ impl<'a> Choices<'a> {
     }
 }
 
-const TEXTS: [&str; 12] = ["", " ", "hello", "DO-NOT-KNOW", "q", "DONE", "quit", "__PASS__", "a pearl", "x", "bye", "\u{0}🦀\n"];
+const TEXTS: [&str; 22] = [
+    "",
+    " ",
+    "hello",
+    "DO-NOT-KNOW",
+    "q",
+    "DONE",
+    "quit",
+    "__PASS__",
+    "a pearl",
+    "x",
+    "bye",
+    "\u{0}🦀\n",
+    "__PASS__:help",
+    "__SEND__:mute look",
+    "TO[help]: you",
+    "|@|desk again",
+    "{\"request\": \"box.a\"}",
+    "{\"request\": \"rewind\", \"n\": 1, \"content\": \"anew\"}",
+    "{\"request\": \"recipient_message\", \"intended_recipient\": \"\", \"content\": \"whom?\"}",
+    "{\"request\": \"no.such\"} and {\"request\": \"box.b\"}",
+    "<tool><request>box.b</request></tool>",
+    "SYSTEM {\"recipient\": \"help\"}",
+];
 const NAMES: [&str; 10] = ["", "user", "LLM", "agent", "desk", "HELP", "mute", "slow", "nobody", "loop"];
-const TOOLS: [&str; 9] = ["box.a", "box.b", "safe.open", "done", "delegate_task", "pass", "agent_send", "no.such", ""];
+const TOOLS: [&str; 18] = [
+    "box.a",
+    "box.b",
+    "safe.open",
+    "done",
+    "delegate_task",
+    "pass",
+    "agent_send",
+    "no.such",
+    "",
+    "done_pass",
+    "forward",
+    "send",
+    "result",
+    "final_result",
+    "recipient_message",
+    "add_recipient",
+    "rewind",
+    "agent_done",
+];
 const TASKS: [&str; 6] = ["help", "slow", "desk", "mute", "ghost", ""];
 
 /// A setup with a bit of everything; the choices say which options its tasks have.
@@ -67,6 +109,31 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             "agent_seat": choices.one(&["host", "host-then-component", "component"]),
             "allow_null_result": choices.below(4) == 1,
             "deliver": if choices.flag() { json!("teller") } else { Value::Null },
+            "text": if choices.flag() {
+                json!({ "signals": true, "recipients": choices.flag(), "prefix": choices.one(&["", "|@|"]), "calls": choices.flag(), "system_word": true })
+            } else {
+                json!({})
+            },
+            "tool_format": choices.one(&["native", "json", "xml", "off"]),
+            "force": if choices.below(4) == 3 { json!("box.a") } else { Value::Null },
+            "overflow": choices.one(&["truncate", "drop-turns"]),
+            "bytes_per_token": choices.below(3),
+            "done_if_tool": choices.below(8) == 7,
+            "done_sequences": if choices.below(6) == 5 { json!([choices.one(&["L, L", "T, A", "C[pearl]", "T[box.a], A", "U, N"])]) } else { json!([]) },
+            "loops": { "cycle_len": choices.below(4), "wait": 1 + choices.below(3) },
+            "seats": if choices.below(6) == 5 { json!(["agent", "user"]) } else { json!(["llm", "agent", "user"]) },
+            "only_user_quits_root": choices.below(3) != 2,
+            "default_human_response": if choices.below(6) == 5 { json!(choices.one(&TEXTS)) } else { Value::Null },
+            "user_message": if choices.below(6) == 5 { json!("begin") } else { Value::Null },
+            "restart": choices.flag(),
+            "restart_as_subtask": choices.flag(),
+            "erase_substeps": choices.below(4) == 3,
+            "allow_multiple_tools": choices.below(4) != 3,
+            "respond_tools_only": choices.below(6) == 5,
+            "allow_subtask_multi_tools": choices.below(4) != 3,
+            "as_langroid": choices.flag(),
+            "host_tools": if choices.flag() { json!(["recipient_message", "rewind", "add_recipient", "done"]) } else { json!([]) },
+            "not_handled": if choices.below(4) == 3 { json!(["box.b"]) } else { json!([]) },
         })
     };
     let tasks = json!({
@@ -95,7 +162,12 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
                 "safe": { "tools": ["open"] },
                 "teller": { "kinds": ["delivery-strategy"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
             },
-            "models": { "default": { "input_price": 3_000_000, "output_price": u64::MAX } },
+            "models": { "default": {
+                "input_price": 3_000_000, "output_price": u64::MAX,
+                // Short enough for some histories, too short for any prompt, or none.
+                "context": ([json!(400), json!(600), json!(7), Value::Null])[choices.below(4)],
+                "max_output": if choices.flag() { json!(60) } else { Value::Null },
+            } },
             "limits": {
                 "turns": choices.below(40),
                 "tokens": if choices.flag() { json!(choices.amount()) } else { Value::Null },
@@ -110,7 +182,30 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
 /// Any event at all, with small call ids, so that some of them fit.
 pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
     let call = CallId(if choices.below(20) == 19 { u64::MAX } else { choices.below(12) as u64 });
-    match choices.below(15) {
+    match choices.below(17) {
+        15 => {
+            let setup = choices.flag().then(|| case.setup().into());
+            let mut opening = case.opening();
+            opening.content = text(choices);
+            opening.tools = calls(choices);
+            opening.recipient = choices.flag().then(|| choices.one(&NAMES).to_owned());
+            opening.seat = (choices.below(3) == 2).then(|| SeatCall {
+                seat: [Entity::Agent, Entity::Llm, Entity::User, Entity::System][choices.below(4)],
+                sender: [Entity::Llm, Entity::User][choices.below(2)],
+                untrusted: choices.flag(),
+                from_agent: choices.flag(),
+                times: choices.below(4) as u32,
+            });
+            Event::RunStarted { setup, opening }
+        }
+        16 => {
+            let change = match choices.below(3) {
+                0 => HistoryChange::Clear { start: choices.below(5) },
+                1 => HistoryChange::Prune { start: choices.below(5) },
+                _ => HistoryChange::Import { messages: vec![Message::new(7, Entity::User, "old"), Message::new(7, Entity::Llm, "old")] },
+            };
+            Event::HistoryChanged { task: TaskName::from(choices.one(&TASKS)), change }
+        }
         0 => Event::RoomOpened { setup: case.setup().into(), opening: case.opening() },
         1..=3 => Event::AgentStepped { call, answer: stepped(choices), report: report(choices) },
         4 => Event::AgentResponded { call, answer: stepped(choices).map(|turn| choices.flag().then_some(turn)), report: report(choices) },
@@ -122,6 +217,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
         11 => Event::Spoken { call, failure: text(choices) },
         12 => background_ended(choices, call),
         13 => Event::Decided { call, approval: approval(choices) },
+        _ if choices.below(8) == 7 => Event::TaskKilled { task: TaskName::from(choices.one(&TASKS)), reason: "no".to_owned() },
         _ if choices.below(8) == 7 => Event::TurnStopped { reason: "wait".to_owned() },
         _ if choices.below(8) == 7 => Event::Cancelled { reason: "enough".to_owned() },
         _ => Event::TimerFired { timer: TimerId(choices.below(4) as u64) },
@@ -185,7 +281,15 @@ fn calls(choices: &mut Choices<'_>) -> Vec<ToolCall> {
     let call = |choices: &mut Choices<'_>| ToolCall {
         id: choices.one(&["", "same", "c1-0"]).to_owned(),
         name: choices.one(&TOOLS).to_owned(),
-        arguments: if choices.flag() { json!({ "agent": choices.one(&TASKS), "task": choices.one(&TEXTS) }) } else { value(choices) },
+        arguments: match choices.below(4) {
+            0 => json!({ "agent": choices.one(&TASKS), "task": choices.one(&TEXTS) }),
+            1 => json!({ "to": choices.one(&TASKS), "content": choices.one(&TEXTS), "tools": [{ "name": choices.one(&TOOLS) }] }),
+            2 => {
+                json!({ "intended_recipient": choices.one(&NAMES), "content": choices.one(&TEXTS), "n": choices.below(4), "agent": "llm" })
+            }
+            _ => value(choices),
+        },
+        untrusted: choices.below(4) == 3,
     };
     let count = [0, 0, 1, 1, 2, 3, 150][choices.below(7)];
     (0..count).map(|_| call(choices)).collect()
@@ -269,12 +373,12 @@ fn model_asked(choices: &mut Choices<'_>, call: CallId) -> Event {
     let request = ModelRequest {
         model: choices.flag().then(|| choices.one(&["default", "ghost", "other"]).to_owned()),
         prompt: parts.into_iter().take(choices.below(3)).collect(),
-        tools: None,
-        tool_format: None,
+        tools: (choices.below(4) == 3).then(|| vec![choices.one(&TOOLS).to_owned()]),
+        tool_format: [None, Some(ToolFormat::Json), Some(ToolFormat::Xml), Some(ToolFormat::Native)][choices.below(4)],
         tool_choice: ToolChoice::Auto,
-        output_schema: None,
+        output_schema: choices.flag().then(|| json!({ "type": "array" })),
         stream: false,
-        options: Vec::new(),
+        options: if choices.flag() { vec![("max-tokens".to_owned(), json!(choices.amount()))] } else { Vec::new() },
     };
     Event::ModelAsked { call, ordinal: choices.below(2) as u32, request }
 }
@@ -291,7 +395,7 @@ fn completed(choices: &mut Choices<'_>) -> Result<Completion, ModelError> {
         content: text(choices),
         reasoning: None,
         tool_calls: Vec::new(),
-        stop: Stop::End,
+        stop: if choices.flag() { Stop::ContentFilter } else { Stop::End },
         usage,
         model: String::new(),
     })

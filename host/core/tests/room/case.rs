@@ -1,8 +1,10 @@
 //! A case as it stands in a file: a compact setup, what everybody says in turn, and what is expected of it.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-use conclave_core::event::{Opening, UsedByPlugin};
+use conclave_core::calling::sequence::Sequence;
+use conclave_core::event::Opening;
 use conclave_core::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
 use conclave_core::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_core::limits::{PluginLimits, RunLimits};
@@ -10,8 +12,11 @@ use conclave_core::manifest::{Ask, Manifest};
 use conclave_core::message::Entity;
 use conclave_core::model::ToolFormat;
 use conclave_core::policy::Rule;
-use conclave_core::setup::{AgentSeat, ModelSetup, NoTool, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
-use conclave_core::tool::{ToolSpec, ToolSummary};
+use conclave_core::setup::{
+    AgentSeat, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup, TextRules,
+};
+use conclave_core::tool::ToolSpec;
+use conclave_core::toolbox::{HostTool, TaskTool};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -43,6 +48,9 @@ pub(crate) struct Case {
     /// Stops the turn after so many effects were performed.
     #[serde(default)]
     pub(crate) stop_turn_after: Option<usize>,
+    /// Kills this task after so many effects were performed.
+    #[serde(default)]
+    pub(crate) kill_task_after: Option<(String, usize)>,
     /// Not over at the end: a call that is held waits for its answer.
     #[serde(default)]
     pub(crate) goes_on: bool,
@@ -111,11 +119,58 @@ struct TaskPlan {
     no_tool: NoTool,
     agent_seat: AgentSeat,
     allow_null_result: bool,
+    /// Off when it is not given: many cases say the same again and again.
+    loops: LoopRules,
+    text: TextRules,
+    tool_format: ToolFormat,
+    force: Option<String>,
+    overflow: Overflow,
+    bytes_per_token: u32,
+    done_if_tool: bool,
+    done_sequences: Vec<Sequence>,
+    seats: BTreeSet<Entity>,
+    only_user_quits_root: bool,
+    default_human_response: Option<String>,
+    user_message: Option<String>,
+    restart: bool,
+    restart_as_subtask: bool,
+    erase_substeps: bool,
+    allow_multiple_tools: bool,
+    respond_tools_only: bool,
+    allow_subtask_multi_tools: bool,
+    returns: Option<ReturnType>,
+    as_langroid: bool,
+    /// Tools of the host that the agent is offered.
+    host_tools: Vec<HostTool>,
+    /// Tools that are known and not carried out here.
+    not_handled: Vec<String>,
 }
 
 impl Default for TaskPlan {
     fn default() -> Self {
+        let of_config = TaskSetup::default();
         Self {
+            text: of_config.text,
+            tool_format: of_config.tool_format,
+            force: None,
+            overflow: of_config.overflow,
+            bytes_per_token: of_config.bytes_per_token,
+            done_if_tool: false,
+            done_sequences: Vec::new(),
+            seats: of_config.seats,
+            only_user_quits_root: true,
+            default_human_response: None,
+            user_message: None,
+            restart: true,
+            restart_as_subtask: false,
+            erase_substeps: false,
+            allow_multiple_tools: true,
+            respond_tools_only: false,
+            allow_subtask_multi_tools: true,
+            returns: None,
+            as_langroid: false,
+            host_tools: Vec::new(),
+            not_handled: Vec::new(),
             agent: None,
             subtasks: Vec::new(),
             tools: None,
@@ -128,6 +183,7 @@ impl Default for TaskPlan {
             no_tool: NoTool::default(),
             agent_seat: AgentSeat::default(),
             allow_null_result: false,
+            loops: LoopRules { cycle_len: 0, alternation: false, ..LoopRules::default() },
         }
     }
 }
@@ -212,6 +268,7 @@ impl Case {
             tokens: plan.tokens,
             cost_micro_usd: plan.cost,
             depth: plan.depth.unwrap_or(3),
+            task_turns: None,
         }
     }
 
@@ -220,13 +277,12 @@ impl Case {
             room: RoomId::from("room"),
             entry: self.setup().entry,
             content: self.input.clone(),
-            attachments: Vec::new(),
             inputs: self.opening.inputs.clone().unwrap_or_else(|| json!({})),
             limits: self.limits(),
             deadline: self.opening.deadline.map(|after| START.plus(after)),
             depth: self.opening.depth,
             channel: ChannelId::from("terminal"),
-            used: UsedByPlugin::new(),
+            ..Opening::default()
         }
     }
 }
@@ -240,7 +296,7 @@ impl TaskPlan {
             description: format!("the task {name}"),
             system: format!("You are {name}.").into(),
             subtasks: self.subtasks.into_iter().map(TaskName::from).collect(),
-            tools: tools.into(),
+            toolbox: Arc::new(tools.into()),
             deliver: self.deliver.map(PluginName::from),
             interactive: self.interactive,
             turns: self.turns,
@@ -250,23 +306,50 @@ impl TaskPlan {
             no_tool: self.no_tool,
             agent_seat: self.agent_seat,
             allow_null_result: self.allow_null_result,
-            tool_format: ToolFormat::Native,
+            loops: self.loops,
+            text: self.text,
+            tool_format: self.tool_format,
+            force: self.force,
+            overflow: self.overflow,
+            bytes_per_token: self.bytes_per_token,
+            done_if_tool: self.done_if_tool,
+            done_sequences: self.done_sequences,
+            seats: self.seats,
+            only_user_quits_root: self.only_user_quits_root,
+            default_human_response: self.default_human_response,
+            user_message: self.user_message,
+            restart: self.restart,
+            restart_as_subtask: self.restart_as_subtask,
+            erase_substeps: self.erase_substeps,
+            allow_multiple_tools: self.allow_multiple_tools,
+            respond_tools_only: self.respond_tools_only,
+            allow_subtask_multi_tools: self.allow_subtask_multi_tools,
+            returns: self.returns,
+            as_langroid: self.as_langroid,
         }
     }
 
     /// Asked for ∩ granted ∩ narrowed ∩ admitted.
-    fn tools_of(&self, agent: &PluginName, plugins: &BTreeMap<PluginName, PluginSetup>) -> Vec<ToolSummary> {
+    fn tools_of(&self, agent: &PluginName, plugins: &BTreeMap<PluginName, PluginSetup>) -> Vec<TaskTool> {
         let setup = plugins.get(agent).expect("every task's agent was put in");
         let asked = setup.facts.manifest.asks.contains_key("tools");
         let granted = setup.grants.tools.iter().filter(|_| asked).flat_map(|grant| &grant.names);
         let granted: Vec<&ToolPattern> = granted.collect();
         let narrowed = |tool: &str| self.tools.as_ref().is_none_or(|names| names.iter().any(|name| ToolPattern(name.clone()).covers(tool)));
         let admitted =
-            plugins.iter().flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name)));
-        admitted
-            .filter(|tool| granted.iter().any(|pattern| pattern.covers(tool)) && narrowed(tool))
-            .map(|name| ToolSummary { name, description: String::new(), input_schema: json!({ "type": "object" }) })
-            .collect()
+            plugins.iter().flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| TaskTool::of_plugin(plugin, tool)));
+        let may_call = |name: &str| granted.iter().any(|pattern| pattern.covers(name)) && narrowed(name);
+        let of_host = |tool: HostTool| {
+            let mut entry = TaskTool::of_host(tool);
+            if self.host_tools.contains(&tool) {
+                (entry.offered, entry.handled) = (true, true);
+            }
+            entry
+        };
+        let mut tools: Vec<TaskTool> =
+            admitted.filter(|tool| may_call(&tool.summary.name)).chain(HostTool::ALL.into_iter().map(of_host)).collect();
+        tools.iter_mut().filter(|tool| self.not_handled.contains(&tool.summary.name)).for_each(|tool| tool.handled = false);
+        tools
     }
 }
 
@@ -279,13 +362,7 @@ impl PluginPlan {
             all.into_iter().filter(|capability| grants.has(*capability)).map(|capability| capability.to_string()).collect()
         };
         let asks: Vec<String> = self.asks.unwrap_or_else(granted);
-        let spec = |name: String| ToolSpec {
-            name,
-            description: String::new(),
-            input_schema: json!({ "type": "object" }),
-            output_schema: None,
-            idempotent: false,
-        };
+        let spec = |name: String| ToolSpec { name, input_schema: json!({ "type": "object" }), ..ToolSpec::default() };
         let manifest = Manifest {
             format: 1,
             name: name.to_owned(),

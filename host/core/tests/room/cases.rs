@@ -72,5 +72,6 @@ files! {
     results_are_told_once: "delivery",
     stopping_abandons_everything_in_flight: "stopping",
     model_calls_are_granted_and_paid_for: "models",
+    prompts_and_answers_have_the_form_of_the_task: "formats",
     steps_see_what_came_since_the_last_one: "views",
 }

@@ -43,6 +43,8 @@ pub(crate) struct Common {
     pub(crate) scratch: Option<String>,
     /// Never answers.
     pub(crate) hold: bool,
+    /// Says what its model said last, calls and all, as the chat agent does.
+    pub(crate) relay: bool,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -61,8 +63,10 @@ enum CallPlan {
 impl CallPlan {
     fn call(&self) -> ToolCall {
         match self {
-            Self::Name(name) => ToolCall { id: String::new(), name: name.clone(), arguments: json!({}) },
-            Self::Whole { name, id, arguments } => ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone() },
+            Self::Name(name) => ToolCall { id: String::new(), name: name.clone(), arguments: json!({}), untrusted: false },
+            Self::Whole { name, id, arguments } => {
+                ToolCall { id: id.clone(), name: name.clone(), arguments: arguments.clone(), untrusted: false }
+            }
         }
     }
 }
@@ -79,7 +83,7 @@ impl<T: for<'de> Deserialize<'de>> Entry<T> {
         let mut whole = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
         let fields = whole.as_object_mut().expect("made an object above");
         let common: serde_json::Map<String, Value> =
-            ["ask", "scratch", "hold"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
+            ["ask", "scratch", "hold", "relay"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
         let said = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{entry}: {error}"));
         let common = serde_json::from_value(Value::Object(common)).unwrap_or_else(|error| panic!("{entry}: {error}"));
         Self { said, common }
@@ -248,6 +252,8 @@ pub(crate) struct Completed {
     output: u64,
     cost: Option<u64>,
     error: Option<String>,
+    calls: Vec<CallPlan>,
+    filtered: bool,
 }
 
 impl Completed {
@@ -263,15 +269,23 @@ impl Completed {
             id: "completion".to_owned(),
             content: self.content.clone(),
             reasoning: None,
-            tool_calls: Vec::new(),
-            stop: Stop::End,
+            tool_calls: self.calls.iter().map(CallPlan::call).collect(),
+            stop: if self.filtered { Stop::ContentFilter } else { Stop::End },
             usage: Usage { input_tokens: self.input, cached_input_tokens: 0, output_tokens: self.output, cost_micro_usd: self.cost },
             model: "the provider's name".to_owned(),
         })
     }
 }
 
-/// A model request: `null` for the default model, a name, or an object with `model`, `prompt` and `tools`.
+/// What the chat agent makes of a completion.
+pub(crate) fn relayed(completion: Completion) -> Turn {
+    let Completion { id, content, tool_calls, .. } = completion;
+    let reply = Reply { completion: Some(id), content, tool_calls, ..Reply::default() };
+    Turn { action: Action::Reply(reply), thought: String::new(), wait_for_response: false, extra: Vec::new() }
+}
+
+/// A model request: `null` for the default model, a name, or an object with `model`, `prompt`, `tools`, `format`, `choice`, `schema` and
+/// `options`.
 pub(crate) fn request(entry: &Value) -> ModelRequest {
     let field = |name: &str| entry.get(name).cloned().unwrap_or_default();
     let read = |error: serde_json::Error| panic!("{entry}: {error}");
@@ -279,10 +293,10 @@ pub(crate) fn request(entry: &Value) -> ModelRequest {
         model: entry.as_str().map(str::to_owned).or_else(|| field("model").as_str().map(str::to_owned)),
         prompt: entry.get("prompt").map(|prompt| serde_json::from_value(prompt.clone()).unwrap_or_else(read)).unwrap_or_default(),
         tools: serde_json::from_value(field("tools")).unwrap_or_else(|error| panic!("{entry}: {error}")),
-        tool_format: None,
-        tool_choice: ToolChoice::Auto,
-        output_schema: None,
+        tool_format: serde_json::from_value(field("format")).unwrap_or_else(|error| panic!("{entry}: {error}")),
+        tool_choice: entry.get("choice").map_or(ToolChoice::Auto, |choice| serde_json::from_value(choice.clone()).expect("a choice")),
+        output_schema: entry.get("schema").cloned(),
         stream: false,
-        options: Vec::new(),
+        options: entry.get("options").map(|options| serde_json::from_value(options.clone()).expect("options")).unwrap_or_default(),
     }
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use conclave_core::action::{Observation, Past};
 use conclave_core::effect::Effect;
 use conclave_core::message::{Entity, Message};
+use conclave_core::model::PromptPiece;
 use conclave_core::notice::Notice;
 use conclave_core::view::AgentView;
 use serde_json::{Value, json};
@@ -55,8 +56,14 @@ pub(crate) struct Recorder {
     /// What the user was asked.
     asked: Vec<Value>,
     wakes: Vec<Value>,
-    /// What models were sent: `[model, pieces, tools]`.
+    /// What models were sent.
     prompts: Vec<Value>,
+    /// The calls that each answer of a model brought its plugin: `[name, arguments, id]`.
+    found: Vec<Value>,
+    /// `[task, cut, dropped]`
+    cut: Vec<Value>,
+    /// What the operator reads of model calls that failed.
+    troubles: Vec<Value>,
 }
 
 impl Recorder {
@@ -78,6 +85,8 @@ impl Recorder {
             Notice::Delivered { id, text, channel, .. } => self.delivered.push(json!([id, text, channel])),
             Notice::NotDelivered { id, reason, .. } => self.undelivered.push(json!([id, reason])),
             Notice::TaskEnded { task, status, .. } => self.ended.push(json!([task, status])),
+            Notice::HistoryCut { task, cut, dropped } => self.cut.push(json!([task, cut, dropped])),
+            Notice::ModelAnswered { trouble: Some(trouble), .. } => self.troubles.push(json!(trouble.text)),
             Notice::StepStalled { .. } => self.stalled += 1,
             Notice::PluginFaulted { plugin, fault, .. } => self.faults.push(json!([plugin, fault.message])),
             _ => {}
@@ -97,11 +106,24 @@ impl Recorder {
                 "pieces": prompt.pieces.len(),
                 "last": prompt.last_text(),
                 "tools": prompt.tools.iter().map(|tool| &tool.name).collect::<Vec<_>>(),
+                "system": prompt.pieces.iter().find_map(|piece| match piece {
+                    PromptPiece::System { text } => Some(text.to_string()),
+                    _ => None,
+                }),
+                "history": prompt.pieces.iter().flat_map(texts).collect::<Vec<_>>(),
+                "format": prompt.tool_format,
+                "choice": prompt.tool_choice,
+                "schema": prompt.output_schema,
+                "options": prompt.options,
             })),
-            Effect::AnswerModel { answer, .. } => self.answers.push(match answer {
-                Ok(completion) => json!(completion.content),
-                Err(error) => json!(error),
-            }),
+            Effect::AnswerModel { answer, .. } => {
+                self.answers.push(match answer {
+                    Ok(completion) => json!(completion.content),
+                    Err(error) => json!(error),
+                });
+                let calls = answer.iter().flat_map(|completion| &completion.tool_calls);
+                self.found.push(calls.map(|call| json!([call.name, call.arguments, call.id])).collect());
+            }
             _ => {}
         }
     }
@@ -146,11 +168,21 @@ impl Recorder {
             "asked": self.asked,
             "wakes": self.wakes,
             "prompts": self.prompts,
+            "found": self.found,
+            "cut": self.cut,
+            "troubles": self.troubles,
             "state": state,
             // How long the room was open.
             "hours": hours,
         })
     }
+}
+
+fn texts(piece: &PromptPiece) -> Vec<String> {
+    let PromptPiece::History { messages, start, end } = piece else { return Vec::new() };
+    let results = |message: &Message| message.tool_results.iter().map(|result| result.content.clone()).collect::<Vec<_>>();
+    let said = |message: &Message| if message.tool_results.is_empty() { vec![message.text().to_owned()] } else { results(message) };
+    (*start..*end).filter_map(|place| messages.get(place)).flat_map(|message| said(message)).collect()
 }
 
 fn by(message: &Message) -> String {

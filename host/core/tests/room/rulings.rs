@@ -46,7 +46,7 @@ fn finish() -> Turn {
 }
 
 fn call(name: &str) -> ToolCall {
-    ToolCall { id: String::new(), name: name.to_owned(), arguments: json!({}) }
+    ToolCall { id: String::new(), name: name.to_owned(), arguments: json!({}), untrusted: false }
 }
 
 fn record(seq: u64, event: Event) -> Record {

@@ -10,7 +10,7 @@ use conclave_core::room::Room;
 use serde_json::{Value, json};
 
 use crate::case::{Case, START};
-use crate::plan::{Common, Completed, Decided, Ended, Said, ToolSaid, request};
+use crate::plan::{Common, Completed, Decided, Ended, Said, ToolSaid, relayed, request};
 use crate::recorder::Recorder;
 
 /// Events after which a case has most likely run away.
@@ -55,6 +55,7 @@ struct Running {
     ordinal: u32,
     /// None: it never answers.
     answer: Option<Event>,
+    relay: bool,
 }
 
 pub(crate) struct World<'a> {
@@ -102,6 +103,9 @@ impl<'a> World<'a> {
                 performed += 1;
                 if self.case.cancel_after == Some(performed) {
                     self.happened(Event::Cancelled { reason: "enough".to_owned() });
+                }
+                if let Some((task, _)) = self.case.kill_task_after.as_ref().filter(|(_, after)| *after == performed) {
+                    self.happened(Event::TaskKilled { task: task.as_str().into(), reason: "enough of it".to_owned() });
                 }
                 if self.case.stop_turn_after == Some(performed) {
                     self.happened(Event::TurnStopped { reason: "wait".to_owned() });
@@ -206,7 +210,17 @@ impl<'a> World<'a> {
                     self.happened(Event::Decided { call, approval });
                 }
             }
-            Effect::AnswerModel { call, .. } => self.go_on(call),
+            Effect::AnswerModel { call, answer, .. } => {
+                let running = self.running.get_mut(&call).filter(|running| running.relay);
+                if let (Some(running), Ok(completion)) = (running, answer) {
+                    let (said, report) = (relayed(completion), CallReport::default());
+                    running.answer = Some(match running.answer {
+                        Some(Event::AgentResponded { .. }) => Event::AgentResponded { call, answer: Ok(Some(said)), report },
+                        _ => Event::AgentStepped { call, answer: Ok(said), report },
+                    });
+                }
+                self.go_on(call);
+            }
             Effect::StartBackground { call, opening, .. } => {
                 let task = opening.entry.as_str().to_owned();
                 let entry = self.next(&format!("background {task}"), self.case.scripts.background.get(&task));
@@ -255,7 +269,7 @@ impl<'a> World<'a> {
     fn begin(&mut self, call: CallId, common: Common, answer: impl FnOnce(CallReport) -> Event) {
         let report = CallReport { scratch: common.scratch.map(String::into_bytes), ..CallReport::default() };
         let answer = (!common.hold).then(|| answer(report));
-        self.running.insert(call, Running { asks: common.ask.into(), ordinal: 0, answer });
+        self.running.insert(call, Running { asks: common.ask.into(), ordinal: 0, answer, relay: common.relay });
         self.go_on(call);
     }
 

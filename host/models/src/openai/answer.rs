@@ -192,7 +192,7 @@ fn finished_calls(calls: Vec<GrowingCall>, names: &ToolNames<'_>, quoter: &Quote
         }
         // A name that was sent is the host's own, and no news to anybody.
         let name = names.known(&call.name).map_or_else(|| quoter.mask(&call.name), str::to_owned);
-        finished.push(ToolCall { id, name, arguments: masked(arguments(call.arguments), quoter) });
+        finished.push(ToolCall { id, name, arguments: masked(arguments(call.arguments), quoter), untrusted: false });
     }
     finished
 }

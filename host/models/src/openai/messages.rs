@@ -204,8 +204,10 @@ mod tests {
 
     fn calls(calls: &[(&str, &str)]) -> Message {
         let mut message = Message::new(0, Entity::Llm, "x");
-        message.tool_calls =
-            calls.iter().map(|(id, name)| ToolCall { id: (*id).to_owned(), name: (*name).to_owned(), arguments: json!({}) }).collect();
+        message.tool_calls = calls
+            .iter()
+            .map(|(id, name)| ToolCall { id: (*id).to_owned(), name: (*name).to_owned(), arguments: json!({}), untrusted: false })
+            .collect();
         message
     }
 

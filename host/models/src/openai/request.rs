@@ -21,20 +21,16 @@ use super::options;
 /// `other` when the prompt asks for something that cannot be sent; in words for the plugin.
 pub(crate) fn body(prompt: &Prompt, names: &ToolNames<'_>, settings: &OpenAiSettings) -> Result<Vec<u8>, ModelError> {
     let other = |message: &str| ModelError::Other { message: message.to_owned() };
-    let tools: &[ToolSummary] = match prompt.tool_format {
-        ToolFormat::Native => &prompt.tools,
-        ToolFormat::Off => &[],
-        ToolFormat::Json | ToolFormat::Xml => {
-            return Err(other("this version offers tools to a model in its native form only: set the tool format to native or off"));
-        }
-    };
+    let offered: &[ToolSummary] = if prompt.tool_format == ToolFormat::Off { &[] } else { &prompt.tools };
     match &prompt.tool_choice {
-        ToolChoice::Required if tools.is_empty() => return Err(other("the model is to call a tool, but none is offered")),
-        ToolChoice::Named { name } if !tools.iter().any(|tool| tool.name == *name) => {
+        ToolChoice::Required if offered.is_empty() => return Err(other("the model is to call a tool, but none is offered")),
+        ToolChoice::Named { name } if !offered.iter().any(|tool| tool.name == *name) => {
             return Err(other("the tool that the model is to call is not offered"));
         }
         _ => {}
     }
+    // Tools that are called in text are explained in the system text, where the host put them.
+    let tools = if prompt.tool_format == ToolFormat::Native { offered } else { &[] };
     let messages = messages(prompt, names, settings)?;
     if messages.is_empty() {
         return Err(other("the prompt says nothing"));
@@ -46,12 +42,31 @@ pub(crate) fn body(prompt: &Prompt, names: &ToolNames<'_>, settings: &OpenAiSett
 
 fn messages<'a>(prompt: &'a Prompt, names: &'a ToolNames<'a>, settings: &OpenAiSettings) -> Result<Vec<WireMessage<'a>>, ModelError> {
     let mut images = ImageCount::default();
+    let mut arranged = arrange(prompt);
+    let mut demand = demand(prompt);
+    let is_system = |message: &Outgoing<'_>| matches!(message, Outgoing::Said { role: "system", .. });
+    if demand.is_some() && !arranged.iter().any(is_system) && !arranged.is_empty() {
+        arranged.insert(0, Outgoing::Said { role: "system", text: None, attachments: &[] });
+    }
     let with_parts = |message: Outgoing<'a>| {
         let attachments = if let Outgoing::Said { attachments, .. } = &message { *attachments } else { &[] };
         let parts = attachments.iter().map(|blob| images.part(blob, &*settings.images)).collect::<Result<Vec<_>, _>>()?;
-        Ok(WireMessage { message, parts, names })
+        let demand = if is_system(&message) { demand.take() } else { None };
+        Ok(WireMessage { message, parts, names, demand })
     };
-    arrange(prompt).into_iter().map(with_parts).collect()
+    arranged.into_iter().map(with_parts).collect()
+}
+
+/// What stands at the end of the first system message in place of a choice of tools that only the native form has.
+fn demand(prompt: &Prompt) -> Option<String> {
+    if !matches!(prompt.tool_format, ToolFormat::Json | ToolFormat::Xml) {
+        return None;
+    }
+    match &prompt.tool_choice {
+        ToolChoice::Auto | ToolChoice::None => None,
+        ToolChoice::Required => Some("Your next answer must call a tool.".to_owned()),
+        ToolChoice::Named { name } => Some(format!("Your next answer must call the tool `{name}`.")),
+    }
 }
 
 struct Body<'a> {
@@ -114,6 +129,8 @@ struct WireMessage<'a> {
     message: Outgoing<'a>,
     parts: Vec<ContentPart<'a>>,
     names: &'a ToolNames<'a>,
+    /// Added to its text.
+    demand: Option<String>,
 }
 
 impl Serialize for WireMessage<'_> {
@@ -122,7 +139,10 @@ impl Serialize for WireMessage<'_> {
         match &self.message {
             Outgoing::Said { role, text, .. } => {
                 map.serialize_entry("role", role)?;
-                if self.parts.is_empty() {
+                if let Some(demand) = &self.demand {
+                    let before = text.map(|text| format!("{text}\n\n")).unwrap_or_default();
+                    map.serialize_entry("content", &format!("{before}{demand}"))?;
+                } else if self.parts.is_empty() {
                     map.serialize_entry("content", text.unwrap_or_default())?;
                 } else {
                     let text = text.map(ContentPart::Text);

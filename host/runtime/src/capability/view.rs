@@ -139,7 +139,7 @@ mod tests {
     fn whole_messages_count_towards_the_bytes_of_a_page() {
         let long = "x".repeat(200 << 10);
         let id = || "1".to_owned();
-        let call = |arguments: Value| ToolCall { id: id(), name: "notes.add".to_owned(), arguments };
+        let call = |arguments: Value| ToolCall { id: id(), name: "notes.add".to_owned(), arguments, untrusted: false };
         let result = ToolResult { call_id: id(), name: "notes.add".to_owned(), content: long.clone(), value: None, is_error: false };
         let blob = Blob { sha256: String::new(), media_type: String::new(), length: 0, name: Some(long.clone()) };
         assert_eq!(given(message("short")), 100);

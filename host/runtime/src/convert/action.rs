@@ -140,7 +140,12 @@ mod tests {
             Action::Reply(Reply {
                 completion: Some(s("m-1")),
                 content: Some(s("hi")),
-                tool_calls: vec![conclave_core::message::ToolCall { id: s("1"), name: s("a.b"), arguments: json!({ "x": 1 }) }],
+                tool_calls: vec![conclave_core::message::ToolCall {
+                    id: s("1"),
+                    name: s("a.b"),
+                    arguments: json!({ "x": 1 }),
+                    untrusted: false,
+                }],
                 recipient: Some(s("user")),
                 attachments: Vec::new(),
             }),

@@ -46,7 +46,7 @@ pub(super) fn tool_call_out(call: &ToolCall) -> types::ToolCall {
 /// Arguments must be JSON; whether they fit the tool's schema is asked where the tool is called.
 pub(super) fn tool_call_in(call: types::ToolCall) -> Result<ToolCall, Fault> {
     let arguments = json_in(&call.arguments, || format!("`arguments` of a call of {:?}", call.name))?;
-    Ok(ToolCall { id: call.id, name: call.name, arguments })
+    Ok(ToolCall { id: call.id, name: call.name, arguments, untrusted: false })
 }
 
 fn result_out(result: &ToolResult) -> types::ToolResult {

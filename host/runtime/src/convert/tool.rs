@@ -14,7 +14,14 @@ use crate::bindings::exports::conclave::plugin::tools;
 pub(crate) fn spec_in(spec: tools::ToolSpec) -> Result<ToolSpec, Fault> {
     let input_schema = object_in(&spec.input_schema, || "its input schema".to_owned())?;
     let output_schema = spec.output_schema.map(|schema| json_in(&schema, || "its output schema".to_owned())).transpose()?;
-    Ok(ToolSpec { name: spec.name, description: spec.description, input_schema, output_schema, idempotent: spec.idempotent })
+    Ok(ToolSpec {
+        name: spec.name,
+        description: spec.description,
+        input_schema,
+        output_schema,
+        idempotent: spec.idempotent,
+        ..ToolSpec::default()
+    })
 }
 
 /// What a tool returned.

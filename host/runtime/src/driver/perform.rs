@@ -161,10 +161,11 @@ impl Driver {
             let (ended, spent, used) = (EndedTask::interrupted(reason), Spent::default(), UsedByPlugin::new());
             Event::BackgroundEnded { call, ended, spent, used }
         };
-        match Self::open(Arc::clone(&self.shared), Arc::clone(&self.setup), opening) {
-            Ok(child) => {
+        match Self::new(Arc::clone(&self.shared), Arc::clone(&self.setup), opening.room.clone()) {
+            Ok(mut child) => {
+                child.begin(opening);
                 self.under_way.insert(call, UnderWay::Child(child.sender()));
-                let run: std::pin::Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(child.run());
+                let run: std::pin::Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move { child.run().await });
                 self.children.spawn(async move {
                     let event = match run.await {
                         Ok(outcome) => {

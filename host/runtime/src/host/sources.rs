@@ -37,7 +37,7 @@ impl Host {
     /// # Errors
     /// Why it is refused; what it asks for and is not granted is no reason.
     pub async fn tools_of(&self, bytes: Vec<u8>) -> Result<Vec<ToolSpec>, LoadError> {
-        let plugin = self.loader.load(bytes, &PluginLimits::default(), || {}).await?;
+        let plugin = self.loader.load(bytes, &PluginLimits::default(), &serde_json::json!({}), || {}).await?;
         Ok(plugin.facts().tools.clone())
     }
 

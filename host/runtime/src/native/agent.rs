@@ -92,7 +92,7 @@ pub fn say(text: impl Into<String>) -> Turn {
 /// A turn that calls one tool, `plugin.tool`. The next step gets the answer in [`Step::results`].
 #[must_use]
 pub fn call(tool: &str, arguments: Value) -> Turn {
-    let call = ToolCall { id: String::new(), name: tool.to_owned(), arguments };
+    let call = ToolCall { id: String::new(), name: tool.to_owned(), arguments, untrusted: false };
     Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() }).into_turn()
 }
 

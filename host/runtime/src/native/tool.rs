@@ -86,13 +86,7 @@ impl Tool {
         W: Future<Output = Result<O, Failure>> + Send + 'static,
         O: IntoOutcome,
     {
-        let spec = ToolSpec {
-            name: name.to_owned(),
-            description: description.to_owned(),
-            input_schema: schema,
-            output_schema: None,
-            idempotent: false,
-        };
+        let spec = ToolSpec { name: name.to_owned(), description: description.to_owned(), input_schema: schema, ..ToolSpec::default() };
         let body: ToolBody = Arc::new(move |call| {
             let work = body(call);
             Box::pin(async move { work.await.map(O::into_outcome) })

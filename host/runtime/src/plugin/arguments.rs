@@ -76,7 +76,7 @@ mod tests {
     /// As many patterns as a schema may have.
     fn arguments() -> Arguments {
         let input_schema = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
-        let tool = ToolSpec { name: "a".to_owned(), description: String::new(), input_schema, output_schema: None, idempotent: false };
+        let tool = ToolSpec { name: "a".to_owned(), input_schema, ..ToolSpec::default() };
         Arguments::new(compile_all(&[tool], Instant::now() + Duration::from_secs(600)).unwrap())
     }
 

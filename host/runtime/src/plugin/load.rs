@@ -7,6 +7,7 @@ use conclave_core::limits::{COMPONENT_BYTES, PluginLimits};
 use conclave_core::manifest::Manifest;
 use conclave_core::setup::PluginFacts;
 use conclave_core::tool::ToolSpec;
+use serde_json::Value;
 use wasmtime::component::{Component, InstancePre};
 
 use super::arguments::Arguments;
@@ -38,8 +39,8 @@ impl Loader {
         Self { engine, cache: cache.map(Arc::new) }
     }
 
-    /// Takes in a component: reads it, compiles it or takes it from the cache, starts it once with nothing granted and lists its tools.
-    /// `compiling` is called when it has to be compiled, which takes a while.
+    /// Takes in a component: reads it, compiles it or takes it from the cache, starts it once with nothing granted but its own `settings`
+    /// to read and lists its tools. `compiling` is called when it has to be compiled, which takes a while.
     ///
     /// # Errors
     /// Why it is refused, in the order of the steps: see `LoadError`.
@@ -47,6 +48,7 @@ impl Loader {
         &self,
         bytes: Vec<u8>,
         limits: &PluginLimits,
+        settings: &Value,
         compiling: impl FnOnce() + Send + 'static,
     ) -> Result<LoadedPlugin, LoadError> {
         let began = Instant::now();
@@ -62,7 +64,8 @@ impl Loader {
             tools: Vec::new(),
             sha256: inspection.sha256.clone(),
         };
-        facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits).await?;
+        let settings = with_defaults(&facts.manifest, settings);
+        facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits, settings).await?;
         let arguments = Arguments::new(schemas(facts.tools.clone()).await?);
         Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, arguments, facts, inspection, origin, notes, took: began.elapsed() })
     }
@@ -136,6 +139,14 @@ impl Loader {
     }
 }
 
+/// What the operator wrote, and the manifest's defaults where nothing is written. Whether it is of the declared types is said when config
+/// and plugin are held against each other; a list of tools that was made of a wrong one is then of no use to anybody.
+fn with_defaults(manifest: &Manifest, settings: &Value) -> Value {
+    let defaults = manifest.config.iter().filter_map(|(name, declared)| Some((name.clone(), declared.get("default")?.clone())));
+    let written = settings.as_object().into_iter().flatten().map(|(name, value)| (name.clone(), value.clone()));
+    Value::Object(defaults.chain(written).collect())
+}
+
 /// Compiles the schemas of a plugin's tools where it holds up nobody.
 pub(crate) async fn schemas(tools: Vec<ToolSpec>) -> Result<Vec<Schema>, LoadError> {
     let deadline = Instant::now() + COMPILING;
@@ -169,4 +180,21 @@ pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
     let kinds = contract::check(&anatomy)?;
     let owned = |names: Vec<&str>| names.into_iter().map(|name| excerpt(name, 200)).collect();
     Ok(Inspection { manifest, kinds, imports: owned(anatomy.imports), exports: owned(anatomy.exports), sha256, size: length })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_not_written_is_the_manifests_default() {
+        let manifest = json!({
+            "format": 1, "name": "x", "version": "0.1.0", "contract": "0.1", "description": "", "license": "", "asks": {},
+            "config": { "a": { "type": "integer", "default": 1 }, "b": { "type": "integer", "default": 2 }, "c": { "type": "integer" } },
+        });
+        let manifest = Manifest::parse(manifest.to_string().as_bytes()).expect("it is a manifest");
+        assert_eq!(with_defaults(&manifest, &json!({ "b": 3 })), json!({ "a": 1, "b": 3 }));
+    }
 }

@@ -1,5 +1,5 @@
-//! The first run of a component: with nothing granted and within limits. Its exports are checked to be of the contract's types, and its
-//! tools are listed; the model will see what they are now and nothing else.
+//! The first run of a component: with nothing granted, its own settings to read, and within limits. Its exports are checked to be of the
+//! contract's types, and its tools are listed; the model will see what they are now and nothing else.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use conclave_core::limits::PluginLimits;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::tool::ToolSpec;
-use serde_json::json;
+use serde_json::Value;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
@@ -42,9 +42,10 @@ pub(super) async fn probe(
     exports: &Exports,
     facts: PluginFacts,
     limits: &PluginLimits,
+    settings: Value,
 ) -> Result<Vec<ToolSpec>, LoadError> {
     let name = PluginName::from(facts.manifest.name.as_str());
-    let setup = PluginSetup { facts, grants: Grants::default(), limits: limits.clone(), config: json!({}) };
+    let setup = PluginSetup { facts, grants: Grants::default(), limits: limits.clone(), config: settings };
     let grantee = Arc::new(Grantee::new(name.clone(), Arc::new(setup)).expect("nothing is granted, so there is no folder to open"));
     let start = CallStart {
         room: RoomId::from("load"),

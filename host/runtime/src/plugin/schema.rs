@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     fn tool(input_schema: Value) -> ToolSpec {
-        ToolSpec { name: "a".to_owned(), description: String::new(), input_schema, output_schema: None, idempotent: false }
+        ToolSpec { name: "a".to_owned(), input_schema, ..ToolSpec::default() }
     }
 
     fn soon() -> Instant {

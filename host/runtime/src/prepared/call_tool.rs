@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::action::{Action, Reply, Turn};
+use conclave_core::calling::arguments::{Wrong, check};
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::grant::{Denial, Grants, ToolPattern, ToolsGrant};
@@ -15,8 +16,9 @@ use conclave_core::message::{Entity, ToolCall};
 use conclave_core::model::ToolFormat;
 use conclave_core::notice::Notice;
 use conclave_core::outcome::Outcome;
-use conclave_core::setup::{AgentSeat, NoTool, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
-use conclave_core::tool::{ToolError, ToolOutcome, ToolSummary};
+use conclave_core::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::toolbox::TaskTool;
 use conclave_core::view::AgentView;
 use serde_json::{Value, json};
 
@@ -24,6 +26,7 @@ use super::{Prepared, RunOptions};
 use crate::calls::{CallStart, Plugins, ToolStart};
 use crate::clock::BoxFuture;
 use crate::journal::JournalFailure;
+use crate::session::Parts;
 use crate::subscribe::{Happening, Subscriber, What};
 
 /// Who calls. No plugin of a config can have this name, so no rule of the policy takes it for another.
@@ -96,14 +99,21 @@ impl Prepared {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
         let seen = Arc::new(Seen::default());
-        let call = ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments };
+        let wrong = self.setup.tool(tool).and_then(|(_, spec)| check(&spec.input_schema, &arguments).err()).unwrap_or_default();
+        let call = ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments, untrusted: false };
         let plugins = OneCall { inner: Arc::clone(&self.calls), call, seen: Arc::clone(&seen) };
         let options = RunOptions { subscribers: options.subscribers.with(Arc::clone(&seen) as Arc<dyn Subscriber>), ..options };
-        let outcome = self.open(Arc::new(setup), Arc::new(plugins), None, options)?.outcome().await?;
+        let parts = Parts {
+            setup: Arc::new(setup),
+            plugins: Arc::new(plugins),
+            models: Arc::clone(&self.models),
+            everything: Arc::clone(&self.everything),
+        };
+        let outcome = parts.start(None, options)?.outcome().await?;
         let mut seen = seen.lock();
         Ok(match seen.answered.take() {
             Some((answer, report)) => ToolRun { answer, report },
-            None => ToolRun { answer: Err(not_started(seen.denied.take(), &outcome)), report: CallReport::default() },
+            None => ToolRun { answer: Err(not_started(seen.denied.take(), &wrong, &outcome)), report: CallReport::default() },
         })
     }
 
@@ -118,10 +128,14 @@ impl Prepared {
     }
 }
 
-/// Why the room never came to the call: a rule or an approver said no, or the run was over first.
-fn not_started(denied: Option<Denial>, outcome: &Outcome) -> ToolError {
+/// Why the room never came to the call: its arguments do not fit, a rule or an approver said no, or the run was over first.
+fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> ToolError {
     match (denied, &outcome.content) {
         (Some(denial), _) => ToolError::Denied { denial },
+        (None, Some(_)) if !wrong.is_empty() => {
+            let wrong: Vec<String> = wrong.iter().map(|Wrong { path, reason }| format!("{path:?} {reason}")).collect();
+            ToolError::InvalidArguments { message: wrong.join("; ") }
+        }
         (None, Some(message)) => ToolError::Other { message: message.clone() },
         (None, None) => ToolError::Fault { fault: Fault::new(FaultKind::Abandoned, outcome.reason.clone()) },
     }
@@ -130,34 +144,26 @@ fn not_started(denied: Option<Denial>, outcome: &Outcome) -> ToolError {
 /// The setup of a room for one call; none when nobody has the tool.
 fn setup_for(setup: &Setup, tool: &str) -> Option<Setup> {
     let (plugin, spec) = setup.tool(tool)?;
-    let summary = ToolSummary { name: tool.to_owned(), description: spec.description.clone(), input_schema: spec.input_schema.clone() };
+    let tool_of_task = TaskTool::of_plugin(plugin, spec);
     let of_tool = setup.plugins.get_key_value(plugin).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
     Some(Setup {
         entry: TaskName::from(TASK),
-        tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(summary)))]),
+        tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(tool_of_task)))]),
         plugins: BTreeMap::from([of_tool, (PluginName::from(CALLER), Arc::new(caller(tool)))]),
         ..setup.clone()
     })
 }
 
 /// One step, and the tool's answer ends it.
-fn task(tool: ToolSummary) -> TaskSetup {
+fn task(tool: TaskTool) -> TaskSetup {
     TaskSetup {
         agent: PluginName::from(CALLER),
-        description: String::new(),
-        system: "".into(),
-        subtasks: Vec::new(),
-        tools: Arc::new(vec![tool]),
-        deliver: None,
-        interactive: false,
-        turns: None,
+        toolbox: Arc::new(vec![tool].into()),
         max_stalled_steps: 1,
         done_if_response: BTreeSet::from([Entity::Agent]),
-        done_if_no_response: BTreeSet::new(),
-        no_tool: NoTool::Nothing,
         agent_seat: AgentSeat::Host,
-        allow_null_result: false,
         tool_format: ToolFormat::Off,
+        ..TaskSetup::default()
     }
 }
 

@@ -8,7 +8,7 @@ use conclave_core::grant::{Denial, DenialRecord, Layer};
 use conclave_core::ids::BackgroundId;
 use conclave_core::model::{Trouble, TroubleKind};
 use conclave_core::outcome::Outcome;
-use conclave_runtime::event::{Event, Principal, RULES, Record, Spent, UsedByPlugin};
+use conclave_runtime::event::{Event, Principal, RULES, Record, Spent};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_runtime::message::{Entity, Message};
@@ -50,6 +50,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
     match notice {
         Notice::TaskStarted { .. }
         | Notice::MessagePosted { .. }
+        | Notice::StepEnded { .. }
         | Notice::StepStalled { .. }
         | Notice::ToolCalled { .. }
         | Notice::ToolAnswered { .. }
@@ -60,6 +61,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::StepStarted { .. }
         | Notice::ModelCalled { .. }
         | Notice::ModelAnswered { .. }
+        | Notice::HistoryCut { .. }
         | Notice::PluginReplaced { .. }
         | Notice::TurnStopped { .. }
         | Notice::BackgroundStarted { .. }
@@ -74,7 +76,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
 #[test]
 fn every_kind_has_a_sample() {
     assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
-    assert_eq!((whats().len(), notices().len()), (5, 20), "as many as there are arms above");
+    assert_eq!((whats().len(), notices().len()), (5, 22), "as many as there are arms above");
 }
 
 fn plugin(name: &str) -> PluginName {
@@ -116,6 +118,7 @@ fn notices() -> Vec<Notice> {
     let find = || "search.find".to_owned();
     let arguments = || json!({ "query": "Skerryvore lit" });
     let message = Message { content: Some("When was it lit?".to_owned()), ..Message::new(1, Entity::User, "terminal") };
+    let answer = Message { content: Some("In 1844.".to_owned()), parent: Some(1), ..Message::new(2, Entity::Llm, "answer") };
     let id = || BackgroundId::from("task-1");
     let ended = EndedTask {
         id: id(),
@@ -129,17 +132,15 @@ fn notices() -> Vec<Notice> {
     };
     let report = || CallReport { wall_us: 2_140, cpu_ticks: 0, memory: 1_114_112, ..CallReport::default() };
     let outcome = Outcome {
-        status: Status::Done,
-        reason: "librarian says that it is done".to_owned(),
         content: Some("Skerryvore was first lit in 1844.".to_owned()),
-        value: None,
         spent: Spent { turns: 3, tokens: 1_204, cost_micro_usd: 0 },
-        used: UsedByPlugin::new(),
+        ..Outcome::new(Status::Done, "librarian says that it is done")
     };
     vec![
         Notice::TaskStarted { task: task("answer"), agent: plugin("librarian"), caller: Some(task("desk")) },
         Notice::StepStarted { call: step, task: task("answer"), agent: plugin("librarian") },
         Notice::MessagePosted { task: task("answer"), agent: plugin("librarian"), message: Arc::new(message) },
+        Notice::StepEnded { task: task("answer"), by: "llm".to_owned(), message: Some(Arc::new(answer)) },
         Notice::StepStalled { task: task("answer"), stalled: 1, of: 5 },
         Notice::ToolCalled { call: tool, task: task("answer"), caller: plugin("librarian"), name: find(), arguments: arguments() },
         Notice::ToolAnswered {
@@ -187,6 +188,7 @@ fn notices() -> Vec<Notice> {
             error: None,
             trouble: None,
         },
+        Notice::HistoryCut { task: task("answer"), cut: 2, dropped: 0 },
         Notice::PluginReplaced { plugin: plugin("search"), sha256: "9f86d081884c7d65".repeat(4) },
         Notice::TurnStopped { task: task("desk"), reason: "Ctrl-C".to_owned() },
         Notice::BackgroundStarted { id: id(), task: task("digest"), room: RoomId::from("3f2a91c0/1") },

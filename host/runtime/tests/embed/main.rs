@@ -3,12 +3,14 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod approving;
+mod batches;
 mod events;
 mod hosts;
 mod keys;
 mod native;
 mod one_tool;
 mod panics;
+mod sessions;
 mod support;
 #[cfg(feature = "tracing")]
 mod telemetry;

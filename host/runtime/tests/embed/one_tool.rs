@@ -30,7 +30,7 @@ fn app() -> Plugin {
             Tool::new("fail", "Fails.", schema(), |_| async { Err::<String, _>(Failure::new("it is raining")) }),
             Tool::new("hang", "Hangs.", schema(), |_| async { std::future::pending::<Result<String, Failure>>().await }),
             Tool::new("lead_on", "Asks for more.", schema(), |_| async {
-                let then = vec![ToolCall { id: "x".to_owned(), name: "app.lead_on".to_owned(), arguments: json!({}) }];
+                let then = vec![ToolCall { id: "x".to_owned(), name: "app.lead_on".to_owned(), arguments: json!({}), untrusted: false }];
                 Ok(ToolOutcome { content: Some("more".to_owned()), then, ..ToolOutcome::default() })
             }),
         ],

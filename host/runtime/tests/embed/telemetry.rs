@@ -161,7 +161,12 @@ async fn desk() -> Prepared {
         if prompt.last_text() == "a secret task" {
             return Err(ModelError::Unavailable { retry_after_ms: None }.into());
         }
-        let call = conclave_runtime::message::ToolCall { id: "1".into(), name: "app.look".into(), arguments: json!({ "a": "secret" }) };
+        let call = conclave_runtime::message::ToolCall {
+            id: "1".into(),
+            name: "app.look".into(),
+            arguments: json!({ "a": "secret" }),
+            untrusted: false,
+        };
         let usage = Usage { input_tokens: 7, output_tokens: 2, ..Usage::default() };
         Ok(Completion { usage, tool_calls: vec![call], ..native::answer("a secret thought") })
     });

@@ -3,7 +3,8 @@
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, ToolEntry};
+use conclave_core::config_edit::quoted;
 use conclave_core::grant::ToolPattern;
 use conclave_core::manifest::Capability;
 use conclave_core::setup::PluginKind;
@@ -122,9 +123,52 @@ fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     let agent = &setup.agent;
     let mut how = format!("conclave grant {agent} {}{}", shell(&format!("tools = [\"{name}.*\"]")), file_option(file));
     if let Some(tools) = &setup.tools {
-        let mut names: Vec<String> = tools.iter().map(|ToolPattern(pattern)| format!("{pattern:?}")).collect();
+        let mut names: Vec<String> = tools.iter().map(written).collect();
         names.push(format!("\"{name}.*\""));
         how.push_str(&format!("\n  in [tasks.{task}] write `tools = [{}]`", names.join(", ")));
     }
     Hint { what: format!("no agent may call its tools yet; {agent}, the agent of task {task}, could:"), how }
+}
+
+/// An entry of a task's `tools` as a config writes it, with all that it says.
+fn written(entry: &ToolEntry) -> String {
+    let flag = |key: &str, value: bool, usual: bool| (value != usual).then(|| format!("{key} = {value}"));
+    let text = |key: &str, text: &Option<String>| text.as_ref().map(|text| format!("{key} = {}", quoted(text)));
+    let count = |key: &str, count: Option<u64>| count.map(|count| format!("{key} = {count}"));
+    let recipients: Vec<String> = entry.recipients.iter().map(|name| quoted(name)).collect();
+    let more = [
+        text("as", &entry.alias),
+        flag("use", entry.offered, true),
+        flag("handle", entry.handled, true),
+        flag("final", entry.is_final, false),
+        text("title", &entry.title),
+        count("result_tokens", entry.result_tokens),
+        count("retained_tokens", entry.retained_tokens),
+        (!recipients.is_empty()).then(|| format!("recipients = [{}]", recipients.join(", "))),
+        text("default_recipient", &entry.default_recipient),
+    ];
+    let more: Vec<String> = more.into_iter().flatten().collect();
+    let tool = quoted(entry.tool.as_str());
+    if more.is_empty() { tool } else { format!("{{ tool = {tool}, {} }}", more.join(", ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_entry_is_written_with_all_that_it_says() {
+        let tools = r#"["a.one", { tool = "a.two", as = "two", use = false, final = true, title = "it \"is\"", result_tokens = 9, retained_tokens = 3 }, { tool = "recipient_message", handle = false, recipients = ["x", "User"], default_recipient = "x" }, "a.*", "done"]"#;
+        let config = |tools: &str| {
+            let text = format!(
+                "entry = \"t\"\n[plugins.a]\nsource = \"a.wasm\"\n[tasks.x]\nagent = \"a\"\n[tasks.t]\nagent = \"a\"\nsubtasks = [\"x\"]\ntools = {tools}\n"
+            );
+            let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+            config.tasks["t"].tools.clone().expect("they are listed")
+        };
+        let entries = config(tools);
+        let again = format!("[{}]", entries.iter().map(written).collect::<Vec<_>>().join(", "));
+        assert_eq!(config(&again), entries, "{again}");
+        assert!(again.starts_with("[\"a.one\", {") && again.ends_with("\"a.*\", \"done\"]"), "{again}");
+    }
 }

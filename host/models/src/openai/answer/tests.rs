@@ -46,7 +46,7 @@ fn calls(pieces: &[Value]) -> Vec<ToolCall> {
 }
 
 fn call(id: &str, name: &str, arguments: Value) -> ToolCall {
-    ToolCall { id: id.to_owned(), name: name.to_owned(), arguments }
+    ToolCall { id: id.to_owned(), name: name.to_owned(), arguments, untrusted: false }
 }
 
 #[test]

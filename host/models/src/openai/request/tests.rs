@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conclave_core::history::History;
 use conclave_core::message::{Blob, Entity, Message, ToolCall, ToolResult};
-use conclave_core::model::{ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::model::{Draft, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
 use conclave_core::tool::ToolSummary;
 use serde_json::{Value, json};
 
@@ -62,7 +62,7 @@ fn a_history_with_calls_goes_out_in_order() {
     question.content = Some("what is this?".to_owned());
     question.attachments = vec![Blob { sha256: "x".to_owned(), media_type: "image/png".to_owned(), length: 3, name: None }];
     let mut asking = Message::new(1, Entity::Llm, "agent");
-    let call = |id: &str, arguments| ToolCall { id: id.to_owned(), name: "search.find".to_owned(), arguments };
+    let call = |id: &str, arguments| ToolCall { id: id.to_owned(), name: "search.find".to_owned(), arguments, untrusted: false };
     asking.tool_calls = vec![call("same", json!({"x": 1})), call("same", json!("{bad"))];
     let mut answer = Message::new(2, Entity::Agent, "agent");
     answer.content = Some("as in the results".to_owned());
@@ -127,8 +127,69 @@ fn a_choice_of_tools_is_sent_or_refused() {
     assert!(sent_with(&prompt, json!({})).is_err());
     prompt.tool_choice = ToolChoice::Auto;
     assert!(sent(&prompt).get("tools").is_none());
-    prompt.tool_format = ToolFormat::Xml;
-    assert!(matches!(sent_with(&prompt, json!({})), Err(ModelError::Other { .. })));
+}
+
+#[test]
+fn tools_that_are_called_in_text_are_not_offered_and_a_choice_becomes_a_sentence() {
+    let mut prompt = simple();
+    prompt.tools = vec![tool("a.b", json!({}))];
+    let system = |prompt: &Prompt| {
+        let body = sent(prompt);
+        assert!(body.get("tools").is_none() && body.get("tool_choice").is_none());
+        body["messages"][0].clone()
+    };
+    let said = |text: &str| json!({"role": "system", "content": text});
+    for format in [ToolFormat::Json, ToolFormat::Xml] {
+        prompt.tool_format = format;
+        for (choice, expected) in [
+            (ToolChoice::Auto, "be good"),
+            (ToolChoice::None, "be good"),
+            (ToolChoice::Required, "be good\n\nYour next answer must call a tool."),
+            (ToolChoice::Named { name: "a.b".to_owned() }, "be good\n\nYour next answer must call the tool `a.b`."),
+        ] {
+            prompt.tool_choice = choice;
+            assert_eq!(system(&prompt), said(expected));
+        }
+    }
+    prompt.pieces = vec![PromptPiece::Draft {
+        draft: Draft { role: Entity::User, content: "go".to_owned(), tool_calls: Vec::new(), tool_results: Vec::new() },
+    }];
+    assert_eq!(system(&prompt), said("Your next answer must call the tool `a.b`."));
+    prompt.pieces.clear();
+    assert!(sent_with(&prompt, json!({})).is_err(), "a demand alone says nothing");
+    (prompt.pieces, prompt.tools) = (simple().pieces, Vec::new());
+    assert!(sent_with(&prompt, json!({})).is_err(), "nothing to call");
+}
+
+#[test]
+fn a_call_goes_out_as_it_was_made_whatever_the_format_is_now() {
+    let mut said = Message::new(0, Entity::Llm, "agent");
+    said.content = Some("{\"request\": \"a.b\"}".to_owned());
+    said.tools = vec![ToolCall::new("a.b", json!({}))];
+    let mut told = Message::new(1, Entity::Agent, "agent");
+    told.content = Some("found".to_owned());
+    let mut called = Message::new(2, Entity::Llm, "agent");
+    called.tool_calls = vec![ToolCall { id: "1".to_owned(), ..ToolCall::new("a.b", json!({})) }];
+    let mut answered = Message::new(3, Entity::Agent, "agent");
+    answered.tool_results =
+        vec![ToolResult { call_id: "1".to_owned(), name: "a.b".to_owned(), content: "again".to_owned(), value: None, is_error: false }];
+    let mut messages = History::default();
+    [said, told, called, answered].into_iter().for_each(|message| messages.push(&Arc::new(message)));
+    let mut prompt = prompt(vec![PromptPiece::History { messages, start: 0, end: 4 }]);
+    let call = json!({"id": "call00000", "type": "function", "function": {"name": "a__b", "arguments": "{}"}});
+    for format in [ToolFormat::Native, ToolFormat::Json, ToolFormat::Xml, ToolFormat::Off] {
+        prompt.tool_format = format;
+        assert_eq!(
+            sent(&prompt)["messages"],
+            json!([
+                {"role": "assistant", "content": "{\"request\": \"a.b\"}"},
+                {"role": "user", "content": "found"},
+                {"role": "assistant", "content": null, "tool_calls": [call]},
+                {"role": "tool", "tool_call_id": "call00000", "content": "again"},
+            ]),
+            "{format:?}"
+        );
+    }
 }
 
 #[test]

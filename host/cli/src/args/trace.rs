@@ -1,0 +1,36 @@
+//! `--trace`: a line for each step of each task, in the place of the usual lines.
+
+use clap::{Args, ValueEnum};
+
+use super::Output;
+use crate::error::CliError;
+
+/// What people type for it.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct TraceChoice {
+    /// Show each step on stderr, as one line: its task, who answered, from whom to whom, tools and content. `--trace=full` shows all of it
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true, default_missing_value = "short")]
+    trace: Option<Detail>,
+}
+
+/// How much of a step is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Detail {
+    /// A line, cut at the end of the terminal's
+    Short,
+    /// The whole content, in lines of its own
+    Full,
+}
+
+impl TraceChoice {
+    /// None: no trace was asked for.
+    ///
+    /// # Errors
+    /// When only the result is wanted as well.
+    pub(crate) fn detail(self, output: Output) -> Result<Option<Detail>, CliError> {
+        if self.trace.is_some() && output.quiet {
+            return Err(CliError::usage("--trace shows every step, and --quiet nothing but the result").hint("leave one of them out"));
+        }
+        Ok(self.trace)
+    }
+}

@@ -1,0 +1,306 @@
+//! `conclave batch FILE`: the entry task on every line of a file. Results on stdout in the order of the lines, everything else on stderr.
+
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
+
+use conclave_core::ids::{ChannelId, RoomId, TaskName};
+use conclave_runtime::batch::{Batch, OnError, room_of, run_all, verdict};
+use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::ids::{Ids, RandomIds};
+use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
+use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::{Prepared, RunOptions, Stopper};
+
+use crate::approve::AtTerminal;
+use crate::args::{self, Detail, Output};
+use crate::batch::input::{self, Input};
+use crate::batch::progress::Progress;
+use crate::batch::results::{Results, Row, Staged, label, put, worst};
+use crate::chat::status;
+use crate::error::CliError;
+use crate::exit::{self, Met};
+use crate::interrupt::Interrupts;
+use crate::person::Person;
+use crate::screen::{Loudness, Screen};
+use crate::show::columns::width;
+use crate::show::steps::Steps;
+use crate::show::tally::Tally;
+use crate::show::trace::Trace;
+use crate::show::{FAINT, head, paint, plural, printable, time};
+use crate::{setup, stdout};
+
+pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
+    let loading = Instant::now();
+    let detail = args.trace.detail(output)?;
+    let inputs = Arc::new(input::read(&args.file)?);
+    check_output(&args)?;
+    let host = setup::open_host_in(&args.config)?;
+    let prepared = setup::prepare_with(&host, &args.config, &args.model.models()?, output).await?;
+    check_entry(&prepared)?;
+    let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
+    let mut results = Results::new(Arc::clone(&inputs), Arc::clone(&screen), args.output.as_deref(), output.json)?;
+    let room = RandomIds.run();
+    if !output.quiet && !output.json {
+        head::print(&prepared, Some(&room), loading.elapsed());
+    }
+    let tracing = detail.map(|detail| Tracing::of(detail, &inputs));
+    if let Some(tracing) = &tracing {
+        tracing.steps(&screen, &prepared, "item").legend();
+    }
+    let all = All::new(&args, prepared, &screen, &interrupts, room, results.staged(), tracing);
+    let progress = Progress::begin(Arc::clone(&screen), inputs.len());
+    let policy = Batch {
+        concurrency: usize::from(args.concurrency),
+        on_error: args.on_error.into(),
+        stop_on_first: args.stop_on_first,
+        ..Batch::default()
+    };
+    interrupts.run_begins();
+    let mut unwritten = None;
+    let ended = {
+        let jobs = (0..inputs.len()).map(|index| {
+            let (all, input) = (Arc::clone(&all), inputs.get(index).cloned());
+            move || async move {
+                match input {
+                    Some(input) => all.run(index, &input).await,
+                    None => Ok(None),
+                }
+            }
+        });
+        let on_progress = |told: &conclave_runtime::batch::Progress<'_, (), ()>| {
+            progress.set(told.done, told.failed);
+            if let Err(error) = results.take(told.index) {
+                all.stop("the results could not be written");
+                unwritten.get_or_insert(error);
+            }
+        };
+        let mut running = std::pin::pin!(run_all(jobs.collect(), &policy, on_progress));
+        let mut shown = std::pin::pin!(progress.keep_shown());
+        let mut is_unread = false;
+        loop {
+            tokio::select! {
+                ended = &mut running => break ended,
+                () = interrupts.next() => all.stop("Ctrl-C"),
+                () = stdout::is_gone(), if !is_unread => {
+                    is_unread = true;
+                    all.stop("nobody reads the results");
+                }
+                () = &mut shown => {}
+            }
+        }
+    };
+    screen.clear_status();
+    all.person.leave();
+    results.write_rest()?;
+    if let Some(error) = unwritten {
+        return Err(error);
+    }
+    let code = all.code(&policy, ended.ended_by, &results);
+    if !output.quiet {
+        let _ = writeln!(anstream::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, results.rows().count(), inputs.len())));
+    }
+    Ok(code)
+}
+
+/// The results must not be written over the inputs.
+fn check_output(args: &args::Batch) -> Result<(), CliError> {
+    let whole = |path: &Path| path.canonicalize().ok();
+    let Some(output) = &args.output else { return Ok(()) };
+    if whole(output).is_some() && [&args.file, &args.config].iter().any(|file| whole(file) == whole(output)) {
+        return Err(CliError::usage(format!("{} would be written over", output.display())).hint("name another file with --output"));
+    }
+    Ok(())
+}
+
+/// Nobody could say to whom of many runs a person answers.
+fn check_entry(prepared: &Prepared) -> Result<(), CliError> {
+    let setup = prepared.setup();
+    if !setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive) {
+        return Ok(());
+    }
+    let what = format!("the task {} asks its user after each answer, and in a batch nobody is asked", setup.entry);
+    Err(CliError::usage(what).hint("set `interactive = false` for it, or talk with it: conclave chat"))
+}
+
+/// What the runs of a batch share: how they are started, and how all of them are stopped.
+struct All {
+    prepared: Prepared,
+    room: RoomId,
+    turns: Option<u32>,
+    journals: Arc<dyn Journals>,
+    screen: Arc<Screen>,
+    person: Arc<Person>,
+    approver: Arc<AtTerminal>,
+    tally: Arc<Tally>,
+    staged: Staged,
+    tracing: Option<Tracing>,
+    is_stopping: AtomicBool,
+    /// Of the runs that go on.
+    stoppers: Mutex<BTreeMap<usize, Stopper>>,
+}
+
+impl All {
+    fn new(
+        args: &args::Batch,
+        prepared: Prepared,
+        screen: &Arc<Screen>,
+        interrupts: &Interrupts,
+        room: RoomId,
+        staged: Staged,
+        tracing: Option<Tracing>,
+    ) -> Arc<Self> {
+        let journals: Arc<dyn Journals> = match &args.journal {
+            Some(folder) => Arc::new(JsonLines::in_folder(folder)),
+            None => Arc::new(NoJournals),
+        };
+        let person = Person::new(Arc::clone(screen), None, None);
+        Arc::new(Self {
+            prepared,
+            room,
+            turns: args.turns,
+            journals,
+            screen: Arc::clone(screen),
+            approver: AtTerminal::new(Arc::clone(&person), interrupts.clone()),
+            person,
+            tally: Arc::new(Tally::default()),
+            staged,
+            tracing,
+            is_stopping: AtomicBool::new(false),
+            stoppers: Mutex::default(),
+        })
+    }
+
+    fn stoppers(&self) -> MutexGuard<'_, BTreeMap<usize, Stopper>> {
+        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Stops the runs that go on; no other begins.
+    fn stop(&self, reason: &str) {
+        self.is_stopping.store(true, Ordering::SeqCst);
+        self.stoppers().values().for_each(|stopper| stopper.stop(reason));
+    }
+
+    /// Runs the config on one input, and puts down what came of it.
+    async fn run(&self, index: usize, input: &Input) -> Result<Option<()>, ()> {
+        if self.is_stopping.load(Ordering::SeqCst) {
+            return Ok(None);
+        }
+        let tally = Arc::new(Tally::default());
+        let mut session = match self.prepared.session(self.options(index, label(index, input.id.as_ref()), &tally)) {
+            Ok(session) => session,
+            Err(failure) => return self.failed(index, input, failure.to_string()),
+        };
+        let stopper = session.stopper();
+        let running = session.run(input.ask(self.turns));
+        self.stoppers().insert(index, stopper.clone());
+        if self.is_stopping.load(Ordering::SeqCst) {
+            stopper.stop("the batch was stopped");
+        }
+        let ended = running.await;
+        self.stoppers().remove(&index);
+        match ended {
+            Ok(outcome) => {
+                let code = exit::of(outcome.status, Met { trouble: tally.trouble(), nobody_to_ask: false });
+                put(&self.staged, Row::ended(index, input, &outcome, code));
+                verdict(outcome).map(|result| result.map(drop)).map_err(drop)
+            }
+            Err(failure) => self.failed(index, input, failure.to_string()),
+        }
+    }
+
+    fn failed(&self, index: usize, input: &Input, why: String) -> Result<Option<()>, ()> {
+        put(&self.staged, Row::failed(index, input, why));
+        Err(())
+    }
+
+    fn options(&self, index: usize, label: String, tally: &Arc<Tally>) -> RunOptions {
+        let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(tally) as _, Arc::clone(&self.tally) as _];
+        if let Some(tracing) = &self.tracing {
+            let trace = Trace::of_run(Arc::clone(&self.screen), false, self.prepared.setup());
+            subscribers.push(Arc::new(trace.with_steps(Some(tracing.steps(&self.screen, &self.prepared, &label)))));
+        }
+        RunOptions {
+            ids: Arc::new(room_of(&self.room, index)),
+            channels: Arc::new(Speaking { screen: Arc::clone(&self.screen), label }),
+            approver: Arc::clone(&self.approver) as _,
+            journals: Arc::clone(&self.journals),
+            subscribers: Subscribers::new(subscribers),
+            ..RunOptions::default()
+        }
+    }
+
+    /// The exit code.
+    fn code(&self, policy: &Batch, ended_by: Option<usize>, results: &Results) -> u8 {
+        let refused = if self.approver.has_refused_for_nobody() { exit::POLICY } else { exit::OK };
+        let first = ended_by.and_then(|first| results.rows().find(|row| row.index == first));
+        match policy.on_error {
+            _ if stdout::has_gone() => exit::OK,
+            _ if self.is_stopping.load(Ordering::SeqCst) => exit::INTERRUPTED,
+            // The one result that was wanted is there.
+            _ if policy.stop_on_first && first.is_some_and(|row| row.code == exit::OK) => refused,
+            OnError::Null => refused,
+            OnError::Stop | OnError::Report => worst(results.rows().map(|row| row.code).chain([refused])),
+        }
+    }
+
+    fn summary(&self, args: &args::Batch, progress: &Progress, came: usize, total: usize) -> String {
+        let counts = self.tally.counts();
+        let mut parts = vec![format!("{} of {} in {}", came, plural(total as u64, "input", "inputs"), time(progress.took()))];
+        if progress.failed() > 0 {
+            parts.push(format!("{} failed", progress.failed()));
+        }
+        if counts.denials > 0 {
+            parts.push(plural(counts.denials, "denial", "denials"));
+        }
+        parts.push(status::spent(counts));
+        if let Some(folder) = &args.journal {
+            parts.push(format!("journals: {}", folder.display()));
+        }
+        if let Some(file) = &args.output {
+            parts.push(format!("results: {}", file.display()));
+        }
+        parts.join(" · ")
+    }
+}
+
+/// How the steps of the runs are shown.
+struct Tracing {
+    detail: Detail,
+    /// Columns of the widest label.
+    columns: usize,
+}
+
+impl Tracing {
+    fn of(detail: Detail, inputs: &[Input]) -> Self {
+        let labels = inputs.iter().enumerate().map(|(index, input)| width(&label(index, input.id.as_ref())));
+        Self { detail, columns: labels.fold(0, usize::max) }
+    }
+
+    fn steps(&self, screen: &Arc<Screen>, prepared: &Prepared, label: &str) -> Steps {
+        Steps::of_item(Arc::clone(screen), self.detail, prepared.setup(), label.to_owned(), self.columns)
+    }
+}
+
+/// Nobody is asked anything; what is said is shown.
+struct Speaking {
+    screen: Arc<Screen>,
+    label: String,
+}
+
+impl Channels for Speaking {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+        let text = printable(&text);
+        let lines: Vec<String> = text.lines().map(|line| paint(FAINT, format_args!("{:>4}  │ {line}", self.label))).collect();
+        self.screen.line(lines.join("\n"));
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

@@ -1,0 +1,234 @@
+//! Text in columns of a terminal: cut or wrapped at a width that is measured as a terminal does, with everything escaped that could steer
+//! one. It knows nothing of what the columns hold.
+
+use anstyle::Style;
+use conclave_core::text::{is_deceptive, joins_pictures};
+use unicode_width::UnicodeWidthChar;
+
+use super::paint;
+
+/// Stands where a line ended, in text that is shown in one.
+const LINE_END: &str = "↵ ";
+/// Columns of a tab.
+const TAB: &str = "    ";
+
+/// A piece of a line in a style of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    pub(crate) style: Style,
+    pub(crate) text: String,
+}
+
+impl Part {
+    pub(crate) fn new(style: Style, text: impl Into<String>) -> Self {
+        Self { style, text: text.into() }
+    }
+
+    pub(crate) fn plain(text: impl Into<String>) -> Self {
+        Self::new(Style::new(), text)
+    }
+}
+
+/// Text that fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cut {
+    pub(crate) text: String,
+    pub(crate) columns: usize,
+    /// There is more of it.
+    pub(crate) is_cut: bool,
+}
+
+/// The parts, one behind the other with a blank between, in at most so many columns; and how many they take.
+pub(crate) fn line(parts: &[Part], most: usize) -> (String, usize) {
+    let (mut shown, mut used) = (String::new(), 0);
+    for (index, part) in parts.iter().enumerate() {
+        let gap = usize::from(used > 0);
+        // A mark that something is left out needs a column too.
+        let is_last = index + 1 == parts.len();
+        let room = most.saturating_sub(used + gap + usize::from(!is_last) * 2);
+        if room == 0 {
+            shown.push('…');
+            return (shown, used + 1);
+        }
+        let piece = cut(&part.text, room);
+        if piece.columns == 0 {
+            continue;
+        }
+        shown.push_str(&" ".repeat(gap));
+        shown.push_str(&paint(part.style, &piece.text));
+        used += gap + piece.columns;
+        if piece.is_cut {
+            return (shown, used);
+        }
+    }
+    (shown, used)
+}
+
+/// The parts in exactly so many columns.
+pub(crate) fn cell(parts: &[Part], width: usize) -> String {
+    let (mut shown, used) = line(parts, width);
+    shown.push_str(&" ".repeat(width.saturating_sub(used)));
+    shown
+}
+
+/// Text in one line of at most so many columns. Of a long text no more is looked at than can be shown.
+pub(crate) fn cut(text: &str, most: usize) -> Cut {
+    let (mut shown, mut used) = (String::new(), 0);
+    // Where the mark goes, should the text be cut.
+    let mut fits = (0, 0);
+    let (mut before, mut gap) = (None, "");
+    for c in text.trim().chars() {
+        if c.is_whitespace() {
+            gap = if c == '\n' || gap == LINE_END { LINE_END } else { " " };
+            continue;
+        }
+        if gap == LINE_END {
+            used += push(' ', None, &mut shown);
+        }
+        for c in std::mem::take(&mut gap).chars() {
+            used += push(c, None, &mut shown);
+        }
+        // The place before this character, where blanks before it still fit.
+        if used < most {
+            fits = (shown.len(), used);
+        }
+        used += push(c, before, &mut shown);
+        before = Some(c);
+        if used > most || is_flood(&shown, most) {
+            shown.truncate(fits.0);
+            let kept = shown.trim_end().len();
+            let blanks = shown.len() - kept;
+            shown.truncate(kept);
+            if most > 0 {
+                shown.push('…');
+            }
+            return Cut { text: shown, columns: (fits.1 - blanks + 1).min(most), is_cut: true };
+        }
+        if used < most {
+            fits = (shown.len(), used);
+        }
+    }
+    Cut { text: shown, columns: used, is_cut: false }
+}
+
+/// Text in lines of at most so many columns, broken at blanks where there are some. Its own line ends stay.
+pub(crate) fn wrap(text: &str, most: usize) -> Vec<String> {
+    let most = most.max(8);
+    text.trim_end().lines().flat_map(|line| wrap_line(line, most)).collect()
+}
+
+fn wrap_line(line: &str, most: usize) -> Vec<String> {
+    let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
+    let (mut before, mut blank) = (None, None);
+    for c in line.chars() {
+        let from = row.len();
+        if c == '\t' {
+            row.push_str(TAB);
+            used += TAB.len();
+        } else {
+            used += push(c, before, &mut row);
+        }
+        before = Some(c);
+        if (used > most || is_flood(&row, most)) && from > 0 {
+            let rest = row.split_off(blank.take().unwrap_or(from));
+            rows.push(row.trim_end().to_owned());
+            row = rest.trim_start().to_owned();
+            used = row.chars().map(columns).sum();
+        }
+        if c == ' ' {
+            blank = Some(row.len()).filter(|at| *at > 0);
+        }
+    }
+    rows.push(row.trim_end().to_owned());
+    rows
+}
+
+/// How many columns a text takes that is shown as it is.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// Appends a character as it may be shown; says how many columns that takes.
+fn push(c: char, before: Option<char>, shown: &mut String) -> usize {
+    if is_deceptive(c) && !joins_pictures(before, c) {
+        let from = shown.len();
+        shown.extend(c.escape_unicode());
+        return shown.len() - from;
+    }
+    shown.push(c);
+    columns(c)
+}
+
+fn columns(c: char) -> usize {
+    // The sign before it may be shown as a picture then, which is wider.
+    if c == '\u{fe0f}' { 1 } else { c.width().unwrap_or(1) }
+}
+
+/// Marks that take no column, such as accents without end, are no line any more.
+fn is_flood(shown: &str, most: usize) -> bool {
+    shown.len() > 64 + 16 * most
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_cut_at_its_width_with_a_mark() {
+        let cases = [
+            ("abcdef", 4, "abc…", 4),
+            ("abcd", 4, "abcd", 4),
+            ("ab cd", 4, "ab…", 3),
+            ("漢字漢字", 6, "漢字…", 5),
+            ("漢字漢", 6, "漢字漢", 6),
+            ("a\u{301}b\u{301}c", 2, "a\u{301}…", 2),
+            ("  two  blanks\t here ", 80, "two blanks here", 15),
+            ("one\n\n two\r\nthree", 80, "one ↵ two ↵ three", 17),
+            ("x\u{1b}[2Jy\u{202e}", 80, "x\\u{1b}[2Jy\\u{202e}", 19),
+            ("x\u{1b}[2J", 4, "x…", 2),
+            ("", 4, "", 0),
+            ("a", 0, "", 0),
+        ];
+        for (text, most, expected, columns) in cases {
+            let cut = cut(text, most);
+            assert_eq!((cut.text.as_str(), cut.columns), (expected, columns), "{text:?} in {most}");
+        }
+    }
+
+    #[test]
+    fn text_is_wrapped_at_blanks_and_words_that_are_too_long_are_broken() {
+        assert_eq!(wrap("one two three\n\n  four\n", 9), ["one two", "three", "", "  four"]);
+        assert_eq!(wrap("abcdefghijkl", 8), ["abcdefgh", "ijkl"]);
+        assert_eq!(wrap("漢字漢字漢", 8), ["漢字漢字", "漢"]);
+        assert_eq!(wrap("a\u{1b}b", 80), ["a\\u{1b}b"]);
+        assert!(wrap("\n", 80).is_empty());
+    }
+
+    #[test]
+    fn no_row_is_wider_than_it_may_be_and_nothing_is_lost() {
+        let text = "Ein längerer Satz\u{7}, 漢字 und \u{1f469}\u{200d}\u{1f4bb} ohne_ein_einziges_Leerzeichen_darin.".repeat(20);
+        for most in 8..60 {
+            let rows = wrap(&text, most);
+            assert!(rows.iter().all(|row| width(row) <= most), "{most}");
+            let whole = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
+            assert_eq!(whole(&rows.concat()), whole(&super::super::printable(&text)), "{most}");
+            assert!(width(&cut(&text, most).text) <= most);
+        }
+    }
+
+    #[test]
+    fn accents_without_end_are_cut() {
+        let flood = format!("a{}", "\u{301}".repeat(1_000_000));
+        assert!(cut(&flood, 80).text.len() < 2_000);
+        assert!(wrap(&flood, 80).iter().all(|row| row.len() < 2_000));
+    }
+
+    #[test]
+    fn parts_share_a_line() {
+        let parts = [Part::plain("[find]"), Part::plain("a long text")];
+        assert_eq!(line(&parts, 80), ("[find] a long text".to_owned(), 18));
+        assert_eq!(line(&parts, 12), ("[find] a lo…".to_owned(), 12));
+        assert_eq!(line(&parts, 8), ("[find] …".to_owned(), 8));
+        assert_eq!(cell(&parts, 20), "[find] a long text  ");
+    }
+}

@@ -1,0 +1,231 @@
+//! What a message holds, for the lines of a trace: short, or whole in blocks. It knows nothing of columns.
+
+use std::collections::BTreeMap;
+
+use anstyle::Style;
+use conclave_core::action::Action;
+use conclave_core::ids::TaskName;
+use conclave_core::message::{Entity, Label, Message, Signal, ToolCall, ToolResult};
+use conclave_core::text::show_size;
+use serde_json::Value;
+
+use super::columns::Part;
+use super::{BAD, FAINT, GOOD, ODD};
+
+/// Calls or results of one message that are shown one by one in a line.
+const SINGLY: usize = 3;
+/// The name of a tool.
+const TOOL: Style = Style::new().bold();
+
+/// The message in a line.
+pub(crate) fn line(message: &Message) -> Vec<Part> {
+    let mut parts = marks(message);
+    let (calls, has_text) = (calls(message), !message.text().trim().is_empty());
+    if calls.len() > SINGLY {
+        parts.push(together(calls.iter().map(|call| call.name.as_str())));
+    } else {
+        for call in calls {
+            parts.push(tool(&call.name));
+            // Where both are there, what is said tells more.
+            if !has_text {
+                parts.push(Part::new(FAINT, call.arguments.to_string()));
+            }
+        }
+    }
+    let results = &message.tool_results;
+    if results.len() > SINGLY {
+        parts.push(together(results.iter().map(|result| result.name.as_str())));
+        let failed = results.iter().filter(|result| result.is_error).count();
+        if failed > 0 {
+            parts.push(Part::new(BAD, format!("{failed} failed")));
+        }
+    } else {
+        parts.extend(results.iter().flat_map(|result| [tool(&result.name), answer(result)]));
+    }
+    if results.is_empty() && has_text {
+        parts.push(Part::plain(message.text()));
+    }
+    if results.is_empty()
+        && !has_text
+        && let Some(value) = &message.value
+    {
+        parts.push(Part::new(FAINT, value.to_string()));
+    }
+    parts.extend(attachments(message));
+    if parts.is_empty() {
+        parts.push(Part::new(FAINT, "no text"));
+    }
+    parts
+}
+
+/// What the host knows of it: its number, whose name it carries, where its content came from.
+pub(crate) fn facts(message: &Message, task: &TaskName, by: &str) -> String {
+    let mut facts = vec![format!("message {}", message.seq)];
+    if let Some(parent) = message.parent {
+        facts.push(format!("answers {parent}"));
+    }
+    if ![task.as_str(), by].contains(&message.sender_name.as_str()) {
+        let verb = if message.sender == Entity::User { "from" } else { "by" };
+        facts.push(format!("{verb} {}", message.sender_name));
+    }
+    if !message.labels.is_empty() {
+        let labels: Vec<&str> = message.labels.iter().copied().map(Label::as_str).collect();
+        facts.push(labels.join(", "));
+    }
+    facts.join(" · ")
+}
+
+/// The whole message, a block for each thing in it; arguments that fit into so many columns are one line.
+pub(crate) fn blocks(message: &Message, columns: usize) -> Vec<Part> {
+    let mut blocks = marks(message);
+    // The arguments of an action stand with its name.
+    for call in calls(message) {
+        blocks.push(Part::new(TOOL, format!("{}{}", head(&call.name), if call.untrusted { " untrusted" } else { "" })));
+        blocks.push(Part::new(FAINT, json(&call.arguments, columns)));
+    }
+    for result in &message.tool_results {
+        blocks.extend([tool(&result.name), answer(result)]);
+        blocks.extend(
+            result.value.as_ref().filter(|value| !is_text(value, &result.content)).map(|value| Part::new(FAINT, json(value, columns))),
+        );
+    }
+    if message.tool_results.is_empty() {
+        if !message.text().trim().is_empty() {
+            blocks.push(Part::plain(message.text()));
+        }
+        blocks.extend(
+            message.value.as_ref().filter(|value| !is_text(value, message.text())).map(|value| Part::new(FAINT, json(value, columns))),
+        );
+    }
+    blocks.extend(attachments(message));
+    if blocks.is_empty() {
+        blocks.push(Part::new(FAINT, "no text"));
+    }
+    blocks
+}
+
+/// What it does besides saying something.
+fn marks(message: &Message) -> Vec<Part> {
+    match (&message.signal, &message.action) {
+        (Some(Signal::Done { .. }), _) => vec![Part::new(GOOD, "done")],
+        (Some(Signal::Rejected), _) => vec![Part::new(ODD, "gives up")],
+        (None, None | Some(Action::Null | Action::Reply(_))) => Vec::new(),
+        (None, Some(action)) => {
+            let arguments = serde_json::to_value(action).ok().and_then(|action| action.get("args").cloned());
+            let arguments = arguments.map(|arguments| Part::new(FAINT, arguments.to_string()));
+            std::iter::once(tool(action.name())).chain(arguments).collect()
+        }
+    }
+}
+
+/// Those that the model made, else those that travel with it.
+fn calls(message: &Message) -> &[ToolCall] {
+    if message.tool_calls.is_empty() { &message.tools } else { &message.tool_calls }
+}
+
+fn head(name: &str) -> String {
+    format!("[{name}]")
+}
+
+fn tool(name: &str) -> Part {
+    Part::new(TOOL, head(name))
+}
+
+/// `[search.read ×29]`: each name once, in order, with how often it is there.
+fn together<'a>(names: impl Iterator<Item = &'a str>) -> Part {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    names.for_each(|name| *counts.entry(name).or_default() += 1);
+    let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
+    Part::new(TOOL, head(&counts.join(", ")))
+}
+
+fn answer(result: &ToolResult) -> Part {
+    match result.is_error {
+        // The host's words say so themselves.
+        true if result.content.starts_with(&result.name) => Part::new(BAD, &result.content),
+        true => Part::new(BAD, format!("failed: {}", result.content)),
+        false => Part::plain(&result.content),
+    }
+}
+
+fn attachments(message: &Message) -> impl Iterator<Item = Part> {
+    message.attachments.iter().map(|blob| {
+        let name = blob.name.as_deref().map(|name| format!("{name}, ")).unwrap_or_default();
+        Part::new(FAINT, format!("({name}{}, {})", blob.media_type, show_size(blob.length)))
+    })
+}
+
+/// The value says what the text says.
+fn is_text(value: &Value, text: &str) -> bool {
+    value.as_str() == Some(text) || serde_json::from_str::<Value>(text).is_ok_and(|read| read == *value)
+}
+
+/// In one line where it fits.
+fn json(value: &Value, columns: usize) -> String {
+    let line = value.to_string();
+    if line.len() <= columns { line } else { serde_json::to_string_pretty(value).unwrap_or(line) }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn call(name: &str) -> ToolCall {
+        ToolCall::new(name, json!({ "query": "q" }))
+    }
+
+    fn result(name: &str, content: &str, is_error: bool) -> ToolResult {
+        ToolResult { call_id: String::new(), name: name.to_owned(), content: content.to_owned(), value: None, is_error }
+    }
+
+    fn texts(parts: &[Part]) -> String {
+        parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn a_line_says_what_is_called_answered_and_said() {
+        let message = |change: &dyn Fn(&mut Message)| {
+            let mut message = Message::new(3, Entity::Llm, "chat");
+            change(&mut message);
+            texts(&line(&message))
+        };
+        assert_eq!(message(&|_| {}), "no text");
+        assert_eq!(message(&|message| message.content = Some("hi".into())), "hi");
+        assert_eq!(message(&|message| message.value = Some(json!([1]))), "[1]");
+        assert_eq!(message(&|message| message.tool_calls = vec![call("search.find")]), r#"[search.find] {"query":"q"}"#);
+        let both = |message: &mut Message| (message.content, message.tools) = (Some("hi".into()), vec![call("agent_done")]);
+        assert_eq!(message(&both), "[agent_done] hi");
+        assert_eq!(message(&|message| message.tool_calls = vec![call("a.b"), call("a.c"), call("a.b"), call("a.b")]), "[a.b ×3, a.c ×1]");
+        let answered = |message: &mut Message| {
+            message.tool_results = vec![result("a.b", "found", false), result("a.c", "no file", true)];
+            message.content = Some("both, in other words".into());
+        };
+        assert_eq!(message(&answered), "[a.b] found [a.c] failed: no file");
+        let stopped = result("a.b", "a.b was stopped", true);
+        assert_eq!(message(&|message| message.tool_results = vec![stopped.clone()]), "[a.b] a.b was stopped");
+        assert_eq!(message(&|message| message.tool_results = vec![stopped.clone(); 5]), "[a.b ×5] 5 failed");
+        let done = |message: &mut Message| (message.signal, message.content) = (Some(Signal::Done { value: None }), Some("42".into()));
+        assert_eq!(message(&done), "done 42");
+    }
+
+    #[test]
+    fn blocks_hold_everything_once() {
+        let mut message = Message::new(3, Entity::Agent, "chat");
+        let found = ToolResult { value: Some(json!({ "hits": [1, 2] })), ..result("search.find", "2 hits", false) };
+        message.tool_results = vec![found, result("search.list", "", true)];
+        (message.content, message.value) = (Some("2 hits".into()), Some(json!({ "hits": [1, 2] })));
+        assert_eq!(texts(&blocks(&message, 80)), r#"[search.find] 2 hits {"hits":[1,2]} [search.list] failed: "#);
+        assert!(texts(&blocks(&message, 5)).contains("{\n  \"hits\""));
+    }
+
+    #[test]
+    fn facts_name_the_plugin_only_where_the_columns_do_not() {
+        let mut message = Message::new(3, Entity::Llm, "librarian");
+        (message.parent, message.labels) = (Some(2), vec![Label::Untrusted, Label::Tool]);
+        assert_eq!(facts(&message, &"answer".into(), "llm"), "message 3 · answers 2 · by librarian · untrusted, tool");
+        message.sender_name = "answer".into();
+        assert_eq!(facts(&message, &"answer".into(), "llm"), "message 3 · answers 2 · untrusted, tool");
+    }
+}

@@ -1,0 +1,162 @@
+//! A task's toolbox: of the plugins' tools admitted ∩ granted ∩ narrowed by the task, then those of the host, each under the name that the
+//! agent sees. Does not check what else in the config names a tool; `mentions` does.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use serde_json::{Value, json};
+
+use super::tools::entry_path;
+use super::{Plugins, asks};
+use crate::config::wording::code;
+use crate::config::{Compat, Config, Listed, Problems, TaskConfig, ToolEntry};
+use crate::grant::ToolPattern;
+use crate::ids::TaskName;
+use crate::manifest::Capability;
+use crate::toolbox::{HostTool, TaskTool, ToolTarget, Toolbox};
+
+/// The tools of a task, in order of name, then those of the host.
+pub(super) fn of_task(
+    config: &Config,
+    name: &TaskName,
+    task: &TaskConfig,
+    plugins: &Plugins,
+    admitted: &BTreeSet<String>,
+    problems: &mut Problems,
+) -> Toolbox {
+    let mut tools = of_plugins(config, task, plugins);
+    tools.sort_by(|(_, a), (_, b)| a.summary.name.cmp(&b.summary.name));
+    tools.extend(HostTool::ALL.into_iter().map(|tool| of_host(task, tool)));
+    check_names(config, name, &tools, admitted, problems);
+    check_delegation(config, name, task, plugins, &tools, problems);
+    tools.into_iter().map(|(_, tool)| tool).collect::<Vec<_>>().into()
+}
+
+/// A tool, and which entry of the task's list it is from.
+type Placed = (Option<usize>, TaskTool);
+
+/// What the agent was granted, and the task leaves of it.
+fn of_plugins(config: &Config, task: &TaskConfig, plugins: &Plugins) -> Vec<Placed> {
+    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Tools).is_some());
+    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref()).filter(|_| asks);
+    let Some(granted) = granted else { return Vec::new() };
+    let mut tools = Vec::new();
+    for (plugin, facts) in plugins.iter().filter(|(plugin, _)| config.plugins.contains_key(*plugin)) {
+        for spec in &facts.tools {
+            let mut tool = TaskTool::of_plugin(plugin, spec);
+            if !granted.names.iter().any(|pattern| pattern.covers(&tool.summary.name)) {
+                continue;
+            }
+            let Some(entries) = &task.tools else {
+                tools.push((None, tool));
+                continue;
+            };
+            let Some((index, entry)) = entry_of(entries, &tool.summary.name) else { continue };
+            apply(entry, &mut tool);
+            tools.push((Some(index), tool));
+        }
+    }
+    tools
+}
+
+/// The entry that names the tool; else the first pattern that covers it.
+fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a ToolEntry)> {
+    let pattern = |entry: &'a ToolEntry| match &entry.tool {
+        Listed::Plugins(pattern) => Some(pattern),
+        Listed::Host(_) => None,
+    };
+    let is_named = |pattern: &ToolPattern| pattern.0 == tool;
+    let is_covered = |pattern: &ToolPattern| pattern.covers(tool);
+    let find = |fits: &dyn Fn(&ToolPattern) -> bool| entries.iter().enumerate().find(|(_, entry)| pattern(entry).is_some_and(fits));
+    find(&is_named).or_else(|| find(&is_covered))
+}
+
+/// A tool of the host: as it is listed; else carried out where Langroid does so, and shown to nobody (L-105).
+fn of_host(task: &TaskConfig, host: HostTool) -> Placed {
+    let entry = |wanted: HostTool| task.tools.iter().flatten().enumerate().find(|(_, entry)| entry.tool == Listed::Host(wanted));
+    let mut tool = TaskTool::of_host(host);
+    if task.compat == Compat::Langroid {
+        host.langroid_name().clone_into(&mut tool.summary.name);
+    }
+    let placed = entry(host).map(|(index, entry)| {
+        apply(entry, &mut tool);
+        index
+    });
+    // An agent that must say whom its messages are for is asked when it forgot to (L-148).
+    if matches!(host, HostTool::RecipientMessage | HostTool::AddRecipient)
+        && let Some((_, recipient_message)) = entry(HostTool::RecipientMessage)
+    {
+        if placed.is_none() {
+            tool.handled = recipient_message.handled;
+        }
+        let default = recipient_message.default_recipient.as_deref().filter(|_| host == HostTool::RecipientMessage);
+        restrict(&mut tool.summary.input_schema, &recipient_message.recipients, default);
+    }
+    (placed, tool)
+}
+
+/// What the operator says of a tool holds; of two bounds the smaller.
+fn apply(entry: &ToolEntry, tool: &mut TaskTool) {
+    let smaller = |a: Option<u64>, b: Option<u64>| a.into_iter().chain(b).min();
+    if let Some(alias) = &entry.alias {
+        tool.summary.name.clone_from(alias);
+    }
+    tool.offered = entry.offered;
+    tool.handled = entry.handled;
+    tool.is_final |= entry.is_final;
+    tool.title = entry.title.clone().or_else(|| tool.title.take());
+    tool.result_tokens = smaller(entry.result_tokens, tool.result_tokens);
+    tool.retained_tokens = smaller(entry.retained_tokens, tool.retained_tokens);
+}
+
+/// Only these may be named; one is meant where none is.
+fn restrict(schema: &mut Value, recipients: &[String], default: Option<&str>) {
+    let Some(property) = schema.pointer_mut("/properties/intended_recipient").and_then(Value::as_object_mut) else { return };
+    if !recipients.is_empty() {
+        property.insert("enum".to_owned(), json!(recipients));
+    }
+    if let Some(default) = default {
+        property.insert("default".to_owned(), json!(default));
+        let required = schema.get_mut("required").and_then(Value::as_array_mut);
+        required.into_iter().for_each(|required| required.retain(|name| name != "intended_recipient"));
+    }
+}
+
+/// Each name is that of one tool, and none that of another plugin's tool.
+fn check_names(config: &Config, task: &TaskName, tools: &[Placed], admitted: &BTreeSet<String>, problems: &mut Problems) {
+    let mut seen: BTreeMap<&str, (Option<usize>, String)> = BTreeMap::new();
+    for (index, tool) in tools {
+        let (name, own) = (tool.summary.name.as_str(), own_name(tool));
+        let place = |index: Option<usize>| index.map_or_else(|| format!("tasks.{task}"), |index| entry_path(task, index, "as"));
+        match seen.get(name) {
+            Some((other_index, other)) => {
+                let what = format!("{} and {} would both go by the name {}", code(other), code(&own), code(name));
+                let place = place(index.or(*other_index));
+                problems.push(config.problem(&place, what).help("give one of them another name with `as`"));
+            }
+            None if name != own && admitted.contains(name) => {
+                let what = format!("{} would go by the name of another tool, {}", code(&own), code(name));
+                problems.push(config.problem(&place(*index), what).help("choose another name"));
+            }
+            None => drop(seen.insert(name, (*index, own))),
+        }
+    }
+}
+
+/// What a tool is called outside this task.
+pub(super) fn own_name(tool: &TaskTool) -> String {
+    match &tool.target {
+        ToolTarget::Plugin { plugin, tool } => format!("{plugin}.{tool}"),
+        ToolTarget::Host(tool) => tool.as_str().to_owned(),
+    }
+}
+
+/// A tool that would be refused each time is not offered.
+fn check_delegation(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, tools: &[Placed], problems: &mut Problems) {
+    let agent = &task.agent;
+    let may_delegate = config.plugins.get(agent).is_none_or(|plugin| plugin.grants.delegate.is_some());
+    let delegates = |tool: &TaskTool| tool.offered && tool.target == ToolTarget::Host(HostTool::DelegateTask);
+    let Some((Some(index), _)) = tools.iter().find(|(_, tool)| delegates(tool)).filter(|_| !may_delegate) else { return };
+    let what = format!("the task offers `delegate_task`, and {} may not start any task", code(agent.as_str()));
+    let line = asks::smallest(config, agent, Capability::Delegate, plugins);
+    problems.push(config.problem(&entry_path(name, *index, "tool"), what).help(format!("in [plugins.{agent}] write `{line}`")));
+}

@@ -1,0 +1,389 @@
+//! The walk over schema and value together. Depth and steps are counted, so that neither a schema that refers to itself nor one with many
+//! choices costs more than the value is worth; what is not reached is let through. The value is only read: what is to be changed is
+//! noted on the way and put in at the end.
+
+use serde_json::{Map, Value};
+
+use super::Wrong;
+use super::lax::{Lax, lax, mismatch, shown};
+
+/// Levels of schema and value.
+const DEPTH_MAX: usize = 64;
+
+/// Wrong fields that are told: a model needs no more, and each has its whole path.
+const WRONG_MAX: usize = 64;
+
+/// Steps for any value, and for each part of it.
+const FUEL: u64 = 1 << 16;
+const FUEL_EACH: u64 = 16;
+
+#[derive(Clone, Copy, Debug)]
+enum Step<'a> {
+    Field(&'a str),
+    Index(usize),
+}
+
+/// What becomes of a value.
+#[derive(Debug)]
+enum Change<'a> {
+    Same,
+    Put(Value),
+    Default(&'a Value),
+    Within(Vec<(Step<'a>, Self)>),
+}
+
+impl Change<'_> {
+    /// Both; where they touch the same, the later.
+    fn and(self, later: Self) -> Self {
+        match (self, later) {
+            (first, Self::Same) => first,
+            (Self::Within(mut first), Self::Within(later)) => {
+                first.extend(later);
+                Self::Within(first)
+            }
+            (_, later) => later,
+        }
+    }
+
+    fn apply(self, value: &mut Value) {
+        match self {
+            Self::Same => {}
+            Self::Put(new) => *value = new,
+            Self::Default(new) => *value = new.clone(),
+            Self::Within(changes) => {
+                for (step, change) in changes {
+                    let place = match (step, &mut *value) {
+                        (Step::Field(name), Value::Object(fields)) => Some(fields.entry(name).or_insert(Value::Null)),
+                        (Step::Index(index), Value::Array(items)) => items.get_mut(index),
+                        _ => None,
+                    };
+                    if let Some(place) = place {
+                        change.apply(place);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// One check of one value. A step answers what becomes of the value, none when it does not fit.
+pub(super) struct Checker<'a> {
+    root: &'a Value,
+    path: Vec<Step<'a>>,
+    wrong: Vec<Wrong>,
+    fuel: u64,
+    /// Choices that are being tried: nothing is told.
+    trying: usize,
+    /// Plain values that stood for another type.
+    coerced: usize,
+}
+
+impl<'a> Checker<'a> {
+    pub(super) fn new(schema: &'a Value, value: &Value) -> Self {
+        let fuel = FUEL.saturating_add(weight(value, u64::MAX >> 8).saturating_mul(FUEL_EACH));
+        Self { root: schema, path: Vec::new(), wrong: Vec::new(), fuel, trying: 0, coerced: 0 }
+    }
+
+    pub(super) fn run(mut self, value: &'a Value) -> Result<Value, Vec<Wrong>> {
+        match self.check(self.root, value, 0) {
+            Some(change) if self.wrong.is_empty() => {
+                let mut value = value.clone();
+                change.apply(&mut value);
+                Ok(value)
+            }
+            _ => Err(self.wrong),
+        }
+    }
+
+    fn check(&mut self, schema: &'a Value, value: &'a Value, depth: usize) -> Option<Change<'a>> {
+        if depth >= DEPTH_MAX || !self.spend(1) {
+            return Some(Change::Same);
+        }
+        let schema = match schema {
+            Value::Object(schema) => schema,
+            Value::Bool(false) => return self.reject("is not allowed here".to_owned()),
+            _ => return Some(Change::Same),
+        };
+        let plain = self.typed(schema, value)?;
+        let current = plain.as_ref().unwrap_or(value);
+        if let Some(reason) = self.out_of_list(schema, current).or_else(|| self.out_of_bounds(schema, current)) {
+            return self.reject(reason);
+        }
+        let inner = match value {
+            Value::Object(fields) => self.object(schema, fields, depth),
+            Value::Array(items) => self.list(schema, items, depth),
+            _ => Some(Change::Same),
+        };
+        let elsewhere = self.elsewhere(schema, value, depth);
+        let change = plain.map_or(Change::Same, Change::Put);
+        Some(change.and(inner?).and(elsewhere?))
+    }
+
+    /// What `$ref`, `allOf`, `anyOf` and `oneOf` say.
+    fn elsewhere(&mut self, schema: &'a Map<String, Value>, value: &'a Value, depth: usize) -> Option<Change<'a>> {
+        let mut whole = Some(Change::Same);
+        if let Some(target) = schema.get("$ref").and_then(Value::as_str).and_then(|reference| self.target(reference)) {
+            whole = both(whole, self.check(target, value, depth + 1));
+        }
+        for part in list_of(schema, "allOf") {
+            whole = both(whole, self.check(part, value, depth + 1));
+        }
+        for key in ["anyOf", "oneOf"] {
+            let choices = list_of(schema, key);
+            if !choices.is_empty() {
+                whole = both(whole, self.choice(choices, value, depth + 1));
+            }
+        }
+        whole
+    }
+
+    /// The part of the schema that a reference means; only one within it.
+    fn target(&mut self, reference: &str) -> Option<&'a Value> {
+        if !self.spend(reference.len() as u64 / 8) {
+            return None;
+        }
+        self.root.pointer(reference.strip_prefix('#')?)
+    }
+
+    /// The first choice that the value is of, else the first that it can stand for.
+    fn choice(&mut self, choices: &'a [Value], value: &'a Value, depth: usize) -> Option<Change<'a>> {
+        let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
+        let mut real = choices.iter().filter(|choice| !is_null(choice));
+        if let (Some(only), None) = (real.next(), real.next())
+            && !value.is_null()
+        {
+            // Told as if the type were not optional.
+            return self.check(only, value, depth);
+        }
+        let mut second = None;
+        for choice in choices {
+            let before = self.coerced;
+            self.trying += 1;
+            let change = self.check(choice, value, depth);
+            self.trying -= 1;
+            match change {
+                Some(change) if self.coerced == before => return Some(change),
+                Some(change) => second = second.or(Some(change)),
+                None => {}
+            }
+            self.coerced = before;
+        }
+        if second.is_none() {
+            return self.reject(format!("must be of one of the allowed types, not {}", shown(value)));
+        }
+        self.coerced += 1;
+        second
+    }
+
+    /// The value that stands in for a plain one of another type; none when it can stand for none of those that are allowed.
+    #[expect(clippy::option_option, reason = "the outer one says whether it fits, as everywhere here")]
+    fn typed(&mut self, schema: &Map<String, Value>, value: &Value) -> Option<Option<Value>> {
+        let kinds: Vec<&str> = match schema.get("type") {
+            Some(Value::String(kind)) => vec![kind],
+            Some(Value::Array(kinds)) => kinds.iter().take(16).filter_map(Value::as_str).collect(),
+            _ => Vec::new(),
+        };
+        let mut instead = kinds.is_empty().then_some(None);
+        for kind in &kinds {
+            match lax(kind, value) {
+                Lax::Same => return Some(None),
+                Lax::Instead(value) => instead = instead.or(Some(Some(value))),
+                Lax::No => {}
+            }
+        }
+        if let Some(Some(_)) = instead {
+            self.coerced += 1;
+        }
+        if instead.is_none() {
+            let kind = kinds.iter().find(|kind| **kind != "null").copied().unwrap_or("null");
+            self.reject(mismatch(kind, value));
+        }
+        instead
+    }
+
+    fn object(&mut self, schema: &'a Map<String, Value>, fields: &'a Map<String, Value>, depth: usize) -> Option<Change<'a>> {
+        let known = schema.get("properties").and_then(Value::as_object);
+        let (mut changes, mut fits) = (Vec::new(), true);
+        for (name, part) in known.into_iter().flatten() {
+            if !self.spend(1) {
+                break;
+            }
+            let step = Step::Field(name);
+            match (fields.get(name), part.get("default")) {
+                (Some(value), _) => fits &= self.within(step, part, value, depth, &mut changes),
+                (None, Some(default)) if self.is_own_default(part, default, depth) => changes.push((step, Change::Default(default))),
+                (None, _) => {}
+            }
+        }
+        for name in list_of(schema, "required").iter().filter_map(Value::as_str) {
+            if !self.spend(1) {
+                break;
+            }
+            if fields.contains_key(name) {
+                continue;
+            }
+            let part = known.and_then(|known| known.get(name));
+            let default = part.and_then(|part| Some((part, part.get("default")?)));
+            let is_filled = default.is_some_and(|(part, default)| self.is_own_default(part, default, depth));
+            if !is_filled && self.fuel > 0 {
+                fits = false;
+                self.path.push(Step::Field(name));
+                self.reject("is missing".to_owned());
+                self.path.pop();
+            }
+        }
+        if let Some(part @ Value::Object(_)) = schema.get("additionalProperties").filter(|_| !schema.contains_key("patternProperties")) {
+            for (name, value) in fields.iter().filter(|(name, _)| !known.is_some_and(|known| known.contains_key(*name))) {
+                fits &= self.within(Step::Field(name), part, value, depth, &mut changes);
+            }
+        }
+        fits.then_some(Change::Within(changes))
+    }
+
+    fn list(&mut self, schema: &'a Map<String, Value>, items: &'a [Value], depth: usize) -> Option<Change<'a>> {
+        let first = list_of(schema, "prefixItems");
+        let rest = schema.get("items");
+        let (mut changes, mut fits) = (Vec::new(), true);
+        for (index, item) in items.iter().enumerate() {
+            let Some(part) = first.get(index).or(rest) else { break };
+            fits &= self.within(Step::Index(index), part, item, depth, &mut changes);
+        }
+        fits.then_some(Change::Within(changes))
+    }
+
+    fn within(
+        &mut self,
+        step: Step<'a>,
+        schema: &'a Value,
+        value: &'a Value,
+        depth: usize,
+        changes: &mut Vec<(Step<'a>, Change<'a>)>,
+    ) -> bool {
+        self.path.push(step);
+        let change = self.check(schema, value, depth + 1);
+        self.path.pop();
+        match change {
+            Some(Change::Same) => true,
+            Some(Change::Within(inner)) if inner.is_empty() => true,
+            Some(change) => {
+                changes.push((step, change));
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// The default can be put in: it is of the type that it is for. Some schemas say null where they mean none.
+    fn is_own_default(&mut self, part: &'a Value, default: &'a Value, depth: usize) -> bool {
+        // It is copied for every value that lacks it.
+        if !self.spend(weight(default, self.fuel)) {
+            return false;
+        }
+        let before = self.coerced;
+        self.trying += 1;
+        let fits = self.check(part, default, depth + 1).is_some();
+        self.trying -= 1;
+        fits && std::mem::replace(&mut self.coerced, before) == before
+    }
+
+    /// What `enum` and `const` have against it.
+    fn out_of_list(&mut self, schema: &Map<String, Value>, value: &Value) -> Option<String> {
+        let listed = schema.get("enum").and_then(Value::as_array).map(Vec::as_slice);
+        let (list, only) = match (schema.get("const"), listed) {
+            (Some(only), _) => (std::slice::from_ref(only), Some(only)),
+            (None, list) => (list?, None),
+        };
+        let is = |other: &Value| other == value || (value.is_number() && other.is_number() && other.as_f64() == value.as_f64());
+        let cost = weight(value, self.fuel).saturating_mul(list.len() as u64 + 1);
+        if !self.spend(cost) || list.iter().any(is) {
+            return None;
+        }
+        if let Some(only) = only {
+            return Some(format!("must be {}", shown(only)));
+        }
+        let some: Vec<String> = list.iter().take(16).map(|value| value.to_string().chars().take(40).collect()).collect();
+        let more = if list.len() > some.len() { ", …" } else { "" };
+        Some(format!("must be one of {}{more}", some.join(", ")))
+    }
+
+    /// What the bounds of numbers, texts and lists have against it.
+    fn out_of_bounds(&mut self, schema: &Map<String, Value>, value: &Value) -> Option<String> {
+        let bound = |key: &str| schema.get(key).and_then(Value::as_f64);
+        let low = |key, amount: f64| bound(key).filter(|bound| amount < *bound);
+        let high = |key, amount: f64| bound(key).filter(|bound| amount > *bound);
+        match value {
+            Value::Number(number) => {
+                let number = number.as_f64()?;
+                let low_or_at =
+                    bound("exclusiveMinimum").filter(|bound| number <= *bound).map(|bound| format!("must be more than {bound}"));
+                let high_or_at =
+                    bound("exclusiveMaximum").filter(|bound| number >= *bound).map(|bound| format!("must be less than {bound}"));
+                let low = low("minimum", number).map(|bound| format!("must be at least {bound}"));
+                let high = high("maximum", number).map(|bound| format!("must be at most {bound}"));
+                low.or(high).or(low_or_at).or(high_or_at)
+            }
+            Value::String(text) if schema.contains_key("minLength") || schema.contains_key("maxLength") => {
+                if !self.spend(text.len() as u64 / 8) {
+                    return None;
+                }
+                let length = text.chars().count() as f64;
+                let short = low("minLength", length).map(|bound| format!("must have at least {bound} characters"));
+                short.or_else(|| high("maxLength", length).map(|bound| format!("must have at most {bound} characters")))
+            }
+            Value::Array(items) => {
+                let length = items.len() as f64;
+                let short = low("minItems", length).map(|bound| format!("must have at least {bound} items"));
+                short.or_else(|| high("maxItems", length).map(|bound| format!("must have at most {bound} items")))
+            }
+            _ => None,
+        }
+    }
+
+    fn reject(&mut self, reason: String) -> Option<Change<'a>> {
+        if self.trying == 0 && self.wrong.len() < WRONG_MAX {
+            let steps: Vec<String> = self
+                .path
+                .iter()
+                .map(|step| match step {
+                    Step::Field(name) => (*name).to_owned(),
+                    Step::Index(index) => index.to_string(),
+                })
+                .collect();
+            self.wrong.push(Wrong { path: steps.join("."), reason });
+        }
+        None
+    }
+
+    fn spend(&mut self, steps: u64) -> bool {
+        let left = self.fuel.checked_sub(steps);
+        self.fuel = left.unwrap_or(0);
+        left.is_some()
+    }
+}
+
+fn both<'a>(first: Option<Change<'a>>, later: Option<Change<'a>>) -> Option<Change<'a>> {
+    Some(first?.and(later?))
+}
+
+fn list_of<'a>(schema: &'a Map<String, Value>, key: &str) -> &'a [Value] {
+    schema.get(key).and_then(Value::as_array).map_or(&[], Vec::as_slice)
+}
+
+/// Parts of a value, and its texts by length; counted up to a little more than `most`.
+fn weight(value: &Value, most: u64) -> u64 {
+    let mut weight = 0_u64;
+    let mut open = vec![value];
+    while let Some(value) = open.pop() {
+        weight += 1;
+        match value {
+            Value::String(text) => weight += text.len() as u64 / 8,
+            Value::Array(items) => open.extend(items),
+            Value::Object(fields) => open.extend(fields.values()),
+            _ => {}
+        }
+        if weight > most {
+            break;
+        }
+    }
+    weight
+}

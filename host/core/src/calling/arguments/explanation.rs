@@ -1,0 +1,44 @@
+//! What a model is told about a call whose arguments do not fit, and the way back from such a text to the fields that it names.
+
+use super::Wrong;
+
+const OPENING: &str = "The call of ";
+const OPENED: &str = " was not carried out: its arguments do not fit.";
+const BULLET: &str = "- ";
+
+/// The text for the model: names the tool and each wrong field, and asks for the whole call again (L-114).
+#[must_use]
+pub fn explain(tool: &str, wrong: &[Wrong]) -> String {
+    let mut text = format!("{OPENING}{}{OPENED}\n", quoted(tool));
+    for Wrong { path, reason } in wrong {
+        let reason: String = reason.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+        text.push_str(&format!("{BULLET}{} {reason}\n", quoted(path)));
+    }
+    text.push_str("Correct this and send the whole call again.");
+    text
+}
+
+/// The tool and the paths, sorted, that a text of [`explain`] names; none for another text.
+#[must_use]
+pub fn explanation_fields(text: &str) -> Option<(String, Vec<String>)> {
+    let (tool, rest) = unquoted(text.strip_prefix(OPENING)?)?;
+    let mut lines = rest.strip_prefix(OPENED)?.strip_prefix('\n')?;
+    let mut paths = Vec::new();
+    while let Some((path, rest)) = lines.strip_prefix(BULLET).and_then(unquoted) {
+        paths.push(path);
+        lines = rest.split_once('\n')?.1;
+    }
+    paths.sort();
+    Some((tool, paths))
+}
+
+/// On one line, whatever is in it.
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<String>();
+    let value = values.next()?.ok()?;
+    Some((value, text.get(values.byte_offset()..)?))
+}

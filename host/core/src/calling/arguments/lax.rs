@@ -1,0 +1,109 @@
+//! Plain values that stand for another type: `"5"` for 5, `"yes"` for true. The table of pydantic 2 in its lax mode, as far as JSON goes.
+
+use serde_json::{Number, Value};
+
+/// What a value is where a type is wanted.
+#[derive(Debug, PartialEq)]
+pub(super) enum Lax {
+    Same,
+    Instead(Value),
+    No,
+}
+
+/// Holds a value against the name of a type in JSON Schema. A name that is none lets everything through.
+pub(super) fn lax(kind: &str, value: &Value) -> Lax {
+    let is = |fits| if fits { Lax::Same } else { Lax::No };
+    let instead = |value: Option<Value>| value.map_or(Lax::No, Lax::Instead);
+    match (kind, value) {
+        ("string", _) => is(value.is_string()),
+        ("null", _) => is(value.is_null()),
+        ("array", _) => is(value.is_array()),
+        ("object", _) => is(value.is_object()),
+        ("boolean", Value::Bool(_)) | ("number", Value::Number(_)) => Lax::Same,
+        ("integer", Value::Number(number)) if !number.is_f64() => Lax::Same,
+        ("integer", Value::Number(number)) => instead(number.as_f64().and_then(whole)),
+        ("integer", Value::Bool(flag)) => Lax::Instead(i32::from(*flag).into()),
+        ("integer", Value::String(text)) => instead(whole_text(text)),
+        ("number", Value::Bool(flag)) => Lax::Instead(f64::from(i32::from(*flag)).into()),
+        ("number", Value::String(text)) => instead(number_text(text)),
+        ("boolean", Value::Number(number)) => instead(number.as_f64().and_then(|n| truth(n, 1.0, 0.0))),
+        ("boolean", Value::String(text)) => instead(truth_text(text)),
+        ("integer" | "number" | "boolean", _) => Lax::No,
+        _ => Lax::Same,
+    }
+}
+
+/// What is said of a value that is not of the wanted type.
+pub(super) fn mismatch(kind: &str, value: &Value) -> String {
+    let wanted = match kind {
+        "string" => "a text",
+        "integer" => "a whole number",
+        "number" => "a number",
+        "boolean" => "true or false",
+        "null" => "null",
+        "array" => "a list",
+        "object" => "an object",
+        _ => "something else",
+    };
+    format!("must be {wanted}, not {}", shown(value))
+}
+
+/// A value in a few words.
+pub(super) fn shown(value: &Value) -> String {
+    match value {
+        Value::Array(_) => "a list".to_owned(),
+        Value::Object(_) => "an object".to_owned(),
+        Value::String(text) if text.len() > 40 => "this text".to_owned(),
+        Value::String(_) => format!("the text {value}"),
+        Value::Null | Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// A float without a fraction, within 64 bits with a sign.
+#[expect(clippy::cast_possible_truncation, reason = "the range was checked")]
+fn whole(number: f64) -> Option<Value> {
+    let fits = number.fract() == 0.0 && (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
+    fits.then(|| (number as i64).into())
+}
+
+/// Digits with a sign, `_` between two of them, and `.0` after them.
+fn whole_text(text: &str) -> Option<Value> {
+    let text = text.trim();
+    let digits = match text.split_once('.') {
+        Some((before, zeros)) if !zeros.is_empty() && zeros.bytes().all(|b| b == b'0') => before,
+        Some(_) => return None,
+        None => text,
+    };
+    // Eighty bits hold whatever 64 hold, with either sign.
+    let number: i128 = plain_digits(digits)?.parse().ok()?;
+    Number::from_i128(number).map(Value::Number)
+}
+
+fn number_text(text: &str) -> Option<Value> {
+    // Not finite, it cannot be written in JSON.
+    let number: f64 = plain_digits(text.trim())?.parse().ok()?;
+    Number::from_f64(number).map(Value::Number)
+}
+
+/// Without the `_`; none when one is not between two digits.
+fn plain_digits(text: &str) -> Option<String> {
+    let is_digit = |at: Option<usize>| at.and_then(|at| text.as_bytes().get(at)).is_some_and(u8::is_ascii_digit);
+    let between = |(at, _): (usize, &str)| is_digit(at.checked_sub(1)) && is_digit(at.checked_add(1));
+    text.match_indices('_').all(between).then(|| text.replace('_', ""))
+}
+
+#[expect(clippy::float_cmp, reason = "exactly one or zero is wanted")]
+fn truth(number: f64, yes: f64, no: f64) -> Option<Value> {
+    (number == yes || number == no).then(|| (number == yes).into())
+}
+
+fn truth_text(text: &str) -> Option<Value> {
+    let is = |words: [&str; 6]| words.into_iter().any(|word| text.eq_ignore_ascii_case(word));
+    if is(["1", "t", "true", "y", "yes", "on"]) {
+        Some(true.into())
+    } else if is(["0", "f", "false", "n", "no", "off"]) {
+        Some(false.into())
+    } else {
+        None
+    }
+}

@@ -1,0 +1,156 @@
+//! Finds balanced groups of braces in prose. Braces in quotes do not count, and a quote counts only if it ends on its line: an apostrophe
+//! is none. What the groups hold is not looked at.
+
+/// Work for a text, as a multiple of its bytes: enough for prose with some braces that never close, an end to texts made of them.
+const EFFORT: usize = 16;
+
+/// The outermost balanced groups of a text, in order, with their braces.
+pub(super) fn groups(text: &str) -> Vec<&str> {
+    let mut scan = Scan { bytes: text.as_bytes(), budget: text.len().saturating_mul(EFFORT) + 64, known: Vec::new(), unended: Vec::new() };
+    let mut found = Vec::new();
+    let mut from = 0;
+    while let Some(start) = text.get(from..).and_then(|rest| rest.find('{')).map(|start| from + start) {
+        // A brace that is never closed counts for nothing, and the search goes on behind it.
+        from = match scan.end_of_group(start) {
+            Some(end) => {
+                found.extend(text.get(start..end));
+                end
+            }
+            None => start + 1,
+        };
+    }
+    found
+}
+
+struct Scan<'a> {
+    bytes: &'a [u8],
+    budget: usize,
+    /// For each place, what is known of a brace there, so that what follows it is not read twice; empty until a walk was in vain.
+    known: Vec<Known>,
+    /// For each place, whether a text in single or double quotes that reaches it has no end; empty until one has none.
+    unended: Vec<[bool; 2]>,
+}
+
+impl Scan<'_> {
+    fn byte(&self, at: usize) -> Option<u8> {
+        self.bytes.get(at).copied()
+    }
+
+    fn known(&self, at: usize) -> Known {
+        self.known.get(at).copied().unwrap_or(Known::Nothing)
+    }
+
+    /// Behind the brace that closes the one at `start`.
+    fn end_of_group(&mut self, start: usize) -> Option<usize> {
+        match self.known(start) {
+            Known::Ends(end) => return Some(end),
+            Known::Open => return None,
+            Known::Nothing => {}
+        }
+        let mut open = Vec::new();
+        let mut closed = Vec::new();
+        let mut at = start;
+        while let Some(byte) = self.byte(at) {
+            let Some(budget) = self.budget.checked_sub(1) else { break };
+            self.budget = budget;
+            match byte {
+                b'{' => match self.known(at) {
+                    Known::Ends(end) => {
+                        at = end;
+                        continue;
+                    }
+                    // It stays open, so whatever is around it does too.
+                    Known::Open => break,
+                    Known::Nothing => open.push(at),
+                },
+                b'}' => {
+                    let Some(opened) = open.pop() else { break };
+                    if open.is_empty() {
+                        return Some(at + 1);
+                    }
+                    closed.push((opened, Known::Ends(at + 1)));
+                }
+                b'"' | b'\'' => {
+                    if let Some(end) = self.end_of_quote(at, byte) {
+                        self.budget = self.budget.saturating_sub(end - at);
+                        at = end;
+                        continue;
+                    }
+                }
+                _ => {}
+            }
+            at += 1;
+        }
+        self.known.resize(self.bytes.len(), Known::Nothing);
+        for (at, what) in closed.into_iter().chain(open.into_iter().map(|opened| (opened, Known::Open))) {
+            if let Some(known) = self.known.get_mut(at) {
+                *known = what;
+            }
+        }
+        None
+    }
+
+    /// Behind the quote that ends the text beginning at `start`. A doubled quote is inside the text, a line feed may only be escaped.
+    fn end_of_quote(&mut self, start: usize, quote: u8) -> Option<usize> {
+        let which = usize::from(quote == b'"');
+        let mut at = start + 1;
+        while let Some(next) = self.next_in_quote(at, quote, which) {
+            match next {
+                Inside::End(end) => return Some(end),
+                Inside::More(next) => at = next,
+            }
+        }
+        // Remember the way, so that a quote further on does not go it again.
+        if self.unended.is_empty() {
+            self.unended.resize(self.bytes.len() + 1, [false; 2]);
+        }
+        at = start + 1;
+        while let Some(Inside::More(next)) = self.next_in_quote(at, quote, which) {
+            self.mark(at, which);
+            at = next;
+        }
+        self.mark(at, which);
+        None
+    }
+
+    fn mark(&mut self, at: usize, which: usize) {
+        if let Some(mark) = self.unended.get_mut(at).and_then(|marks| marks.get_mut(which)) {
+            *mark = true;
+        }
+    }
+
+    fn next_in_quote(&self, at: usize, quote: u8, which: usize) -> Option<Inside> {
+        if self.unended.get(at).and_then(|marks| marks.get(which)).is_some_and(|unended| *unended) {
+            return None;
+        }
+        let more = match self.byte(at)? {
+            b'\n' | b'\r' => return None,
+            b'\\' if self.byte(at + 1)? == b'x' => {
+                let digits = self.bytes.get(at + 2..)?.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+                if digits == 0 {
+                    return None;
+                }
+                2 + digits
+            }
+            b'\\' => 2,
+            byte if byte == quote && self.byte(at + 1) == Some(quote) => 2,
+            byte if byte == quote => return Some(Inside::End(at + 1)),
+            _ => 1,
+        };
+        Some(Inside::More(at + more))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Known {
+    Nothing,
+    /// It is never closed.
+    Open,
+    /// Its group ends before this place.
+    Ends(usize),
+}
+
+enum Inside {
+    More(usize),
+    End(usize),
+}

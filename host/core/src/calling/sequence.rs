@@ -1,0 +1,386 @@
+//! Done sequences: the little language that says which answers in a row end a task, and whether a row of answers is such. It does not
+//! know where the answers come from, nor which tools there are.
+
+use std::fmt;
+
+use regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
+
+/// One event that a sequence waits for. Written, and in a journal, as its token: `T`, `T[name]`, `C[pattern]`.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub enum Expected {
+    /// `T`: any tool call.
+    Tool,
+    /// `T[name]`: a call of exactly this tool, by its name or title.
+    SpecificTool(String),
+    /// `A`: an answer of the agent itself.
+    AgentResponse,
+    /// `L`: a text of the model.
+    LlmResponse,
+    /// `U`: a word of the user.
+    UserResponse,
+    /// `N`: nobody answered.
+    NoResponse,
+    /// `C[pattern]`: the content matches, whoever wrote it. `C` alone never matches (L-095).
+    ContentMatch(Option<Pattern>),
+}
+
+/// A regular expression that ignores case; two are equal if they are written the same.
+#[derive(Clone, Debug)]
+pub struct Pattern(Regex);
+
+/// Events that end a task when they happen in a row. Written, and in a journal, as its text.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Sequence {
+    source: String,
+    events: Vec<Expected>,
+}
+
+/// A message of a chain, as its task classified it (L-094).
+#[derive(Clone, Copy, Debug)]
+pub struct Happened<'a> {
+    pub kind: Kind,
+    /// The tool, where the message calls exactly one.
+    pub tool: Option<&'a str>,
+    /// Other names that this tool goes by.
+    pub titles: &'a [String],
+    pub content: &'a str,
+}
+
+/// What a message of a chain was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Tool,
+    AgentResponse,
+    LlmResponse,
+    UserResponse,
+    NoResponse,
+}
+
+/// Longer sequences are refused: each pattern takes time to compile.
+const MOST_BYTES: usize = 16 << 10;
+/// Memory for one compiled pattern: a Unicode class or a count of hundreds fits, a bomb does not.
+const PATTERN_BYTES: usize = 1 << 20;
+const MAY_STAND: &str = "there are T, A, L, U, N and C, the words tool, agent, llm and user, T[tool] and C[pattern]";
+
+impl Sequence {
+    /// Reads a sequence: events with commas between them; a comma in brackets belongs to the name or pattern (L-092).
+    ///
+    /// # Errors
+    /// More than 16 KiB, an event that there is not, brackets after another letter than `T` or `C`, a pattern that cannot be used, no event at all.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.len() > MOST_BYTES {
+            return Err(format!("a done sequence may have {MOST_BYTES} bytes, this one has {}", text.len()));
+        }
+        let tokens = split(text);
+        let events = tokens.iter().map(|token| token.trim()).filter(|token| !token.is_empty()).map(event).collect::<Result<Vec<_>, _>>()?;
+        if events.is_empty() {
+            return Err(format!("a done sequence needs at least one event: {MAY_STAND}"));
+        }
+        Ok(Self { source: text.to_owned(), events })
+    }
+
+    /// The events, first to last; at least one.
+    #[must_use]
+    pub fn events(&self) -> &[Expected] {
+        &self.events
+    }
+
+    /// The text that it was read from.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.source
+    }
+
+    /// The chain, oldest first, ends with these events, one message for each and none between (L-093).
+    #[must_use]
+    pub fn is_met_by(&self, chain: &[Happened<'_>]) -> bool {
+        chain.len() >= self.events.len()
+            && self.events.iter().rev().zip(chain.iter().rev()).all(|(expected, happened)| expected.is(happened))
+    }
+}
+
+impl Expected {
+    fn is(&self, happened: &Happened<'_>) -> bool {
+        match self {
+            Self::Tool => happened.kind == Kind::Tool,
+            // L-095: none of several calls in one message
+            Self::SpecificTool(name) => {
+                happened.kind == Kind::Tool && happened.tool.is_some_and(|tool| tool == name || happened.titles.contains(name))
+            }
+            Self::AgentResponse => happened.kind == Kind::AgentResponse,
+            Self::LlmResponse => happened.kind == Kind::LlmResponse,
+            Self::UserResponse => happened.kind == Kind::UserResponse,
+            Self::NoResponse => happened.kind == Kind::NoResponse,
+            Self::ContentMatch(pattern) => pattern.as_ref().is_some_and(|pattern| pattern.0.is_match(happened.content)),
+        }
+    }
+}
+
+/// The tokens between the commas. A bracket closes where a comma or the end follows it, so that a pattern may hold brackets.
+fn split(text: &str) -> Vec<&str> {
+    let mut tokens = Vec::new();
+    let mut start = 0;
+    let (mut inside, mut in_class, mut escaped) = (false, false, false);
+    for (at, c) in text.char_indices() {
+        if escaped {
+            escaped = false;
+        } else if c == '\\' {
+            escaped = true;
+        } else if c == '[' && !inside {
+            inside = true;
+        } else if c == '[' && !in_class {
+            in_class = true;
+        } else if c == ']' && in_class {
+            in_class = false;
+        } else if c == ']' && inside {
+            let after = text.get(at + 1..).unwrap_or_default().trim_start();
+            inside = !(after.is_empty() || after.starts_with(','));
+        }
+        if c == ',' && !inside {
+            tokens.push(text.get(start..at).unwrap_or_default());
+            start = at + 1;
+        }
+    }
+    tokens.push(text.get(start..).unwrap_or_default());
+    tokens
+}
+
+fn event(token: &str) -> Result<Expected, String> {
+    if let Some((letter, inside)) = bracketed(token) {
+        return match letter {
+            'T' => Ok(Expected::SpecificTool(inside.to_owned())),
+            'C' => Ok(Expected::ContentMatch(Some(Pattern::new(inside)?))),
+            _ => Err(format!("only T[tool] and C[pattern] take brackets, {letter} does not: `{}`", shown(token))),
+        };
+    }
+    match token {
+        "T" => Ok(Expected::Tool),
+        "A" => Ok(Expected::AgentResponse),
+        "L" => Ok(Expected::LlmResponse),
+        "U" => Ok(Expected::UserResponse),
+        "N" => Ok(Expected::NoResponse),
+        "C" => Ok(Expected::ContentMatch(None)),
+        word if word.eq_ignore_ascii_case("tool") => Ok(Expected::Tool),
+        word if word.eq_ignore_ascii_case("agent") => Ok(Expected::AgentResponse),
+        word if word.eq_ignore_ascii_case("llm") => Ok(Expected::LlmResponse),
+        word if word.eq_ignore_ascii_case("user") => Ok(Expected::UserResponse),
+        _ => Err(format!("`{}` is no event of a done sequence: {MAY_STAND}", shown(token))),
+    }
+}
+
+/// A capital letter and what its brackets hold, which is not empty.
+fn bracketed(token: &str) -> Option<(char, &str)> {
+    let letter = token.chars().next().filter(char::is_ascii_uppercase)?;
+    let inside = token.get(1..)?.strip_prefix('[')?.strip_suffix(']')?;
+    (!inside.is_empty()).then_some((letter, inside))
+}
+
+fn shown(token: &str) -> String {
+    let mut shown: String = token.chars().take(60).collect();
+    if shown.len() < token.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+impl Pattern {
+    /// Compiles a pattern.
+    ///
+    /// # Errors
+    /// It is no regular expression, uses look-around or back-references, or needs too much memory.
+    pub fn new(source: &str) -> Result<Self, String> {
+        let compiled = RegexBuilder::new(source).case_insensitive(true).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
+        compiled.map(Self).map_err(|error| {
+            let why = match error {
+                regex::Error::CompiledTooBig(limit) => format!("it needs more than {limit} bytes when compiled"),
+                // The last line of a syntax error says what is wrong, those before it draw where.
+                error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+            };
+            format!("the pattern `{}` cannot be used: {why}", shown(source))
+        })
+    }
+
+    /// The pattern as it was written.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        self.0.as_str()
+    }
+}
+
+impl PartialEq for Pattern {
+    fn eq(&self, other: &Self) -> bool {
+        self.as_str() == other.as_str()
+    }
+}
+
+impl fmt::Display for Expected {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tool => out.write_str("T"),
+            Self::SpecificTool(name) => write!(out, "T[{name}]"),
+            Self::AgentResponse => out.write_str("A"),
+            Self::LlmResponse => out.write_str("L"),
+            Self::UserResponse => out.write_str("U"),
+            Self::NoResponse => out.write_str("N"),
+            Self::ContentMatch(None) => out.write_str("C"),
+            Self::ContentMatch(Some(pattern)) => write!(out, "C[{}]", pattern.as_str()),
+        }
+    }
+}
+
+impl fmt::Display for Sequence {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.source)
+    }
+}
+
+impl From<Expected> for String {
+    fn from(expected: Expected) -> Self {
+        expected.to_string()
+    }
+}
+
+impl TryFrom<String> for Expected {
+    type Error = String;
+
+    fn try_from(token: String) -> Result<Self, String> {
+        event(&token)
+    }
+}
+
+impl From<Sequence> for String {
+    fn from(sequence: Sequence) -> Self {
+        sequence.source
+    }
+}
+
+impl TryFrom<String> for Sequence {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn sequences_are_read() {
+        for (text, events) in [
+            ("T, A", vec!["T", "A"]),
+            (" L,T , A,L ", vec!["L", "T", "A", "L"]),
+            ("T, A, L, U, N, C", vec!["T", "A", "L", "U", "N", "C"]),
+            ("tool, Agent, LLM, uSeR", vec!["T", "A", "L", "U"]),
+            ("T[my-tool], A", vec!["T[my-tool]", "A"]),
+            ("T[com.example.tool],,A,", vec!["T[com.example.tool]", "A"]),
+            ("L, C[done.*complete]", vec!["L", "C[done.*complete]"]),
+            ("C[a,b], A", vec!["C[a,b]", "A"]),
+            ("C[[a,b],[c]], A", vec!["C[[a,b],[c]]", "A"]),
+            ("C[[0-9]+] ,A", vec!["C[[0-9]+]", "A"]),
+            (r"C[a\],b], A", vec![r"C[a\],b]", "A"]),
+            (r"C[[\],]x], A", vec![r"C[[\],]x]", "A"]),
+            ("C[a\nb], A", vec!["C[a\nb]", "A"]),
+            ("C[a]b], A", vec!["C[a]b]", "A"]),
+            // An open bracket takes all that follows into it
+            ("T[a, A]", vec!["T[a, A]"]),
+            ("T[ a ]", vec!["T[ a ]"]),
+        ] {
+            let sequence = Sequence::parse(text).unwrap();
+            let written: Vec<_> = sequence.events().iter().map(ToString::to_string).collect();
+            assert_eq!(written, events, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said() {
+        for (text, why) in [
+            ("T, X", "`X` is no event"),
+            ("t", "`t` is no event"),
+            ("no", "T, A, L, U, N and C"),
+            ("A[x]", "A does not"),
+            ("X[something]", "X does not"),
+            ("T[]", "`T[]` is no event"),
+            ("T[a", "`T[a` is no event"),
+            ("", "at least one"),
+            (" ,, ", "at least one"),
+            ("C[(]", "unclosed group"),
+            ("C[a(?=b)]", "look-around"),
+            (r"C[(a)\1]", "backreferences"),
+            (&"T,".repeat(9000), "may have 16384 bytes"),
+            ("C[(?:a{1000}){1000}]", "bytes when compiled"),
+        ] {
+            let error = Sequence::parse(text).unwrap_err();
+            assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_chain_ends_with_the_events() {
+        let titles = ["Calculator".to_owned()];
+        let happened = |letter: char| {
+            let (kind, tool, content) = match letter {
+                't' => (Kind::Tool, Some("calc"), "{}"),
+                // Several calls in one message
+                'm' => (Kind::Tool, None, "{}{}"),
+                'a' => (Kind::AgentResponse, None, "result"),
+                'l' => (Kind::LlmResponse, None, "I am Finished\nnow"),
+                'u' => (Kind::UserResponse, None, "go"),
+                _ => (Kind::NoResponse, None, ""),
+            };
+            Happened { kind, tool, titles: if tool.is_some() { &titles } else { &[] }, content }
+        };
+        for (sequence, met, unmet) in [
+            ("T, A", vec!["ta", "lta", "ma"], vec!["t", "a", "tla", "tal", "at", ""]),
+            ("T[calc]", vec!["t", "at"], vec!["m", "a"]),
+            ("T[Calculator], A", vec!["ta"], vec!["ma"]),
+            ("T[other]", vec![], vec!["t"]),
+            ("C[finished$|^fin.*NOW|am fin]", vec!["l"], vec!["la"]),
+            ("T, C[^res]", vec!["ta"], vec!["tl"]),
+            ("C", vec![], vec!["l", "n", "a"]),
+            ("U", vec!["u"], vec!["n"]),
+            ("N", vec!["n"], vec!["u"]),
+            ("L, T, A, L", vec!["ltal", "altal"], vec!["tal", "ltatl"]),
+        ] {
+            let sequence = Sequence::parse(sequence).unwrap();
+            for (chains, expected) in [(met, true), (unmet, false)] {
+                for chain in chains {
+                    let happened: Vec<_> = chain.chars().map(happened).collect();
+                    assert_eq!(sequence.is_met_by(&happened), expected, "{sequence} {chain}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_journal_holds_the_text() {
+        let sequence = Sequence::parse("T[a] ,C[b|c]").unwrap();
+        let written = serde_json::to_string(&sequence).unwrap();
+        assert_eq!(written, r#""T[a] ,C[b|c]""#);
+        assert_eq!(serde_json::from_str::<Sequence>(&written).unwrap(), sequence);
+        assert!(serde_json::from_str::<Sequence>(r#""X""#).is_err());
+        let events = serde_json::to_string(sequence.events()).unwrap();
+        assert_eq!(events, r#"["T[a]","C[b|c]"]"#);
+        assert_eq!(serde_json::from_str::<Vec<Expected>>(&events).unwrap(), sequence.events());
+    }
+
+    proptest! {
+        #[test]
+        fn any_text_is_read_or_refused(text in any::<String>(), marks in r"[TALUNC,\[\]\\ ab|]{0,40}") {
+            for text in [text, marks] {
+                if let Ok(sequence) = Sequence::parse(&text) {
+                    // What was read can be written and read again.
+                    let written: Vec<_> = sequence.events().iter().map(ToString::to_string).collect();
+                    let again = Sequence::parse(&written.join(",")).unwrap();
+                    prop_assert_eq!(again.events(), sequence.events());
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,94 @@
+//! What a JSON Schema says about the elements of a call: list, object or neither, and of what. It checks no values.
+
+use serde_json::Value;
+
+/// A part of a schema, with the whole that its references point into.
+#[derive(Clone, Copy)]
+pub(super) struct Shape<'a> {
+    whole: Option<&'a Value>,
+    part: Option<&'a Value>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    List,
+    /// An object of whatever keys.
+    Map,
+    /// An object of known fields.
+    Record,
+    Other,
+}
+
+/// References and optional types within each other; more is a circle.
+const HOPS: usize = 16;
+
+impl<'a> Shape<'a> {
+    pub(super) fn of_root(schema: Option<&'a Value>) -> Self {
+        Self { whole: schema, part: schema }.resolved()
+    }
+
+    pub(super) fn kind(self) -> Kind {
+        let is = |name: &str| match self.get("type") {
+            Some(Value::String(kind)) => kind == name,
+            Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == name),
+            _ => false,
+        };
+        if is("array") {
+            return Kind::List;
+        }
+        match self.get("properties").and_then(Value::as_object) {
+            Some(fields) if !fields.is_empty() => Kind::Record,
+            _ if is("object") => Kind::Map,
+            _ => Kind::Other,
+        }
+    }
+
+    /// Of a list's items.
+    pub(super) fn item(self) -> Self {
+        self.part(self.get("items"))
+    }
+
+    /// Of an object's field of this name.
+    pub(super) fn child(self, name: &str) -> Self {
+        let field = self.get("properties").and_then(|fields| fields.get(name));
+        let any = if self.kind() == Kind::Map { self.get("additionalProperties") } else { None };
+        self.part(field.or(any))
+    }
+
+    fn get(self, key: &str) -> Option<&'a Value> {
+        self.part.and_then(|part| part.get(key))
+    }
+
+    fn part(self, part: Option<&'a Value>) -> Self {
+        Self { part, ..self }.resolved()
+    }
+
+    /// Follows references, and a type that is optional to the type itself.
+    fn resolved(self) -> Self {
+        let mut part = self.part;
+        for _ in 0..HOPS {
+            let Some(next) = self.step(part) else { break };
+            // What stands beside a reference still counts.
+            if next.get("verbatim").is_none() && part.and_then(|part| part.get("verbatim")).is_some() {
+                break;
+            }
+            part = Some(next);
+        }
+        Self { part, ..self }
+    }
+
+    fn step(self, part: Option<&'a Value>) -> Option<&'a Value> {
+        let part = part?;
+        if let Some(reference) = part.get("$ref").and_then(Value::as_str) {
+            return self.whole?.pointer(reference.strip_prefix('#')?);
+        }
+        let choices = part.get("anyOf").or_else(|| part.get("oneOf"))?.as_array()?;
+        let mut real = choices.iter().filter(|choice| choice.get("type").is_none_or(|kind| kind != "null"));
+        real.next().filter(|_| real.next().is_none())
+    }
+}
+
+/// The text of this top-level field is kept as it is (L-130). A field named `code` is, unless its schema says no.
+pub(super) fn is_verbatim(shape: Shape<'_>, name: &str) -> bool {
+    shape.get("verbatim").and_then(Value::as_bool).unwrap_or(name == "code" && shape.part.is_some())
+}

@@ -1,0 +1,133 @@
+//! Rules of a task that are a little language or a table of their own: when it ends, what it returns, what is a loop, what words in text
+//! may do. That the tools named here are the task's is checked when the config is assembled.
+
+use serde_json::{Map, Value};
+use toml::de::DeValue;
+
+use super::keys::{LOOPS, NO_TOOL, RETURNS, WORDS};
+use super::reader::{Item, Reader, Table};
+use super::task::flag;
+use super::wording::code;
+use super::{Compat, json};
+use crate::calling::sequence::Sequence;
+use crate::message::ToolCall;
+use crate::setup::{LoopRules, NoTool, ReturnType, TextRules};
+
+/// Messages in a cycle, and rounds of it, at most: the host remembers as many messages as both multiplied.
+const LOOP_MAX: u64 = 1_000;
+
+/// `done_sequences` (L-092).
+pub(super) fn sequences(reader: &mut Reader, table: &Table<'_>) -> Vec<Sequence> {
+    let entries = table.get("done_sequences").and_then(|item| item.list(reader)).unwrap_or_default();
+    let mut sequences = Vec::new();
+    for entry in entries {
+        let Some(text) = entry.string(reader) else { continue };
+        match Sequence::parse(text) {
+            Ok(sequence) => sequences.push(sequence),
+            Err(error) => entry.wrong(reader, &format!("cannot be {}: {error}", code(text)), None),
+        }
+    }
+    sequences
+}
+
+/// `returns` (L-050i).
+pub(super) fn returns(reader: &mut Reader, item: &Item<'_>) -> Option<ReturnType> {
+    match item.value {
+        DeValue::Table(_) => {
+            let tool = item.table(reader, RETURNS)?.require(reader, "tool")?.string(reader)?;
+            Some(ReturnType::Tool(tool.to_owned()))
+        }
+        DeValue::String(_) => match item.choice(reader)? {
+            "int" => Some(ReturnType::Int),
+            "float" => Some(ReturnType::Float),
+            "bool" => Some(ReturnType::Bool),
+            "any_tool" => Some(ReturnType::AnyTool),
+            _ => Some(ReturnType::Text),
+        },
+        _ => {
+            item.expected(reader, "\"text\", \"int\", \"float\", \"bool\", \"any_tool\" or { tool = \"…\" }");
+            None
+        }
+    }
+}
+
+/// `handle_llm_no_tool` (L-125).
+pub(super) fn no_tool(reader: &mut Reader, item: &Item<'_>) -> Option<NoTool> {
+    match item.value {
+        DeValue::Table(_) => {
+            let table = item.table(reader, NO_TOOL)?;
+            if table.get("tool").is_some() || table.get("arguments").is_some() { call(reader, &table) } else { nudge(reader, &table) }
+        }
+        DeValue::String(_) => match item.choice(reader)? {
+            "done" => Some(NoTool::Done),
+            "user" => Some(NoTool::User),
+            _ => Some(NoTool::Nothing),
+        },
+        _ => {
+            item.expected(reader, "\"nothing\", \"done\", \"user\", { nudge = \"…\" } or { tool = \"…\" }");
+            None
+        }
+    }
+}
+
+fn nudge(reader: &mut Reader, table: &Table<'_>) -> Option<NoTool> {
+    let nudge = table.require(reader, "nudge")?;
+    let text = nudge.string(reader)?;
+    if text.trim().is_empty() {
+        nudge.wrong(reader, "is empty, which says nothing to the agent", None);
+    }
+    Some(NoTool::Nudge(text.to_owned()))
+}
+
+fn call(reader: &mut Reader, table: &Table<'_>) -> Option<NoTool> {
+    if let Some(nudge) = table.get("nudge") {
+        let what = format!("{} does not go with a call", code(&nudge.name));
+        reader.error(&nudge.key_span, what, "leave one of them out".to_owned());
+    }
+    let arguments = table.get("arguments").map_or_else(|| Value::Object(Map::new()), |item| json::arguments(reader, &item));
+    let tool = table.require(reader, "tool")?.string(reader)?;
+    Some(NoTool::Call(ToolCall::new(tool, arguments)))
+}
+
+/// `loops` (L-096, L-097).
+pub(super) fn loops(reader: &mut Reader, table: &Table<'_>) -> LoopRules {
+    let mut loops = LoopRules::default();
+    let Some(table) = table.get("loops").and_then(|item| item.table(reader, LOOPS)) else { return loops };
+    let mut count = |name: &str, least: u64, usual: u32| {
+        let count = table.get(name).and_then(|item| item.whole(reader, least, LOOP_MAX));
+        count.and_then(|count| u32::try_from(count).ok()).unwrap_or(usual)
+    };
+    loops.cycle_len = count("cycle_len", 0, loops.cycle_len);
+    loops.wait = count("wait", 1, loops.wait);
+    loops.dominance = table.get("dominance").and_then(|item| item.factor(reader)).unwrap_or(loops.dominance);
+    loops.alternation = flag(reader, &table, "alternation", loops.alternation);
+    loops
+}
+
+/// `text`: what words may do.
+pub(super) fn words(reader: &mut Reader, table: &Table<'_>, compat: Compat) -> TextRules {
+    let all = compat == Compat::Langroid;
+    let mut rules = TextRules { signals: all, recipients: all, prefix: String::new(), calls: all, system_word: all };
+    let Some(table) = table.get("text").and_then(|item| item.table(reader, WORDS)) else { return rules };
+    rules.signals = flag(reader, &table, "signals", rules.signals);
+    rules.recipients = flag(reader, &table, "recipients", rules.recipients);
+    rules.calls = flag(reader, &table, "calls", rules.calls);
+    rules.system_word = flag(reader, &table, "system_word", rules.system_word);
+    if let Some(item) = table.get("prefix") {
+        rules.prefix = prefix(reader, &item).unwrap_or_default();
+    }
+    rules
+}
+
+/// A prefix of letters alone would address somebody in any text.
+fn prefix(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+    let prefix = item.string(reader)?;
+    let is_sign = |c: char| !c.is_alphanumeric() && !c.is_whitespace();
+    let help = || "write a sign that ordinary text does not have, such as `prefix = \"|@|\"`".to_owned();
+    if prefix.chars().any(crate::text::is_deceptive) {
+        item.wrong(reader, &format!("has an invisible character in it: {}", code(prefix)), help());
+    } else if !prefix.is_empty() && !prefix.chars().any(is_sign) {
+        item.wrong(reader, &format!("has no sign in it, only letters, digits or blanks: {}", code(prefix)), help());
+    }
+    Some(prefix.to_owned())
+}

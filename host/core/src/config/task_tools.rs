@@ -1,0 +1,156 @@
+//! `tools` of a task: names and patterns of plugins' tools, tools of the host, and tables that say more of one of them. That a tool is
+//! there and granted is checked when the config is assembled.
+
+use std::collections::BTreeSet;
+
+use toml::de::DeValue;
+
+use super::grants::names_of;
+use super::keys::TASK_TOOL;
+use super::names::check_alias;
+use super::reader::{Item, Reader, Table};
+use super::references::References;
+use super::task::flag;
+use super::wording::{code, suggest};
+use super::{Compat, Listed, ORCHESTRATION_TOOLS, ToolEntry};
+use crate::grant::ToolPattern;
+use crate::toolbox::HostTool;
+
+/// TOML's integers end here.
+const COUNT_MAX: u64 = i64::MAX as u64;
+
+/// The entries of the list. An empty one is a narrowing too: no plugin's tools at all.
+pub(super) fn read(reader: &mut Reader, references: &mut References, item: &Item<'_>, compat: Compat) -> Option<Vec<ToolEntry>> {
+    let mut entries = Vec::new();
+    let mut seen = BTreeSet::new();
+    for item in item.list(reader)? {
+        let Some((entry, place)) = entry(reader, references, &item, compat) else { continue };
+        if !seen.insert(entry.tool.clone()) {
+            place.wrong(reader, &format!("names {} a second time", code(entry.tool.as_str())), "leave it out".to_owned());
+            continue;
+        }
+        check_offer(reader, &place, &entry);
+        entries.push(entry);
+    }
+    Some(entries)
+}
+
+/// An entry, and where its tool is named.
+fn entry<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, compat: Compat) -> Option<(ToolEntry, Item<'a>)> {
+    match item.value {
+        DeValue::String(text) => Some((listed(reader, references, item, text, compat)?, item.clone())),
+        DeValue::Table(_) => long(reader, references, item, compat),
+        _ => {
+            item.expected(reader, "a tool's name or a table");
+            None
+        }
+    }
+}
+
+/// A tool that is only named.
+fn listed(reader: &mut Reader, references: &mut References, item: &Item<'_>, text: &str, compat: Compat) -> Option<ToolEntry> {
+    if let Some(tool) = HostTool::ALL.into_iter().find(|tool| tool.as_str() == text || tool.langroid_name() == text) {
+        let mut entry = ToolEntry::new(Listed::Host(tool));
+        // With Langroid's defaults it has that name in any case.
+        entry.alias = (compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
+        return Some(entry);
+    }
+    if ToolPattern::is_well_formed(text) {
+        references.add_pattern(item, text);
+        return Some(ToolEntry::new(Listed::Plugins(ToolPattern(text.to_owned()))));
+    }
+    let near = suggest(text, &ORCHESTRATION_TOOLS, "").filter(|help| help.starts_with("did you mean"));
+    let help = near.or_else(|| {
+        let is_plugin = super::check_name(text).is_ok();
+        is_plugin.then(|| format!("for all tools of a plugin write {}", super::wording::string(&format!("{text}.*"))))
+    });
+    item.wrong(reader, &format!("must be `plugin.tool`, `plugin.*`, `*` or a tool of the host, not {}", code(text)), help);
+    None
+}
+
+/// A table about one tool.
+fn long<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, compat: Compat) -> Option<(ToolEntry, Item<'a>)> {
+    let table = item.table(reader, TASK_TOOL)?;
+    let named = table.require(reader, "tool").and_then(|item| {
+        let text = item.string(reader)?;
+        Some((listed(reader, references, &item, text, compat)?, item))
+    });
+    let mut entry = named.as_ref().map_or_else(|| ToolEntry::new(Listed::Host(HostTool::RecipientMessage)), |(entry, _)| entry.clone());
+    if let Some(alias) = table.get("as").and_then(|item| alias(reader, &item)) {
+        entry.alias = Some(alias);
+    }
+    entry.offered = flag(reader, &table, "use", true);
+    entry.handled = flag(reader, &table, "handle", true);
+    entry.is_final = flag(reader, &table, "final", false);
+    entry.title = table.get("title").and_then(|item| title(reader, &item));
+    entry.result_tokens = table.get("result_tokens").and_then(|item| item.count(reader, COUNT_MAX));
+    entry.retained_tokens = table.get("retained_tokens").and_then(|item| item.count(reader, COUNT_MAX));
+    recipients(reader, references, &table, &mut entry);
+    let (_, place) = named?;
+    if let Listed::Plugins(pattern) = &entry.tool
+        && pattern.0.ends_with('*')
+    {
+        place.wrong(reader, &format!("must be one tool, not {}", code(&pattern.0)), "write the table for each tool".to_owned());
+    }
+    if let Some(item) = table.get("final").filter(|_| entry.is_final && matches!(entry.tool, Listed::Host(_))) {
+        item.wrong(reader, "is for tools of plugins", "leave it out: `final_result` and the others do what their names say".to_owned());
+    }
+    Some((entry, place))
+}
+
+fn alias(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+    let alias = item.string(reader)?;
+    if let Err(error) = check_alias(alias) {
+        item.wrong(reader, &format!("cannot be {}: it {error}", code(alias)), None);
+        return None;
+    }
+    Some(alias.to_owned())
+}
+
+fn title(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+    let title = item.string(reader)?;
+    if title.trim().is_empty() || title.chars().any(crate::text::is_deceptive) {
+        item.wrong(reader, "is empty, or has an invisible character in it", None);
+    }
+    Some(title.to_owned())
+}
+
+/// Whom a `recipient_message` may name (L-148).
+fn recipients(reader: &mut Reader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
+    let (list, default) = (table.get("recipients"), table.get("default_recipient"));
+    for item in list.iter().chain(&default).filter(|_| entry.tool != Listed::Host(HostTool::RecipientMessage)) {
+        let what = format!("{} is for `recipient_message`", code(&item.name));
+        reader.error(&item.key_span, what, "leave it out".to_owned());
+    }
+    let names = list.as_ref().and_then(|item| names_of(reader, item, false)).unwrap_or_default();
+    names.iter().for_each(|(item, name)| references.add_recipient(item, name));
+    entry.recipients = names.into_iter().map(|(_, name)| name.to_owned()).collect();
+    if let Some(item) = list.filter(Item::is_empty_list) {
+        item.wrong(reader, "is an empty list: nobody could be named", None);
+    }
+    let Some((item, name)) = default.and_then(|item| item.string(reader).map(|name| (item, name))) else { return };
+    if !entry.recipients.is_empty() && !entry.recipients.iter().any(|other| other == name) {
+        let help = suggest(name, &entry.recipients, "recipients here");
+        item.wrong(reader, &format!("is {}, which is not among `recipients`", code(name)), help);
+    } else if entry.recipients.is_empty() {
+        references.add_recipient(&item, name);
+    }
+    entry.default_recipient = Some(name.to_owned());
+}
+
+/// What only handlers may ask for is not shown to a model (L-141, L-143, L-147).
+fn check_offer(reader: &mut Reader, place: &Item<'_>, entry: &ToolEntry) {
+    let Listed::Host(tool) = entry.tool else { return };
+    if !entry.offered || !tool.is_for_handlers() {
+        return;
+    }
+    let help = match tool {
+        HostTool::FinalResult => "write `final = true` in the table of a plugin's tool: a call of that is then the final result",
+        HostTool::AgentDone => "write `done`, or leave it out",
+        HostTool::AgentSend => "write `send`, or leave it out",
+        _ => "leave it out",
+    };
+    let what = format!("{} offers {} to the agent", code(&place.name), code(tool.as_str()));
+    let why = "a model may not ask for it, only a tool in its result";
+    reader.problems.push(reader.source.problem(&place.span, what).because(why).help(help));
+}

@@ -1,0 +1,205 @@
+//! What a model gets to read and to call: the task's system text with how tools are called, the history that the request names, the tools
+//! on offer. And what is read out of its answer: calls that stand in its text. Who may ask, and what it costs, is decided in `models`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::Room;
+use super::frame::Responder;
+use crate::action::Reply;
+use crate::calling::instructions::Instructions;
+use crate::calling::reading::Reader;
+use crate::ids::{CallId, FrameId, TaskName};
+use crate::message::{Entity, Message, ToolCall};
+use crate::model::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
+use crate::setup::TaskSetup;
+use crate::toolbox::{HostTool, TaskTool, Toolbox};
+
+/// Texts that are kept for a task: a plugin seldom asks in more ways than one, and may ask in any number of them.
+const TEXTS: usize = 4;
+
+/// Told in place of an answer that its provider held back (L-028).
+const FILTERED: &str = "The model's provider held its answer back: its content filter stopped it.";
+
+/// Texts that were made before. They follow from the rest, so two of these never differ.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Texts(BTreeMap<TaskName, Vec<Made>>);
+
+impl PartialEq for Texts {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// A system text, and what it was made of.
+#[derive(Clone, Debug)]
+struct Made {
+    system: Arc<str>,
+    toolbox: Arc<Toolbox>,
+    asked: Asked,
+    text: Arc<str>,
+}
+
+/// What a request says about its system text.
+#[derive(Clone, Debug, PartialEq)]
+struct Asked {
+    format: ToolFormat,
+    /// Names of the tools to explain; none: all that are offered.
+    tools: Option<Vec<String>>,
+    schema: Option<Value>,
+}
+
+impl Made {
+    fn fits(&self, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &Asked) -> bool {
+        // What is held here is not freed, so no other can stand at its address.
+        Arc::ptr_eq(&self.system, system) && Arc::ptr_eq(&self.toolbox, toolbox) && self.asked == *asked
+    }
+}
+
+impl Room {
+    /// Puts in what the request only names.
+    ///
+    /// # Errors
+    /// `other` when it names what only a step has.
+    pub(super) fn prompt(&mut self, call: CallId, task: Option<&TaskName>, request: ModelRequest) -> Result<Prompt, ModelError> {
+        let other = |message: &str| ModelError::Other { message: message.to_owned() };
+        let task = task.and_then(|name| Some((name.clone(), Arc::clone(self.setup.tasks.get(name)?))));
+        let format = request.tool_format.or(task.as_ref().map(|(_, setup)| setup.tool_format)).unwrap_or(ToolFormat::Off);
+        let toolbox = task.as_ref().map_or_else(Arc::default, |(name, _)| self.toolbox(name));
+        let parts = if request.prompt.is_empty() { vec![Part::System, Part::History { start: 0, end: u64::MAX }] } else { request.prompt };
+        // Where calls are written as text, so is what the answer must look like: a provider that holds the model to a schema lets no call
+        // through.
+        let is_told = is_text(format) && parts.contains(&Part::System);
+        let (told, output_schema) = if is_told { (request.output_schema, None) } else { (None, request.output_schema) };
+        let asked = Asked { format, tools: explained(format, request.tools.as_ref(), &request.tool_choice), schema: told };
+        let history = task.as_ref().map(|(name, _)| self.history(name));
+        let mut pieces = Vec::with_capacity(parts.len());
+        for part in parts {
+            pieces.push(match (part, &task) {
+                (Part::System, Some((name, setup))) => PromptPiece::System { text: self.system_text(name, setup, &toolbox, &asked) },
+                (Part::System, None) => return Err(other("only a step has a system message")),
+                (Part::History { start, end }, _) => {
+                    let messages = history.clone().ok_or_else(|| other("only a step has a history"))?;
+                    let place = |place: u64| self.place_now(call, usize::try_from(place).unwrap_or(usize::MAX)).min(messages.len());
+                    let (start, end) = (place(start), place(end));
+                    PromptPiece::History { start: start.min(end), end, messages }
+                }
+                (Part::Draft { draft }, _) => PromptPiece::Draft { draft },
+            });
+        }
+        let is_wanted = |name: &String| request.tools.as_ref().is_none_or(|names| names.contains(name));
+        let tools: Vec<_> = toolbox.offered().iter().filter(|tool| is_wanted(&tool.name)).cloned().collect();
+        let forced = task.as_ref().and_then(|(_, setup)| setup.force.clone());
+        let forced = forced.filter(|name| format != ToolFormat::Off && tools.iter().any(|tool| tool.name == *name));
+        let tool_choice = match (request.tool_choice, forced) {
+            // L-101
+            (ToolChoice::Auto, Some(name)) => ToolChoice::Named { name },
+            (choice, _) => choice,
+        };
+        Ok(Prompt { pieces, tools, tool_format: format, tool_choice, output_schema, stream: request.stream, options: request.options })
+    }
+
+    /// L-024, L-106: made when it is first asked for, and again when what it is made of has changed.
+    fn system_text(&mut self, name: &TaskName, task: &TaskSetup, toolbox: &Arc<Toolbox>, asked: &Asked) -> Arc<str> {
+        let known = self.texts.0.get(name).into_iter().flatten().find(|made| made.fits(&task.system, toolbox, asked));
+        if let Some(made) = known {
+            return Arc::clone(&made.text);
+        }
+        let shown = asked.tools.as_ref().map(|names| only(toolbox, names));
+        let instructions = Instructions {
+            system: &task.system,
+            toolbox: shown.as_ref().unwrap_or(toolbox),
+            format: asked.format,
+            output_schema: asked.schema.as_ref(),
+            recipients: &recipients(toolbox),
+        };
+        let text: Arc<str> = instructions.to_text().into();
+        let made = Made { system: Arc::clone(&task.system), toolbox: Arc::clone(toolbox), asked: asked.clone(), text: Arc::clone(&text) };
+        let texts = self.texts.0.entry(name.clone()).or_default();
+        if texts.len() >= TEXTS {
+            texts.remove(0);
+        }
+        texts.push(made);
+        text
+    }
+
+    /// The calls in an answer's text, put where its plugin looks for calls (L-108): all that the task's agent knows. Wrong ones are none
+    /// here; the room explains them when the plugin has said what it makes of the answer.
+    pub(super) fn find_calls(&self, task: &TaskName, completion: &mut Completion) {
+        let Some(setup) = self.setup.tasks.get(task) else { return };
+        if completion.tool_calls.is_empty()
+            && let Some(text) = completion.content.clone()
+        {
+            completion.tool_calls = self.calls_in_text(task, setup, text);
+        }
+    }
+
+    fn calls_in_text(&self, name: &TaskName, task: &TaskSetup, text: String) -> Vec<ToolCall> {
+        let toolbox = self.toolbox(name);
+        let mut message = Message::new(0, Entity::Llm, task.agent.as_str());
+        message.content = Some(text);
+        let name = task.as_langroid.then_some(name.as_str());
+        Reader { toolbox: &toolbox, text: true, name, after_model: false }.read(&message).all
+    }
+
+    /// Takes the calls out of a step's answer that only repeat those in its text: they are read there when the message enters, and are no
+    /// native calls. Those that an agent has added, or left out, stand as it has them.
+    pub(super) fn without_repeats(&self, frame: FrameId, mut reply: Reply) -> Reply {
+        let Some((frame, task)) = self.task_of(frame) else { return reply };
+        let is_step = frame.attempt.as_ref().is_some_and(|attempt| attempt.responder == Responder::Llm);
+        let reads = task.text.calls || is_text(task.tool_format);
+        let may_repeat = !reply.tool_calls.is_empty() && reply.tool_calls.iter().all(|call| call.id.is_empty());
+        if is_step && reads && may_repeat {
+            let found = self.calls_in_text(&frame.task, task, reply.content.clone().unwrap_or_default());
+            let is_same = |(one, other): (&ToolCall, &ToolCall)| one.name == other.name && one.arguments == other.arguments;
+            if found.len() == reply.tool_calls.len() && found.iter().zip(&reply.tool_calls).all(is_same) {
+                reply.tool_calls.clear();
+            }
+        }
+        reply
+    }
+
+    /// L-028: who reads the answer reads why it is empty; its history keeps it as it came.
+    pub(super) fn say_if_filtered(&self, is_filtered: bool, message: Arc<Message>) -> Arc<Message> {
+        if !is_filtered || !message.is_empty() {
+            return message;
+        }
+        let mut message = Arc::unwrap_or_clone(message);
+        message.content = Some(FILTERED.to_owned());
+        Arc::new(message)
+    }
+}
+
+/// The provider stopped the answer before there was any.
+pub(super) fn is_filtered(completion: &Completion) -> bool {
+    let says_nothing = completion.content.iter().all(|text| text.trim().is_empty());
+    completion.stop == Stop::ContentFilter && says_nothing && completion.tool_calls.is_empty()
+}
+
+pub(super) fn is_text(format: ToolFormat) -> bool {
+    matches!(format, ToolFormat::Json | ToolFormat::Xml)
+}
+
+/// The tools that a text explains, when they are not all. Where they are called natively the text explains none.
+fn explained(format: ToolFormat, tools: Option<&Vec<String>>, choice: &ToolChoice) -> Option<Vec<String>> {
+    match choice {
+        _ if !is_text(format) => None,
+        ToolChoice::None => Some(Vec::new()),
+        _ => tools.cloned(),
+    }
+}
+
+/// The toolbox with no other tools on offer than these.
+fn only(toolbox: &Toolbox, names: &[String]) -> Toolbox {
+    let shown = |tool: &TaskTool| TaskTool { offered: tool.offered && names.contains(&tool.summary.name), ..tool.clone() };
+    toolbox.iter().map(shown).collect::<Vec<_>>().into()
+}
+
+/// L-148: the names that the task's agent may address with `recipient_message`, where the operator listed some.
+fn recipients(toolbox: &Toolbox) -> Vec<String> {
+    let tool = toolbox.host_tool(HostTool::RecipientMessage).filter(|tool| tool.offered);
+    let names = tool.and_then(|tool| tool.summary.input_schema.pointer("/properties/intended_recipient/enum")?.as_array());
+    names.into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect()
+}

@@ -1,0 +1,33 @@
+//! A result as what it was to be: a number, a truth, a text (L-050i). Calls as results are found where the result is made.
+
+use serde_json::{Value, json};
+
+use crate::setup::ReturnType;
+
+/// The value is of this plain kind.
+pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
+    match wanted {
+        ReturnType::Text => value.is_string(),
+        ReturnType::Int => value.is_i64() || value.is_u64(),
+        ReturnType::Float => value.is_f64(),
+        ReturnType::Bool => value.is_boolean(),
+        ReturnType::AnyTool | ReturnType::Tool(_) => false,
+    }
+}
+
+/// The text read as this plain kind.
+pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
+    let text = text.trim();
+    match wanted {
+        ReturnType::Text => (!text.is_empty()).then(|| json!(text)),
+        ReturnType::Int => text.parse::<i64>().ok().map(|number| json!(number)),
+        ReturnType::Float => text.parse::<f64>().ok().filter(|number| number.is_finite()).map(|number| json!(number)),
+        ReturnType::Bool => Some(json!(["true", "yes", "1"].contains(&text.to_lowercase().as_str()))),
+        ReturnType::AnyTool | ReturnType::Tool(_) => None,
+    }
+}
+
+/// The first of a call's arguments that is of this plain kind.
+pub(super) fn field(wanted: &ReturnType, arguments: &Value) -> Option<Value> {
+    arguments.as_object()?.values().find(|value| is(wanted, value)).cloned()
+}

@@ -1,0 +1,132 @@
+//! Runs in a room, one after the other: how one is opened, what stays of the one before, and what may be changed in between (L-050,
+//! L-051).
+
+use std::sync::Arc;
+
+use super::ending::Ending;
+use super::frame::Responder;
+use super::{Phase, Room, TimerPurpose};
+use crate::event::{HistoryChange, Opening, Spent};
+use crate::ids::{FrameId, TaskName};
+use crate::message::{Entity, Label, Message};
+use crate::outcome::Status;
+use crate::setup::Setup;
+
+impl Room {
+    pub(super) fn open(&mut self, setup: Arc<Setup>, opening: Opening) {
+        if self.phase != Phase::Unopened {
+            return;
+        }
+        self.setup = setup;
+        self.count_histories();
+        self.begin_run(opening);
+    }
+
+    /// Another run, once the one before is over: what agents remember stays, what limits the run begins anew.
+    pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: Opening) {
+        if !matches!(self.phase, Phase::Finished { .. }) {
+            return;
+        }
+        if let Some(setup) = setup {
+            self.setup = setup;
+            // A toolbox that was changed as the run before went on is that of another setup.
+            self.memories.values_mut().for_each(|memory| memory.toolbox = None);
+            self.count_histories();
+        }
+        (self.spent, self.reserved) = (Spent::default(), Spent::default());
+        self.inbox.clear();
+        self.begin_run(opening);
+    }
+
+    fn begin_run(&mut self, opening: Opening) {
+        self.opened = self.now;
+        if let Some(at) = opening.deadline {
+            self.set_timer(TimerPurpose::Wall, at);
+        }
+        self.used.clone_from(&opening.used);
+        self.opening = opening;
+        let entry = self.opening.entry.clone();
+        let task = self.setup.tasks.get(&entry).cloned();
+        if self.opening.seat.is_none() && task.as_ref().is_some_and(|task| task.restart) {
+            self.reset(&entry);
+        }
+        let root = self.new_frame(&entry, None, Arc::new(self.opening.inputs.clone()));
+        self.phase = Phase::Running { root };
+        if let Some(frame) = self.frames.get_mut(&root) {
+            frame.turn_limit = self.opening.turns.or(frame.turn_limit);
+            frame.only.clone_from(&self.opening.seat);
+        }
+        // L-050d
+        let recipient = self.opening.recipient.clone().filter(|name| !name.is_empty());
+        if let Some(name) = recipient.filter(|name| self.opening.seat.is_none() && !name.eq_ignore_ascii_case(entry.as_str())) {
+            self.end_frame(root, Ending::new(Status::NotAddressed, format!("the message is for {name}, not for {entry}")));
+            return;
+        }
+        self.put_first_message(root);
+        self.runnable.push_back(root);
+    }
+
+    fn put_first_message(&mut self, root: FrameId) {
+        let opening = &self.opening;
+        if opening.content.is_none() && opening.tools.is_empty() && opening.attachments.is_empty() {
+            if self.opening.seat.is_none() {
+                self.begin_where_it_ended(root);
+            }
+            return;
+        }
+        // L-051a: the message is the user's, and external text is tainted (L-170).
+        let (content, seat) = (opening.content.clone().unwrap_or_default(), opening.seat.clone());
+        let (attachments, tools, recipient) = (opening.attachments.clone(), opening.tools.clone(), opening.recipient.clone());
+        let mut message = self.user_message(content);
+        let mut by = Responder::User;
+        if let Some(sender) = self.opening.sender.filter(|sender| *sender != Entity::User) {
+            // L-170: only what a person says comes from outside.
+            (message.sender, message.from_agent) = (sender, sender == Entity::Llm);
+            message.labels.clear();
+        }
+        if let Some(seat) = seat {
+            message.sender = seat.sender;
+            message.labels = if seat.untrusted { vec![Label::Untrusted] } else { Vec::new() };
+            message.from_agent = seat.from_agent || seat.sender == Entity::Llm;
+            by = Responder::of(seat.sender);
+        }
+        (message.attachments, message.tools, message.recipient) = (attachments, tools, recipient.filter(|name| !name.is_empty()));
+        let untrusted = message.labels.contains(&Label::Untrusted);
+        message.tools.iter_mut().for_each(|call| call.untrusted |= untrusted);
+        self.put_pending(root, by, message);
+    }
+
+    /// A change of what an agent remembers, between two runs.
+    pub(super) fn change_history(&mut self, task: &TaskName, change: HistoryChange) {
+        if !matches!(self.phase, Phase::Unopened | Phase::Finished { .. }) {
+            return;
+        }
+        match change {
+            HistoryChange::Clear { start } => self.clear_history(task, start),
+            HistoryChange::Prune { start } => drop(self.prune(task, start)),
+            HistoryChange::Import { messages } => {
+                self.clear_history(task, 0);
+                for message in messages {
+                    let seq = self.stamp(message.sender, "").seq;
+                    self.import(task, Message { seq, parent: None, ..message });
+                }
+            }
+        }
+    }
+
+    fn import(&mut self, task: &TaskName, mut message: Message) {
+        // L-170: what a person said came from outside, also when it is read back.
+        if message.sender == Entity::User && !message.labels.contains(&Label::Untrusted) {
+            message.labels.push(Label::Untrusted);
+        }
+        let message = Arc::new(message);
+        let memory = self.memory(task);
+        if message.sender == Entity::Llm {
+            memory.open_calls.clone_from(&message.tool_calls);
+        } else {
+            memory.open_calls.retain(|call| message.tool_results.iter().all(|result| result.call_id != call.id));
+        }
+        let place = memory.push(&message);
+        self.link(&message).place = Some((task.clone(), place));
+    }
+}

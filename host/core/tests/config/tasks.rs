@@ -1,0 +1,139 @@
+//! What the rules of a task mean, from the text to the setup.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use conclave_core::calling::sequence::Sequence;
+use conclave_core::ids::{PluginName, TaskName};
+use conclave_core::message::{Entity, ToolCall};
+use conclave_core::model::ToolFormat;
+use conclave_core::setup::{AgentSeat, LoopRules, NoTool, Overflow, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules};
+use serde_json::json;
+
+use crate::support::{Parts, RULES, assembled, good, named, parse, plugin};
+
+fn plugins() -> BTreeMap<PluginName, PluginFacts> {
+    named([("chat", plugin(&[PluginKind::Agent], &["tools?"], &[])), ("search", plugin(&[PluginKind::Tools], &[], &["find", "read"]))])
+}
+
+/// The task `desk` with these lines; all rules but the toolbox.
+fn desk(top: &str, task: &str) -> TaskSetup {
+    let end = "[plugins.search]\nsource = \"stock:search\"";
+    let text = Parts { top, plugin: "grants.tools = [\"search.*\"]", task, end }.text();
+    let setup = assembled(&text, &plugins()).setup;
+    TaskSetup { toolbox: Arc::default(), ..setup.tasks[&TaskName::from("desk")].as_ref().clone() }
+}
+
+#[test]
+fn every_rule_of_a_task_reaches_its_setup() {
+    let setup = assembled(RULES, &plugins()).setup;
+    let task = setup.tasks[&TaskName::from("Desk")].as_ref();
+    let expected = TaskSetup {
+        agent: "chat".into(),
+        description: "D".into(),
+        system: "S".into(),
+        subtasks: vec!["Answer-1".into()],
+        toolbox: Arc::clone(&task.toolbox),
+        force: Some("find".into()),
+        deliver: None,
+        interactive: true,
+        turns: Some(2),
+        max_stalled_steps: 2,
+        done_if_response: [Entity::Llm, Entity::User].into(),
+        done_if_no_response: [Entity::Agent].into(),
+        done_if_tool: true,
+        done_sequences: ["T[find], A", "C[a,b]"].map(|text| Sequence::parse(text).unwrap()).to_vec(),
+        no_tool: NoTool::Call(ToolCall::new("find", json!({ "query": "q", "n": 1 }))),
+        agent_seat: AgentSeat::Host,
+        seats: [Entity::Llm, Entity::Agent].into(),
+        allow_null_result: true,
+        tool_format: ToolFormat::Xml,
+        only_user_quits_root: false,
+        default_human_response: Some("H".into()),
+        user_message: Some("M".into()),
+        restart: false,
+        restart_as_subtask: true,
+        erase_substeps: true,
+        loops: LoopRules { cycle_len: 4, dominance: 2.0, wait: 3, alternation: false },
+        text: TextRules { signals: true, recipients: true, prefix: "|@|".into(), calls: true, system_word: true },
+        allow_multiple_tools: false,
+        respond_tools_only: true,
+        allow_subtask_multi_tools: false,
+        returns: Some(ReturnType::Tool("search.read".into())),
+        overflow: Overflow::DropTurns,
+        as_langroid: false,
+        bytes_per_token: 3,
+    };
+    assert_eq!(*task, expected);
+}
+
+#[test]
+fn a_task_without_rules_has_the_defaults() {
+    let expected = TaskSetup { agent: "chat".into(), no_tool: NoTool::Done, ..TaskSetup::default() };
+    assert_eq!(desk("", ""), expected);
+    assert_eq!(desk("", "user_message = \"\"\ntext = { }\nloops = { }"), expected);
+}
+
+/// Words do what they do in Langroid.
+fn langroid() -> TaskSetup {
+    TaskSetup {
+        agent: "chat".into(),
+        text: TextRules { signals: true, recipients: true, prefix: String::new(), calls: true, system_word: true },
+        no_tool: NoTool::Nothing,
+        as_langroid: true,
+        ..TaskSetup::default()
+    }
+}
+
+#[test]
+fn compat_changes_what_is_not_written() {
+    let top = "compat = \"langroid\"";
+    assert_eq!(desk(top, ""), langroid());
+    assert_eq!(desk("", top), langroid());
+    let written = "text = { signals = false, calls = false }\nhandle_llm_no_tool = \"done\"\ninteractive = true";
+    let text = TextRules { signals: false, calls: false, ..langroid().text };
+    assert_eq!(desk(top, written), TaskSetup { text, no_tool: NoTool::Done, interactive: true, ..langroid() });
+    let both = good(&Parts { task: top, end: "[tasks.other]\nagent = \"chat\"", ..Parts::default() }.text());
+    assert_eq!(both.tasks[&TaskName::from("other")].no_tool, NoTool::Done, "only the task that says so");
+}
+
+#[test]
+fn each_word_of_a_rule_means_one_thing() {
+    let cases = [
+        ("single_round = true", TaskSetup { turns: Some(1), ..desk("", "") }),
+        ("single_round = true\nllm_delegate = true", TaskSetup { turns: Some(2), ..desk("", "") }),
+        ("single_round = false\nturns = 7", TaskSetup { turns: Some(7), ..desk("", "") }),
+        ("returns = \"text\"", TaskSetup { returns: Some(ReturnType::Text), ..desk("", "") }),
+        ("returns = \"int\"", TaskSetup { returns: Some(ReturnType::Int), ..desk("", "") }),
+        ("returns = \"float\"", TaskSetup { returns: Some(ReturnType::Float), ..desk("", "") }),
+        ("returns = \"bool\"", TaskSetup { returns: Some(ReturnType::Bool), ..desk("", "") }),
+        ("returns = \"any_tool\"", TaskSetup { returns: Some(ReturnType::AnyTool), ..desk("", "") }),
+        ("tool_format = \"json\"", TaskSetup { tool_format: ToolFormat::Json, ..desk("", "") }),
+        (
+            "tool_format = \"off\"\nseats = [\"user\"]",
+            TaskSetup { tool_format: ToolFormat::Off, seats: [Entity::User].into(), ..desk("", "") },
+        ),
+        ("handle_llm_no_tool = { tool = \"pass\" }", TaskSetup { no_tool: NoTool::Call(ToolCall::new("pass", json!({}))), ..desk("", "") }),
+        ("loops = { cycle_len = 0 }", TaskSetup { loops: LoopRules { cycle_len: 0, ..LoopRules::default() }, ..desk("", "") }),
+        ("text.prefix = \"@\"", TaskSetup { text: TextRules { prefix: "@".into(), ..TextRules::default() }, ..desk("", "") }),
+    ];
+    for (line, expected) in cases {
+        assert_eq!(desk("", line), expected, "{line}");
+    }
+}
+
+#[test]
+fn a_rule_that_does_nothing_is_a_warning() {
+    let config = good(&Parts { task: "llm_delegate = true", ..Parts::default() }.text());
+    assert!(config.warnings.to_string().contains("`llm_delegate` does nothing without `single_round`"), "{}", config.warnings);
+    assert_eq!(good(RULES).warnings.to_string(), "");
+}
+
+#[test]
+fn tasks_are_named_as_people_like() {
+    for name in ["Desk2", "2nd", "My_Desk-1"] {
+        let text =
+            Parts { task: &format!("subtasks = [\"{name}\"]"), end: &format!("[tasks.{name}]\nagent = \"chat\""), ..Parts::default() };
+        assert!(parse(&text.text()).is_ok(), "{name}");
+    }
+}

@@ -1,0 +1,163 @@
+//! What an agent remembers, as text that can be kept and taken in again (L-183). Only its messages: no state of a task, no bytes of
+//! attachments, which are named by their hash. It reads and writes no file.
+
+use std::collections::BTreeSet;
+
+use conclave_core::history::History;
+use conclave_core::message::{Message, ToolCall};
+use serde::{Deserialize, Serialize};
+
+/// The form that is written.
+pub const FORMAT: u32 = 1;
+
+/// Text that is no history.
+#[derive(Debug, thiserror::Error)]
+pub enum HistoryFileError {
+    #[error("this is not a history: {0}")]
+    Malformed(serde_json::Error),
+    #[error("the history has format {found}; this host reads format {FORMAT}")]
+    OtherFormat { found: u64 },
+    /// Messages are counted from 0.
+    #[error("message {message} of the history has two calls with the id {id:?}")]
+    DuplicateCall { message: usize, id: String },
+    #[error(
+        "message {message} of the history holds a result for the call {id:?}, which no message before it makes, or which has its result"
+    )]
+    ResultWithoutCall { message: usize, id: String },
+}
+
+#[derive(Serialize)]
+struct Written<'a> {
+    format: u32,
+    messages: Vec<&'a Message>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Read {
+    #[serde(rename = "format")]
+    _format: u32,
+    messages: Vec<Message>,
+}
+
+/// A history without its messages.
+#[derive(Deserialize)]
+struct Stamp {
+    format: u64,
+}
+
+/// The history as JSON: `{"format":1,"messages":[…]}`.
+#[must_use]
+pub fn to_text(history: &History) -> String {
+    let written = Written { format: FORMAT, messages: history.iter().map(|message| &**message).collect() };
+    serde_json::to_string(&written).expect("a message holds nothing but JSON values, texts and numbers")
+}
+
+/// The messages of a history that was written by [`to_text`]. Calls that wait for their results may do so.
+///
+/// # Errors
+/// `Malformed` when the text is none, `OtherFormat` when another host wrote it, else the first message that cannot be so: a call's id is
+/// its own within its message, and a result answers a call that was made before and has none yet.
+pub fn from_text(text: &str) -> Result<Vec<Message>, HistoryFileError> {
+    let Stamp { format } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
+    if format != u64::from(FORMAT) {
+        return Err(HistoryFileError::OtherFormat { found: format });
+    }
+    let Read { messages, .. } = serde_json::from_str(text).map_err(HistoryFileError::Malformed)?;
+    let mut open = BTreeSet::new();
+    for (index, message) in messages.iter().enumerate() {
+        check(index, message, &mut open)?;
+    }
+    Ok(messages)
+}
+
+/// `open`: calls that have no result yet.
+fn check<'a>(index: usize, message: &'a Message, open: &mut BTreeSet<&'a str>) -> Result<(), HistoryFileError> {
+    for result in message.tool_results.iter().filter(|result| !result.call_id.is_empty()) {
+        if !open.remove(result.call_id.as_str()) {
+            return Err(HistoryFileError::ResultWithoutCall { message: index, id: result.call_id.clone() });
+        }
+    }
+    let mut own = BTreeSet::new();
+    for id in ids(&message.tool_calls).chain(ids(&message.tools)) {
+        if !own.insert(id) {
+            return Err(HistoryFileError::DuplicateCall { message: index, id: id.to_owned() });
+        }
+    }
+    // An id may come again later, as some models count their calls anew in each answer.
+    open.extend(own);
+    Ok(())
+}
+
+/// What the host calls for somebody has no id.
+fn ids(calls: &[ToolCall]) -> impl Iterator<Item = &str> {
+    calls.iter().map(|call| call.id.as_str()).filter(|id| !id.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use conclave_core::message::{Blob, Entity, ToolResult};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn messages() -> Vec<Message> {
+        let call = |id: &str| ToolCall { id: id.to_owned(), ..ToolCall::new("search.find", json!({ "query": "lit" })) };
+        let result = |id: &str| ToolResult {
+            call_id: id.to_owned(),
+            name: "search.find".to_owned(),
+            content: "1844".to_owned(),
+            value: None,
+            is_error: false,
+        };
+        let chart = Blob { sha256: "ab".repeat(32), media_type: "image/png".to_owned(), length: 5, name: None };
+        vec![
+            Message { content: Some("When?".to_owned()), attachments: vec![chart], ..Message::new(0, Entity::User, "you") },
+            Message { tool_calls: vec![call("1"), call("2")], ..Message::new(1, Entity::Llm, "desk") },
+            Message { tool_results: vec![result("2"), result("1")], ..Message::new(2, Entity::Agent, "desk") },
+            Message { tool_calls: vec![call("1")], tools: vec![call(""), call("")], ..Message::new(3, Entity::Llm, "desk") },
+        ]
+    }
+
+    fn written(change: impl FnOnce(&mut Value)) -> Result<Vec<Message>, String> {
+        let mut history = History::default();
+        messages().into_iter().for_each(|message| history.push(&Arc::new(message)));
+        let mut file: Value = serde_json::from_str(&to_text(&history)).unwrap();
+        change(&mut file);
+        from_text(&file.to_string()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        assert_eq!(written(|_| ()).unwrap(), messages());
+        assert_eq!(from_text(&to_text(&History::default())).unwrap(), Vec::new());
+    }
+
+    #[test]
+    fn what_cannot_be_so_is_refused_and_says_where() {
+        type Change = fn(&mut Value);
+        let cases: [(Change, &str); 6] = [
+            (|file| file["format"] = json!(2), "the history has format 2; this host reads format 1"),
+            (|file| file["more"] = json!(2), "this is not a history: unknown field `more`"),
+            (|file| file["messages"][0]["sender"] = json!("ghost"), "this is not a history: unknown variant `ghost`"),
+            (|file| file["messages"][1]["tool_calls"][1]["id"] = json!("1"), "message 1 of the history has two calls with the id \"1\""),
+            (
+                |file| file["messages"][2]["tool_results"][0]["call_id"] = json!("9"),
+                "message 2 of the history holds a result for the call \"9\"",
+            ),
+            (
+                |file| file["messages"][2]["tool_results"][1]["call_id"] = json!("2"),
+                "message 2 of the history holds a result for the call \"2\"",
+            ),
+        ];
+        for (change, problem) in cases {
+            let error = written(change).unwrap_err();
+            assert!(error.starts_with(problem), "{error}");
+        }
+        assert!(from_text("[").unwrap_err().to_string().starts_with("this is not a history"));
+        let deep = format!("{{\"format\":1,\"messages\":{}", "[".repeat(1_000_000));
+        assert!(from_text(&deep).is_err(), "depth is bounded");
+    }
+}

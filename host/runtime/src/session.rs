@@ -1,0 +1,296 @@
+//! One room for run after run: what its agents remember stays, and one journal holds all of it. Not what a run does, which is the core's,
+//! and not how a kept history is written, which is `history_file`'s.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use conclave_core::event::{Event, HistoryChange, Opening, SeatCall};
+use conclave_core::history::History;
+use conclave_core::ids::{ChannelId, RoomId, TaskName};
+use conclave_core::limits::RunLimits;
+use conclave_core::message::{Blob, Entity, ToolCall};
+use conclave_core::outcome::Outcome;
+use conclave_core::setup::{ReturnType, Setup};
+use serde_json::{Value, json};
+
+use crate::calls::Plugins;
+use crate::clock::Clock;
+use crate::driver::{Driver, Models, Shared};
+use crate::everything::Everything;
+use crate::history_file::{self, HistoryFileError};
+use crate::journal::JournalFailure;
+use crate::prepared::{Prepared, RunOptions, Stopper};
+use crate::subscribe::Subscribers;
+
+/// The channel on which the user of a run is asked.
+const USER_CHANNEL: &str = "terminal";
+/// What the journal says of a run whose future was dropped.
+const GIVEN_UP: &str = "nobody waits for this run any more";
+
+/// What one run is asked. The default is no message to the config's entry task.
+///
+/// ```
+/// use conclave_runtime::Ask;
+///
+/// let ask = Ask { turns: Some(3), ..Ask::from("When was Skerryvore lit?") };
+/// assert_eq!(ask.content.as_deref(), Some("When was Skerryvore lit?"));
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct Ask {
+    /// The task that gets the message; none: the config's `entry`.
+    pub entry: Option<TaskName>,
+    /// None: the task starts from its system message alone.
+    pub content: Option<String>,
+    /// What goes with the message.
+    pub attachments: Vec<Blob>,
+    /// A JSON object for the entry agent's `inputs`.
+    pub inputs: Value,
+    /// Whom the message is for; the run is over at once when it is not the entry task (L-050d).
+    pub recipient: Option<String>,
+    /// Calls that come with the message.
+    pub tools: Vec<ToolCall>,
+    /// Steps of the entry task, in the place of its own number (L-050f).
+    pub turns: Option<u32>,
+    /// The seat that the message is taken to come from, instead of the user's; then it counts as the program's own word.
+    pub sender: Option<Entity>,
+    /// The run is killed once its entry task has made so many steps: for whoever looks into it step by step.
+    pub kill_after: Option<u32>,
+    /// What the result is to be, in the place of what the task says.
+    pub returns: Option<ReturnType>,
+    /// Only this seat of the entry task is asked.
+    pub seat: Option<SeatCall>,
+    /// In the place of the config's.
+    pub limits: Option<RunLimits>,
+}
+
+impl Default for Ask {
+    fn default() -> Self {
+        Self {
+            entry: None,
+            content: None,
+            attachments: Vec::new(),
+            inputs: json!({}),
+            recipient: None,
+            tools: Vec::new(),
+            turns: None,
+            sender: None,
+            kill_after: None,
+            returns: None,
+            seat: None,
+            limits: None,
+        }
+    }
+}
+
+impl From<&str> for Ask {
+    fn from(content: &str) -> Self {
+        Self::from(content.to_owned())
+    }
+}
+
+impl From<String> for Ask {
+    fn from(content: String) -> Self {
+        Self { content: Some(content), ..Self::default() }
+    }
+}
+
+/// Why a session could not do what it was asked.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    /// The config has no task of that name; nothing was started.
+    #[error("there is no task `{task}`; these are there: {}", .known.join(", "))]
+    UnknownTask { task: TaskName, known: Vec<String> },
+    /// A history that was kept cannot be taken; nothing was changed.
+    #[error(transparent)]
+    History(#[from] HistoryFileError),
+    /// The journal failed; nothing more was performed, and nothing more can be.
+    #[error(transparent)]
+    Journal(#[from] JournalFailure),
+    /// The journal failed before, so what comes now could not be kept.
+    #[error("the journal of room {room} has failed before; what is to go on needs another session")]
+    Broken { room: RoomId },
+}
+
+/// What a room's runs go on with.
+#[derive(Clone)]
+pub(crate) struct Parts {
+    pub(crate) setup: Arc<Setup>,
+    pub(crate) plugins: Arc<dyn Plugins>,
+    pub(crate) models: Arc<Models>,
+    pub(crate) everything: Arc<Everything>,
+}
+
+/// A room that run after run happens in, one at a time. Its agents remember, unless a task's `restart` has each run begin anew. The limits of
+/// a run, and what grants allow for a whole run, begin anew with each.
+///
+/// Dropping it stops what goes on, at once and without an ending in the journal.
+pub struct Session {
+    room: RoomId,
+    clock: Arc<dyn Clock>,
+    pub(crate) driver: Driver,
+    is_broken: bool,
+    /// Dropped last, so that nothing is told afterwards.
+    _over: Over,
+}
+
+/// Tells the subscribers that a room's runs are over, however they came to their end.
+struct Over {
+    room: RoomId,
+    subscribers: Subscribers,
+}
+
+impl Drop for Over {
+    fn drop(&mut self) {
+        self.subscribers.tell_over(&self.room);
+    }
+}
+
+impl Session {
+    pub(crate) fn open(parts: Parts, options: RunOptions) -> Result<Self, JournalFailure> {
+        let room = options.ids.run();
+        let shared = Shared {
+            plugins: parts.plugins,
+            models: parts.models,
+            channels: options.channels,
+            approver: options.approver,
+            clock: Arc::clone(&options.clock),
+            journals: options.journals,
+            subscribers: options.subscribers.clone(),
+            principal: options.principal,
+        };
+        let driver = Driver::new(Arc::new(shared), parts.setup, room.clone())?;
+        parts.everything.add(&driver.sender());
+        let over = Over { room: room.clone(), subscribers: options.subscribers };
+        Ok(Self { room, clock: options.clock, driver, is_broken: false, _over: over })
+    }
+
+    /// The root room's id.
+    #[must_use]
+    pub fn room(&self) -> &RoomId {
+        &self.room
+    }
+
+    /// A handle that stops the run that goes on; between two runs it does nothing.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        Stopper(self.driver.sender())
+    }
+
+    /// Runs the room once more, to the end of the run, background tasks included. Dropping the future stops the run, and the next one can
+    /// begin.
+    ///
+    /// # Errors
+    /// `UnknownTask` when `ask.entry` names none, `Journal` when the journal fails, `Broken` when it did before.
+    pub fn run(&mut self, ask: impl Into<Ask>) -> impl Future<Output = Result<Arc<Outcome>, SessionError>> + Send {
+        let ask = ask.into();
+        // Here and not when it is first polled: whoever stops it from now on means this run.
+        let begun = self.check(ask.entry.as_ref()).map(|()| {
+            self.begin(ask);
+            Going(Some(self))
+        });
+        async move {
+            let mut going = begun?;
+            let outcome = going.outcome().await;
+            if let Some(session) = going.0.take() {
+                session.is_broken = outcome.is_err();
+            }
+            Ok(outcome?)
+        }
+    }
+
+    /// Changes what a task's agent remembers.
+    ///
+    /// # Errors
+    /// `UnknownTask`, `Journal` and `Broken`, as [`run`](Self::run).
+    pub fn change_history(&mut self, task: &TaskName, change: HistoryChange) -> Result<(), SessionError> {
+        self.check(Some(task))?;
+        let taken = self.driver.take_now(Event::HistoryChanged { task: task.clone(), change });
+        self.is_broken = taken.is_err();
+        Ok(taken?)
+    }
+
+    /// What a task's agent remembers; empty when it remembers nothing, or there is no such task.
+    #[must_use]
+    pub fn history(&self, task: &TaskName) -> History {
+        self.driver.history(task)
+    }
+
+    /// The same as text that [`import_history`](Self::import_history) takes, here or in another session (L-183).
+    #[must_use]
+    pub fn export_history(&self, task: &TaskName) -> String {
+        history_file::to_text(&self.history(task))
+    }
+
+    /// Puts a history that was exported in the place of a task's. What its messages refer to must be among this host's blobs to be read.
+    ///
+    /// # Errors
+    /// `History` when the text is no such history, and where; else as [`change_history`](Self::change_history).
+    pub fn import_history(&mut self, task: &TaskName, text: &str) -> Result<(), SessionError> {
+        let messages = history_file::from_text(text)?;
+        self.change_history(task, HistoryChange::Import { messages })
+    }
+
+    /// Later runs go on with this config: its tasks, plugins and models. What was remembered stays with the tasks that have the same name.
+    pub fn reconfigure(&mut self, prepared: &Prepared) {
+        let Parts { setup, plugins, models, everything: _ } = prepared.parts();
+        self.driver.reconfigure(setup, plugins, models);
+    }
+
+    fn check(&self, task: Option<&TaskName>) -> Result<(), SessionError> {
+        let setup = self.driver.setup();
+        if self.is_broken {
+            return Err(SessionError::Broken { room: self.room.clone() });
+        }
+        match task.filter(|task| !setup.tasks.contains_key(*task)) {
+            Some(task) => {
+                Err(SessionError::UnknownTask { task: task.clone(), known: setup.tasks.keys().map(ToString::to_string).collect() })
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// Nothing happens before the driver runs.
+    pub(crate) fn begin(&mut self, ask: Ask) {
+        let setup = self.driver.setup();
+        let limits = ask.limits.unwrap_or_else(|| setup.limits.clone());
+        let opening = Opening {
+            room: self.room.clone(),
+            entry: ask.entry.unwrap_or_else(|| setup.entry.clone()),
+            content: ask.content,
+            attachments: ask.attachments,
+            recipient: ask.recipient,
+            tools: ask.tools,
+            turns: ask.turns,
+            sender: ask.sender,
+            kill_after: ask.kill_after,
+            returns: ask.returns,
+            seat: ask.seat,
+            inputs: ask.inputs,
+            deadline: limits.wall_ms.map(|wall| self.clock.now().plus(wall)),
+            limits,
+            channel: ChannelId::from(USER_CHANNEL),
+            ..Opening::default()
+        };
+        self.driver.begin(opening);
+    }
+}
+
+/// A run that is waited for. Dropped before its end, it is stopped.
+struct Going<'a>(Option<&'a mut Session>);
+
+impl Going<'_> {
+    async fn outcome(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        match &mut self.0 {
+            Some(session) => session.driver.run().await,
+            None => std::future::pending().await,
+        }
+    }
+}
+
+impl Drop for Going<'_> {
+    fn drop(&mut self) {
+        if let Some(session) = self.0.take() {
+            session.is_broken = session.driver.give_up(GIVEN_UP).is_err();
+        }
+    }
+}

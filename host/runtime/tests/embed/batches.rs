@@ -1,0 +1,67 @@
+//! Many runs of one config: their order, their rooms, what one of them does to the others, and how many of them there can be.
+
+use std::sync::Arc;
+
+use conclave_runtime::batch::{Batch, BatchError, ItemEnd, OnError};
+use conclave_runtime::ids::RoomId;
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::limits::RunLimits;
+use conclave_runtime::native::{self, Failure, Plugin, Step};
+use conclave_runtime::outcome::Status;
+use conclave_runtime::{Ask, Prepared, RunOptions};
+
+use crate::support::{Told, prepared};
+
+const TEXT: &str = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[tasks.desk]\nagent = \"desk\"\n";
+
+async fn desk() -> Prepared {
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        match step.text() {
+            text if text.contains("fail") => Err(Failure::new("no")),
+            "wait" => std::future::pending().await,
+            text => Ok(native::finish(format!("{text}, {}", step.view.inputs))),
+        }
+    });
+    prepared([desk], TEXT).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_runs_end_in_the_order_of_what_was_asked() {
+    let (journals, told) = (MemoryJournals::default(), Told::default());
+    let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(RoomId::from("many")), ..told.options() };
+    let asks = (0..1_000).map(|number| Ask { inputs: serde_json::json!({ "n": number }), ..Ask::from(format!("ask {number}")) });
+    let ended = desk().await.batch(asks, options, &Batch { concurrency: 16, ..Batch::default() }).await;
+    let said: Vec<Option<String>> = ended.items.iter().map(|item| item.value().and_then(|outcome| outcome.content.clone())).collect();
+    let expected: Vec<Option<String>> = (0..1_000).map(|number| Some(format!("ask {number}, {{\"n\":{number}}}"))).collect();
+    assert_eq!(said, expected);
+    assert_eq!(journals.rooms().len(), 1_000);
+    assert!(!journals.records(&RoomId::from("many/batch-999")).is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_error_stands_in_its_place_or_ends_the_batch() {
+    let report = Batch { concurrency: 2, on_error: OnError::Report, ..Batch::default() };
+    let ended = desk().await.batch(["one", "fail", "three"], RunOptions::default(), &report).await;
+    let [ItemEnd::Value(_), ItemEnd::Failed(BatchError::Ended(failed)), ItemEnd::Value(_)] = &ended.items[..] else {
+        panic!("{:?}", ended.items)
+    };
+    assert_eq!((failed.status, ended.ended_by), (Status::Error, None));
+    let stop = Batch { concurrency: 3, ..Batch::default() };
+    let ended = desk().await.batch(["wait", "fail", "wait", "never begun"], RunOptions::default(), &stop).await;
+    assert_eq!(ended.ended_by, Some(1));
+    assert!(
+        matches!(&ended.items[..], [ItemEnd::Cancelled, ItemEnd::Failed(_), ItemEnd::Cancelled, ItemEnd::Cancelled]),
+        "{:?}",
+        ended.items
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_run_has_the_limits_of_the_batch_unless_it_brings_its_own() {
+    let wall = |wall_ms| Some(RunLimits { wall_ms: Some(wall_ms), ..RunLimits::default() });
+    let batch = Batch { concurrency: 2, on_error: OnError::Report, limits: wall(1), ..Batch::default() };
+    let own = Ask { limits: wall(60_000), ..Ask::from("one") };
+    let ended = desk().await.batch([Ask::from("wait"), own], RunOptions::default(), &batch).await;
+    let [ItemEnd::Failed(BatchError::Ended(late)), ItemEnd::Value(_)] = &ended.items[..] else { panic!("{:?}", ended.items) };
+    assert_eq!(late.status, Status::Timeout);
+}

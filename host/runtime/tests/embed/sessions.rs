@@ -1,0 +1,220 @@
+//! Run after run in one room: what stays, what begins anew, what ends a run that nobody waits for, and what the journal makes of it.
+
+use std::sync::Arc;
+
+use conclave_core::event::{Event, HistoryChange};
+use conclave_core::journal::{fold, from_lines, to_line};
+use conclave_runtime::ids::{RoomId, TaskName};
+use conclave_runtime::journal::{Journal, JournalFailure, Journals, MemoryJournals};
+use conclave_runtime::limits::RunLimits;
+use conclave_runtime::native::{self, Failure, Plugin, Step};
+use conclave_runtime::outcome::Status;
+use conclave_runtime::{Ask, Prepared, RunOptions, Session, SessionError};
+use serde_json::json;
+
+use crate::support::{Told, prepared};
+
+const TEXT: &str = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[tasks.desk]\nagent = \"desk\"\nrestart = false\n[tasks.other]\nagent = \"desk\"\nrestart = false\n";
+
+/// Says what it was asked, and how many messages it remembers; `wait` never ends.
+fn desk(word: &'static str) -> Plugin {
+    Plugin::agent("desk", move |step: Step| async move {
+        if step.text() == "wait" {
+            std::future::pending::<()>().await;
+        }
+        Ok(native::finish(format!("{word} {} {}", step.text(), step.view.history.len())))
+    })
+}
+
+async fn prepare(word: &'static str) -> Prepared {
+    prepared([desk(word)], TEXT).await
+}
+
+fn desk_name() -> TaskName {
+    TaskName::from("desk")
+}
+
+async fn said(session: &mut Session, ask: impl Into<Ask>) -> String {
+    session.run(ask).await.unwrap().content.clone().unwrap_or_default()
+}
+
+#[tokio::test]
+async fn agents_remember_from_run_to_run_and_the_journal_holds_all_of_it() {
+    let (journals, told) = (MemoryJournals::default(), Told::default());
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..told.options() };
+    let mut session = prepare("heard").await.session(options).unwrap();
+    let first = said(&mut session, "one").await;
+    let remembered = session.history(&desk_name()).len();
+    let second = said(&mut session, Ask { entry: Some(TaskName::from("other")), ..Ask::from("two") }).await;
+    let third = said(&mut session, "three").await;
+    assert_eq!((first.as_str(), second.as_str()), ("heard one 1", "heard two 1"), "each task has a history of its own");
+    assert_eq!(third, format!("heard three {}", remembered + 1));
+    let records = journals.records(session.room());
+    let starts = records.iter().filter(|record| matches!(record.event, Event::RunStarted { setup: None, .. })).count();
+    assert!(matches!(records[0].event, Event::RoomOpened { .. }) && starts == 2, "{records:?}");
+    let lines: String = records.iter().map(|record| to_line(record) + "\n").collect();
+    let folded = fold(from_lines(&lines).unwrap());
+    assert_eq!(folded.outcome().and_then(|outcome| outcome.content.clone()), Some(third));
+    assert_eq!(folded.history(&desk_name()), session.history(&desk_name()));
+}
+
+#[tokio::test]
+async fn an_unknown_task_starts_nothing() {
+    let journals = MemoryJournals::default();
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+    let mut session = prepare("heard").await.session(options).unwrap();
+    let error = session.run(Ask { entry: Some(TaskName::from("none")), ..Ask::default() }).await.unwrap_err();
+    assert_eq!(error.to_string(), "there is no task `none`; these are there: desk, other");
+    assert!(session.change_history(&TaskName::from("none"), HistoryChange::Clear { start: 0 }).is_err());
+    assert!(journals.records(session.room()).is_empty());
+    assert_eq!(said(&mut session, "one").await, "heard one 1");
+}
+
+#[tokio::test]
+async fn a_run_that_nobody_waits_for_is_stopped_and_the_next_one_begins() {
+    let journals = MemoryJournals::default();
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+    let mut session = prepare("heard").await.session(options).unwrap();
+    {
+        let mut waiting = std::pin::pin!(session.run("wait"));
+        tokio::select! {
+            biased;
+            outcome = &mut waiting => panic!("it waits for ever: {outcome:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+    }
+    drop(session.run("never polled"));
+    assert!(said(&mut session, "two").await.starts_with("heard two"));
+    let events: Vec<Event> = journals.records(session.room()).iter().map(|record| record.event.clone()).collect();
+    let given_up = events.iter().position(|event| matches!(event, Event::Cancelled { .. })).unwrap();
+    let started: Vec<usize> = (0..events.len()).filter(|index| matches!(events[*index], Event::RunStarted { .. })).collect();
+    assert!(started.len() == 1 && given_up < started[0], "{events:?}");
+}
+
+#[tokio::test]
+async fn a_stopper_means_the_run_that_goes_on_and_no_later_one() {
+    let mut session = prepare("heard").await.session(RunOptions::default()).unwrap();
+    let stopper = session.stopper();
+    stopper.stop("before the first run");
+    assert_eq!(said(&mut session, "one").await, "heard one 1");
+    stopper.stop("between two runs");
+    assert!(said(&mut session, "two").await.starts_with("heard two"));
+    let waiting = session.run("wait");
+    stopper.stop("that is enough");
+    let outcome = waiting.await.unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "that is enough"));
+}
+
+#[tokio::test]
+async fn limits_of_an_ask_are_those_of_its_run_alone() {
+    let mut session = prepare("heard").await.session(RunOptions::default()).unwrap();
+    let limits = RunLimits { wall_ms: Some(1), ..RunLimits::default() };
+    let late = session.run(Ask { limits: Some(limits), ..Ask::from("wait") }).await.unwrap();
+    assert_eq!(late.status, Status::Timeout);
+    assert!(said(&mut session, "two").await.starts_with("heard two"));
+}
+
+#[tokio::test]
+async fn later_runs_go_on_with_another_config() {
+    let journals = MemoryJournals::default();
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+    let mut session = prepare("heard").await.session(options).unwrap();
+    said(&mut session, "one").await;
+    session.reconfigure(&prepare("noted").await);
+    assert!(said(&mut session, "two").await.starts_with("noted two"));
+    assert!(said(&mut session, "three").await.starts_with("noted three"));
+    let setups: Vec<bool> = journals.records(session.room()).iter().filter_map(|record| started_with_setup(&record.event)).collect();
+    assert_eq!(setups, [true, false], "the journal says once what the runs go on with");
+}
+
+fn started_with_setup(event: &Event) -> Option<bool> {
+    match event {
+        Event::RunStarted { setup, .. } => Some(setup.is_some()),
+        _ => None,
+    }
+}
+
+#[tokio::test]
+async fn what_an_agent_remembers_moves_to_another_session() {
+    let mut one = prepare("heard").await.session(RunOptions::default()).unwrap();
+    said(&mut one, "one").await;
+    let kept = one.export_history(&desk_name());
+    let journals = MemoryJournals::default();
+    let mut two = prepare("heard").await.session(RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() }).unwrap();
+    two.import_history(&desk_name(), &kept).unwrap();
+    let texts = |session: &Session| session.history(&desk_name()).iter().map(|message| message.content.clone()).collect::<Vec<_>>();
+    assert_eq!(texts(&two), texts(&one));
+    let remembered = two.history(&desk_name()).len();
+    assert_eq!(said(&mut two, "two").await, format!("heard two {}", remembered + 1));
+    let before = two.history(&desk_name());
+    assert!(matches!(two.import_history(&desk_name(), "{}"), Err(SessionError::History(_))));
+    assert_eq!(two.history(&desk_name()), before, "nothing was changed");
+    two.change_history(&desk_name(), HistoryChange::Clear { start: 0 }).unwrap();
+    assert!(two.history(&desk_name()).is_empty());
+    let folded = fold(journals.records(two.room()).iter().map(|record| (**record).clone()));
+    assert_eq!(folded.history(&desk_name()), two.history(&desk_name()));
+}
+
+/// Keeps so many records, and then none.
+struct Full(usize);
+
+impl Journals for Full {
+    fn open(&self, _: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        Ok(Box::new(Full(self.0)))
+    }
+}
+
+impl Journal for Full {
+    fn append(&mut self, records: &[Arc<conclave_runtime::event::Record>]) -> Result<(), JournalFailure> {
+        let (room, place) = (RoomId::from("test"), "memory".to_owned());
+        let cause = std::io::ErrorKind::StorageFull.into();
+        self.0.checked_sub(records.len()).map(|left| self.0 = left).ok_or(JournalFailure { room, place, cause })
+    }
+}
+
+#[tokio::test]
+async fn a_journal_that_failed_ends_the_session() {
+    let options = RunOptions { journals: Arc::new(Full(1)), ..Told::default().options() };
+    let mut session = prepare("heard").await.session(options).unwrap();
+    assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
+    let broken = session.run("two").await.unwrap_err();
+    assert_eq!(broken.to_string(), "the journal of room test has failed before; what is to go on needs another session");
+}
+
+#[tokio::test]
+async fn what_a_failed_agent_remembers_is_left() {
+    let broken = Plugin::agent("desk", |step: Step| async move {
+        if step.text() == "two" || step.text().contains("failed") {
+            Err(Failure::new("no"))
+        } else {
+            Ok(native::finish(json!(step.view.history.len()).to_string()))
+        }
+    });
+    let mut session = prepared([broken], TEXT).await.session(RunOptions::default()).unwrap();
+    said(&mut session, "one").await;
+    let before = session.history(&desk_name()).len();
+    assert!(!session.run("two").await.unwrap().status.is_success());
+    assert!(session.history(&desk_name()).len() >= before);
+    assert!(session.run("three").await.unwrap().status.is_success());
+}
+
+#[tokio::test]
+async fn one_word_stops_all_runs_of_a_host_and_a_name_stops_one_task() {
+    let host = conclave_runtime::Host::new(conclave_runtime::HostOptions { native: vec![desk("heard")], ..Default::default() }).unwrap();
+    let config = conclave_runtime::config::Config::parse("c.toml", "", TEXT).unwrap();
+    let prepared = host.load(&config).await.unwrap();
+    let runs: Vec<_> = (0..3).map(|_| prepared.start(Some("wait".to_owned()), RunOptions::default()).unwrap()).collect();
+    let by_name = prepared.start(Some("wait".to_owned()), RunOptions::default()).unwrap();
+    let stopper = by_name.stopper();
+    let by_name = tokio::spawn(by_name.outcome());
+    stopper.kill_task(&TaskName::from("other"), "not this one");
+    stopper.kill_task(&desk_name(), "this one");
+    let outcome = by_name.await.unwrap().unwrap();
+    assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "this one"));
+    let running: Vec<_> = runs.into_iter().map(|run| tokio::spawn(run.outcome())).collect();
+    assert_eq!(host.stop_all("enough"), 3, "those that are over are not told");
+    for run in running {
+        let outcome = run.await.unwrap().unwrap();
+        assert_eq!((outcome.status, outcome.reason.as_str()), (Status::Kill, "enough"));
+    }
+}

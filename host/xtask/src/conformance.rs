@@ -1,0 +1,27 @@
+//! `cargo xtask conformance`: builds the guests that scenarios need and the program that plays them, then becomes that program.
+
+use std::process::{Command, ExitCode};
+
+use crate::components;
+use crate::demo;
+use crate::failure::Failure;
+use crate::needs;
+use crate::phase::Phases;
+use crate::place::Place;
+
+/// The components that play agents and tools.
+const GUESTS: [&str; 2] = ["script_agent", "script_tools"];
+const PROGRAM: &str = "conclave-conformance";
+
+/// Words are passed on as they are; files among them are looked for from where this was started.
+pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
+    needs::check(&place)?;
+    let mut phases = Phases::new(&place, 2, verbose);
+    components::build_some_guests(&place, &mut phases, &GUESTS)?;
+    phases.run("building the program that plays scenarios", "conformance", place.cargo(["build", "-p", PROGRAM]))?;
+    let mut command = Command::new(place.program("debug", PROGRAM));
+    command.arg("--guests").arg(place.guests()).arg("--cache").arg(place.compiled());
+    command.args(arguments.iter().filter(|word| *word != "--"));
+    demo::become_program(command)
+}

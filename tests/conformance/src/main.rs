@@ -1,0 +1,135 @@
+//! `conclave-conformance`: plays the scenarios of files and prints one JSON line for each that fails, then the counts. `cargo xtask
+//! conformance` builds what it needs and starts it.
+
+use std::io::Write as _;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use conclave_conformance::config::{self, Guests};
+use conclave_conformance::scenario::Scenario;
+use conclave_conformance::workers::answer_all;
+use conclave_conformance::{End, Runner, Verdict, lines};
+use serde_json::json;
+
+const USAGE: &str = "conclave-conformance --guests FOLDER [--cache FOLDER] [--only ID,…] [--jobs N] [--verbose] [--config] FILE…
+    --only     these ids; `C-1*` is every id that begins so
+    --jobs     processes that play at the same time; 2 when it is not given
+    --verbose  tells on stderr what passed, and where what failed differs
+    --config   prints the configs that scenarios become, and plays nothing";
+
+#[derive(Default)]
+struct Options {
+    files: Vec<PathBuf>,
+    guests: PathBuf,
+    cache: Option<PathBuf>,
+    only: Vec<String>,
+    jobs: Option<usize>,
+    verbose: bool,
+    config: bool,
+    /// Answers each line of stdin with a verdict: how this program starts itself.
+    worker: bool,
+}
+
+fn main() -> ExitCode {
+    match read(std::env::args().skip(1)).and_then(|options| run(&options)) {
+        Ok(code) => code,
+        Err(problem) => {
+            eprintln!("{problem}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+    let mut options = Options::default();
+    while let Some(word) = words.next() {
+        let mut next = || words.next().ok_or_else(|| format!("{word} needs a word behind it\n{USAGE}"));
+        match word.as_str() {
+            "--guests" => options.guests = next()?.into(),
+            "--cache" => options.cache = Some(next()?.into()),
+            "--only" => options.only.extend(next()?.split(',').map(str::to_owned)),
+            "--jobs" => options.jobs = Some(next()?.parse().map_err(|_| format!("--jobs needs a number\n{USAGE}"))?),
+            "--verbose" | "-v" => options.verbose = true,
+            "--config" => options.config = true,
+            "--worker" => options.worker = true,
+            other if other.starts_with('-') => return Err(format!("{other} is not known\n{USAGE}")),
+            file => options.files.push(file.into()),
+        }
+    }
+    if options.files.is_empty() && !options.worker { Err(USAGE.to_owned()) } else { Ok(options) }
+}
+
+fn run(options: &Options) -> Result<ExitCode, String> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().map_err(|error| error.to_string())?;
+    if options.worker {
+        return runtime.block_on(work(options));
+    }
+    let mut wanted = Vec::new();
+    for file in &options.files {
+        wanted.extend(lines(file)?.into_iter().filter(|line| is_wanted(options, line)));
+    }
+    if options.config {
+        return print_configs(options, &wanted);
+    }
+    // Here once, so that no process compiles what another one compiles too.
+    runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up())?;
+    let program = std::env::current_exe().map_err(|error| error.to_string())?;
+    let command = || {
+        let mut command = Command::new(&program);
+        command.arg("--worker").arg("--guests").arg(&options.guests);
+        command.args(options.cache.iter().flat_map(|cache| ["--cache".as_ref(), cache.as_os_str()]));
+        command
+    };
+    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let told = |line: &str, answer: Result<String, String>| {
+        let read = |answer: String| serde_json::from_str(&answer).map_err(|error| error.to_string());
+        let Verdict { id, end } = answer.and_then(read).unwrap_or_else(|reason| Verdict::failed(line, &reason));
+        match end {
+            End::Passed => {
+                passed += 1;
+                if options.verbose {
+                    eprintln!("{id} passed");
+                }
+            }
+            End::Skipped => skipped += 1,
+            End::Failed { expected, got, differences } => {
+                failed += 1;
+                println!("{}", json!({ "id": id, "expected": expected, "got": got }));
+                if options.verbose {
+                    eprintln!("{id} failed");
+                    differences.iter().for_each(|difference| eprintln!("    {difference}"));
+                }
+            }
+        }
+    };
+    answer_all(&wanted, options.jobs.unwrap_or(2).max(1), command, told).map_err(|error| error.to_string())?;
+    println!("{passed} passed, {failed} failed, {skipped} skipped");
+    Ok(ExitCode::from(u8::from(failed > 0)))
+}
+
+async fn work(options: &Options) -> Result<ExitCode, String> {
+    let runner = Runner::new(&options.guests, options.cache.clone())?;
+    for line in std::io::stdin().lines().map_while(Result::ok) {
+        let verdict = runner.judge(&line).await;
+        let answer = serde_json::to_string(&verdict).map_err(|error| error.to_string())?;
+        let mut stdout = std::io::stdout().lock();
+        writeln!(stdout, "{answer}").and_then(|()| stdout.flush()).map_err(|error| error.to_string())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn is_wanted(options: &Options, line: &str) -> bool {
+    let id = serde_json::from_str::<serde_json::Value>(line).ok().and_then(|line| line.get("id")?.as_str().map(str::to_owned));
+    let is_meant = |only: &String, id: &str| only.strip_suffix('*').map_or_else(|| only == id, |start| id.starts_with(start));
+    options.only.is_empty() || id.is_some_and(|id| options.only.iter().any(|only| is_meant(only, &id)))
+}
+
+/// For whoever wants to see what a scenario becomes.
+fn print_configs(options: &Options, lines: &[String]) -> Result<ExitCode, String> {
+    let guests = Guests::of_folder(&options.guests);
+    for line in lines {
+        let scenario: Scenario = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        println!("# {}\n{}", scenario.id, config::text(&scenario, &guests)?);
+    }
+    Ok(ExitCode::SUCCESS)
+}

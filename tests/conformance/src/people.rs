@@ -1,0 +1,52 @@
+//! The people of a scenario: their scripts, on the channel of the host.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::ids::{ChannelId, TaskName};
+use conclave_script::Script;
+
+/// One person for each agent that has one; each counts its own answers.
+#[derive(Default)]
+pub struct People(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    /// The agent of each task.
+    agents: BTreeMap<TaskName, String>,
+    scripts: BTreeMap<String, Script>,
+    asked: BTreeMap<String, u64>,
+}
+
+impl People {
+    /// Who is there from now on; what was counted stays.
+    pub fn set(&self, agents: BTreeMap<TaskName, String>, scripts: BTreeMap<String, Script>) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        state.agents = agents;
+        state.scripts = scripts;
+    }
+
+    /// None: nobody is there, or nothing was typed.
+    fn answer(&self, task: &TaskName, prompt: &str) -> Option<String> {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let agent = state.agents.get(task)?.clone();
+        let script = state.scripts.get(&agent)?.clone();
+        let asked = state.asked.entry(agent).or_default();
+        let reply = script.reply(prompt, *asked);
+        *asked += 1;
+        reply.text.filter(|text| !text.trim().is_empty())
+    }
+}
+
+impl Channels for People {
+    fn ask(&self, _: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        let answer = self.answer(&task, &prompt);
+        Box::pin(std::future::ready(answer.map(Answer::from)))
+    }
+
+    fn speak(&self, _: ChannelId, _: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

@@ -1,0 +1,129 @@
+//! Processes that play scenarios for this one. A host that goes round in circles without ever waiting cannot be stopped from within its
+//! own process; a process can be.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// No scenario takes a second; one that takes this long hangs.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// How often it is looked after.
+const LOOK: Duration = Duration::from_millis(50);
+/// Bytes of memory of a process; what a scenario needs is a fraction.
+const MEMORY: u64 = 2 << 30;
+
+/// A process that answers a line with a line.
+struct Worker {
+    child: Child,
+    stdin: ChildStdin,
+    answers: Receiver<String>,
+}
+
+/// Why there is no answer.
+#[derive(Clone, Copy, Debug)]
+enum Lost {
+    Died,
+    TooLong,
+    TooLarge,
+}
+
+impl Worker {
+    fn start(command: &mut Command) -> std::io::Result<Self> {
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
+        let broken = || std::io::Error::other("a process without pipes");
+        let stdin = child.stdin.take().ok_or_else(broken)?;
+        let stdout = child.stdout.take().ok_or_else(broken)?;
+        let (sender, answers) = channel();
+        std::thread::spawn(move || BufReader::new(stdout).lines().map_while(Result::ok).all(|line| sender.send(line).is_ok()));
+        Ok(Self { child, stdin, answers })
+    }
+
+    fn ask(&mut self, line: &str) -> Result<String, Lost> {
+        use std::sync::mpsc::RecvTimeoutError;
+        writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush()).map_err(|_| Lost::Died)?;
+        let began = Instant::now();
+        loop {
+            match self.answers.recv_timeout(LOOK) {
+                Ok(answer) => return Ok(answer),
+                Err(RecvTimeoutError::Disconnected) => return Err(Lost::Died),
+                Err(RecvTimeoutError::Timeout) if began.elapsed() > PATIENCE => return Err(Lost::TooLong),
+                Err(RecvTimeoutError::Timeout) if resident(self.child.id()) > MEMORY => return Err(Lost::TooLarge),
+                Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Bytes that a process holds in memory, where the system tells; else none.
+fn resident(process: u32) -> u64 {
+    let pages = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("statm"));
+    let pages = pages.ok().and_then(|pages| pages.split_whitespace().nth(1)?.parse::<u64>().ok());
+    pages.unwrap_or_default().saturating_mul(4096)
+}
+
+/// Has each line answered by one of `count` processes, and tells the answers in the order of the lines; an error says why there is none.
+///
+/// # Errors
+/// When no process can be started.
+pub fn answer_all(
+    lines: &[String],
+    count: usize,
+    command: impl Fn() -> Command + Sync,
+    mut told: impl FnMut(&str, Result<String, String>),
+) -> std::io::Result<()> {
+    let waiting = Mutex::new(lines.iter().enumerate().collect::<VecDeque<_>>());
+    let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+    let (sender, answers) = channel();
+    std::thread::scope(|scope| {
+        for _ in 0..count {
+            let (sender, command, next) = (sender.clone(), &command, &next);
+            scope.spawn(move || {
+                let mut worker: Option<Worker> = None;
+                while let Some((index, line)) = next() {
+                    let ready = match worker.take() {
+                        Some(worker) => Ok(worker),
+                        None => Worker::start(&mut command()),
+                    };
+                    let answer = ready.map(|mut ready| match ready.ask(line) {
+                        Ok(answer) => {
+                            worker = Some(ready);
+                            Ok(answer)
+                        }
+                        Err(Lost::Died) => Err("the host's process died".to_owned()),
+                        Err(Lost::TooLong) => Err(format!("the host does not end within {PATIENCE:?}")),
+                        Err(Lost::TooLarge) => Err(format!("the host takes more than {} MiB of memory", MEMORY >> 20)),
+                    });
+                    if sender.send((index, answer)).is_err() {
+                        return;
+                    }
+                }
+            });
+        }
+        drop(sender);
+        let mut early: Vec<Option<Result<String, String>>> = lines.iter().map(|_| None).collect();
+        let mut at = 0;
+        for (index, answer) in answers {
+            if let Some(place) = early.get_mut(index) {
+                *place = Some(answer?);
+            }
+            while let (Some(Some(_)), Some(line)) = (early.get(at), lines.get(at)) {
+                if let Some(answer) = early.get_mut(at).and_then(Option::take) {
+                    told(line, answer);
+                }
+                at += 1;
+            }
+        }
+        Ok(())
+    })
+}
