@@ -2,8 +2,9 @@
 
 use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use conclave_core::action::Action;
 use conclave_core::config::Config;
@@ -13,13 +14,15 @@ use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::limits::PluginLimits;
 use conclave_core::message::{Entity, Message};
 use conclave_core::model::{Completion, ModelError, ModelRequest, Stop, Usage};
+use conclave_core::notice::Notice;
 use conclave_core::outcome::Status;
+use conclave_runtime::batch::{Batch, ItemEnd};
 use conclave_core::view::{AgentView, Remaining};
 use conclave_runtime::calls::{CallStart, ModelPort, Observer, ToolStart};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::plugin::Loader;
-use conclave_runtime::subscribe::Level;
-use conclave_runtime::{Follow, Host, HostOptions, Prepared, RunOptions};
+use conclave_runtime::subscribe::{Happening, Level, Subscriber, Subscribers, What};
+use conclave_runtime::{Ask, Follow, Host, HostOptions, Prepared, RunOptions};
 use serde_json::Value;
 
 use crate::BenchError;
@@ -110,6 +113,46 @@ impl Hosted {
         let outcome = run.outcome().await.map_err(|error| BenchError::Conclave(error.to_string()))?;
         if outcome.status == Status::Done { Ok(()) } else { Err(BenchError::Answer(format!("{outcome:?}"))) }
     }
+
+    /// The same task so many times, four at once.
+    pub(crate) async fn run_batch(&self, tasks: u32) -> Result<(), BenchError> {
+        let batch = Batch { concurrency: 4, ..Batch::default() };
+        let done = self.prepared.batch((0..tasks).map(|_| "go"), RunOptions::default(), &batch).await;
+        let is_done = |item: &ItemEnd<_, _>| matches!(item, ItemEnd::Value(_));
+        match done.items.iter().find(|item| !is_done(item)) {
+            None if done.items.len() == tasks as usize => Ok(()),
+            other => Err(BenchError::Answer(format!("{other:?}"))),
+        }
+    }
+
+    /// How long each two of the 10 000 steps of one run took: an agent's, and the host's answer to it.
+    pub(crate) async fn run_steps(&self) -> Result<Vec<Duration>, BenchError> {
+        let ends = Arc::new(Ends::default());
+        let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]), ..RunOptions::default() };
+        let mut session = self.prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let ask = Ask { entry: Some(TaskName::from("talk")), ..Ask::from("go") };
+        let outcome = session.run(ask).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        if outcome.status != Status::FixedTurns {
+            return Err(BenchError::Answer(format!("{outcome:?}")));
+        }
+        let ends = ends.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(ends.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect())
+    }
+}
+
+/// When each step ended.
+#[derive(Default)]
+struct Ends(Mutex<Vec<Instant>>);
+
+impl Subscriber for Ends {
+    fn on(&self, happening: &Happening) {
+        // The agent's steps: each with the host's answer that came before it.
+        if let What::Told { told: Notice::StepEnded { by, .. } } = &happening.what
+            && by == "llm"
+        {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).push(Instant::now());
+        }
+    }
 }
 
 fn config(arguments: &Value) -> String {
@@ -125,12 +168,20 @@ config = {{ tool = "echo.run", arguments = {{ text = "{text}" }} }}
 source = "echo.wasm"
 [plugins.agent]
 source = "agent_echo.wasm"
+[plugins.talker]
+source = "agent_loop.wasm"
 [plugins.chat]
 source = "../stock/chat.wasm"
 grants.model = ["default"]
 [models.default]
 kind = "scripted"
 replies = "bench-replies.json"
+[tasks.talk]
+agent = "talker"
+turns = 10_000
+handle_llm_no_tool = {{ nudge = "go on" }}
+[limits.run]
+turns = 20_000
 [tasks.step]
 agent = "agent"
 [tasks.chat]

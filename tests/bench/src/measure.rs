@@ -53,7 +53,7 @@ pub(crate) struct Times {
 
 impl Times {
     /// From at least one time.
-    fn of(mut times: Vec<Duration>) -> Self {
+    pub(crate) fn of(mut times: Vec<Duration>) -> Self {
         times.sort_unstable();
         let at = |share: f64| {
             // The smallest time that at least this share of all times does not exceed.

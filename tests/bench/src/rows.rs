@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::Path;
+use std::time::Instant;
 
 use conclave_runtime::engine::{Engine, EngineSettings};
 use conclave_runtime::plugin::{Cache, Loader};
@@ -31,6 +32,8 @@ const FRESH: &str = "tool call in a fresh sandbox, 1 KB";
 const STEP: &str = "agent step in a fresh sandbox, history of 10";
 const LONG: &str = "agent step with a model, history of 10 000";
 const TASK: &str = "task: step, tool call, step; in memory";
+const RUN: &str = "two steps of a run, among the last 1 000 of 10 000";
+const BATCH: &str = "task of a batch of 1 000, four at once";
 const ALLOCATOR: &str = "what the pool brings";
 const WARM: &str = "what a fresh sandbox costs";
 const LOAD: &str = "plugin load, cached";
@@ -54,6 +57,12 @@ pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> 
     }
     if wanted(TASK) {
         keep(bench.task().await?);
+    }
+    if wanted(RUN) {
+        keep(bench.long_run().await?);
+    }
+    if wanted(BATCH) {
+        keep(bench.batch().await?);
     }
     if wanted(ALLOCATOR) {
         keep(bench.allocator().await?);
@@ -135,6 +144,40 @@ impl Bench {
     async fn task(&self) -> Result<Row, BenchError> {
         let times = measure::alone(Plan::short(self.effort), async || self.hosted.run_task().await).await?;
         Ok(Row { what: TASK, baseline: None, subject: side("Conclave", times), reach: Reach::AboutMicros(135.0) })
+    }
+
+    /// Of one run: messages, lineage and loop detection grow with it, and what a step costs must not.
+    async fn long_run(&self) -> Result<Row, BenchError> {
+        let steps = self.hosted.run_steps().await?;
+        let of = |from: usize| Times::of(steps.iter().skip(from / 2).take(500).copied().collect());
+        let (baseline, subject) = (of(1_000), of(9_000));
+        Ok(Row {
+            what: RUN,
+            baseline: Some(side("steps 1 000 to 2 000", baseline)),
+            subject: side("the last 1 000", subject),
+            reach: Reach::AtMost(1.2),
+        })
+    }
+
+    async fn batch(&self) -> Result<Row, BenchError> {
+        const TASKS: u32 = 1_000;
+        let (mut one_by_one, mut at_once) = (Vec::new(), Vec::new());
+        for _ in 0..if self.effort == Effort::Quick { 3 } else { 20 } {
+            let began = Instant::now();
+            for _ in 0..TASKS {
+                self.hosted.run_task().await?;
+            }
+            one_by_one.push(began.elapsed() / TASKS);
+            let began = Instant::now();
+            self.hosted.run_batch(TASKS).await?;
+            at_once.push(began.elapsed() / TASKS);
+        }
+        Ok(Row {
+            what: BATCH,
+            baseline: Some(side("one after the other", Times::of(one_by_one))),
+            subject: side("in a batch", Times::of(at_once)),
+            reach: Reach::AtMost(1.1),
+        })
     }
 
     async fn allocator(&self) -> Result<Row, BenchError> {

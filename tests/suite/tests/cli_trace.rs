@@ -33,11 +33,11 @@ fn echoing(said: &str) -> Rig {
 #[test]
 fn each_step_is_a_line_in_columns() {
     let expected = [
-        "step  task › who      from → to       what is pending now",
-        r#"   1  main › llm      llm             [subject.run] {"text":"hi"}"#,
-        "   2  main › agent    agent           [subject.run] hi",
-        "   3  main › llm      llm             done hi",
-        "      main            DONE            caller says that it is done",
+        "step  task › who     from → to        what is pending now",
+        r#"   1  main › llm     llm              [subject.run] {"text":"hi"}"#,
+        "   2  main › agent   agent            [subject.run] hi",
+        "   3  main › llm     llm              done hi",
+        "      main           DONE             caller says that it is done",
     ];
     assert_eq!(trace(&echoing("hi"), 80, "--trace"), expected);
 }
@@ -56,14 +56,14 @@ fn a_sub_task_is_indented_and_comes_before_the_step_of_its_caller() {
         guest("agent_echo").display()
     );
     let expected = [
-        "step  task › who         from → to         what is pending now",
-        r#"   1  lead › llm         llm               [forward] {"agent":"reader"}"#,
-        "   2  lead › agent       agent → reader    go",
-        "   1    reader › llm     llm               done go",
-        "        reader           DONE              echo says that it is done",
-        "   3  lead › reader      user              go",
-        r#"   4  lead › llm         llm               [done] {"content":"read"}"#,
-        "      lead               DONE              done was called in lead",
+        "step  task › who         from → to        what is pending now",
+        r#"   1  lead › llm         llm              [forward] {"agent":"reader"}"#,
+        "   2  lead › agent       agent → reader   go",
+        "   1    reader › llm     llm              done go",
+        "        reader           DONE             echo says that it is done",
+        "   3  lead › reader      user             go",
+        r#"   4  lead › llm         llm              [done] {"content":"read"}"#,
+        "      lead               DONE             done was called in lead",
     ];
     assert_eq!(trace(&Rig::new().with_file("c.toml", config), 100, "--trace"), expected);
 }
@@ -143,7 +143,7 @@ fn the_trace_takes_the_place_of_the_usual_lines_and_of_nothing_else() {
 fn a_conversation_and_a_batch_have_traces_too() {
     let rig = echoing("hi").with_file("in.jsonl", "{\"input\": \"go\", \"id\": \"first\"}\ngo\n");
     let lines = traced(&conclave(&rig, 100, &[], &["chat", "--trace", "c.toml", "go"]));
-    assert!(lines[1].starts_with("   1  main › llm      llm  ") && lines[1].contains("[subject.run] {\"text\""), "{lines:#?}");
+    assert!(lines[1].starts_with("   1  main › llm       llm  ") && lines[1].contains("[subject.run] {\"text\""), "{lines:#?}");
     let output = conclave(&rig, 100, &[], &["batch", "in.jsonl", "--config", "c.toml", "--trace", "--concurrency", "1"]);
     assert_eq!(text(&output.stdout), "first  hi\n   1  hi\n");
     let stderr = text(&output.stderr);
@@ -152,8 +152,8 @@ fn a_conversation_and_a_batch_have_traces_too() {
     assert_eq!(
         (lines[0], lines[2]),
         (
-            "item   step  task › who      from → to       what is pending now",
-            "first     2  main › agent    agent           [subject.run] hi"
+            "item   step  task › who     from → to        what is pending now",
+            "first     2  main › agent   agent            [subject.run] hi"
         )
     );
     assert!(lines[5..].iter().all(|line| line.starts_with("1      ")), "{stderr}");

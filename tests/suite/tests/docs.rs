@@ -70,6 +70,45 @@ fn the_tests_that_tables_name_are_there() {
     assert!(named > 30, "{named}");
 }
 
+/// A page of rules says of each in which files it lives: `- **L-058** … (`room/steps.rs`)`.
+#[test]
+fn rules_live_in_the_files_that_their_pages_name() {
+    let mut named = 0;
+    for page in pages().iter().filter(|page| page.parent().is_some_and(|folder| folder.ends_with("docs/rules"))) {
+        let text = read(page);
+        for entry in text.split("\n- **").skip(1) {
+            let entry = entry.split("\n\n").next().unwrap_or_default();
+            let (rule, rest) = entry.split_once("**").expect("an entry begins with its number");
+            let Some(files) = rest.trim_end().strip_suffix("`)").and_then(|rest| rest.rsplit_once("(`")) else { continue };
+            for file in files.1.split(['`', ',', ' ', '\n']).filter(|file| !file.is_empty()) {
+                named += 1;
+                let of_core = !["host/", "tests/", "wit/"].iter().any(|folder| file.starts_with(folder));
+                let path = root().join(if of_core { format!("host/core/src/{file}") } else { file.to_owned() });
+                let is_cited = read(&path).split(|c: char| !c.is_alphanumeric() && c != '-').any(|word| word == rule);
+                assert!(is_cited, "{}: {file} does not cite {rule}", page.display());
+            }
+        }
+    }
+    assert!(named > 150, "{named}");
+}
+
+/// Configs that stand in pages, whole: a reader copies them.
+#[test]
+fn configs_in_pages_load() {
+    let blocks = |page: &str| -> Vec<String> {
+        let text = read(&root().join("docs").join(page));
+        text.split("```toml\n").skip(1).filter_map(|block| block.split_once("```").map(|(block, _)| block.to_owned())).collect()
+    };
+    let configs: Vec<String> = blocks("coming-from-langroid.md").into_iter().filter(|block| block.starts_with("entry = ")).collect();
+    assert_eq!(configs.len(), 2);
+    for config in configs {
+        // The page says how to make this component; any agent will do here.
+        let config = config.replace("./teacher.wasm", "stock:chat");
+        let rig = Rig::new().with_file("library/page.md", "Skerryvore was first lit in 1844.");
+        rig.prepare(&config).map(drop).unwrap_or_else(|problems| panic!("{config}\n{problems}"));
+    }
+}
+
 #[test]
 fn the_examples_load() {
     let folder = root().join("docs/examples");

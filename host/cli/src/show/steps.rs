@@ -334,7 +334,8 @@ fn widest(setup: &Setup) -> Widest {
         level.iter().for_each(|task| see(depth, 0, task));
         level = level.into_iter().flat_map(subtasks).collect();
     }
-    setup.tasks.keys().for_each(|task| see(0, BACKGROUND.len(), task));
+    let in_background = setup.plugins.values().filter_map(|plugin| plugin.grants.delegate.as_ref()).flat_map(|grant| &grant.tasks);
+    in_background.for_each(|task| see(0, BACKGROUND.len(), task));
     let to = setup.tasks.keys().map(|task| width(task.as_str())).fold(width(Entity::System.as_str()), usize::max);
     Widest { label: 0, who, way: width(Entity::System.as_str()) + width(" → ") + to }
 }
