@@ -143,7 +143,7 @@ fn the_trace_takes_the_place_of_the_usual_lines_and_of_nothing_else() {
 fn a_conversation_and_a_batch_have_traces_too() {
     let rig = echoing("hi").with_file("in.jsonl", "{\"input\": \"go\", \"id\": \"first\"}\ngo\n");
     let lines = traced(&conclave(&rig, 100, &[], &["chat", "--trace", "c.toml", "go"]));
-    assert!(lines[1].starts_with("   1  main › llm       llm  ") && lines[1].contains("[subject.run] {\"text\""), "{lines:#?}");
+    assert!(lines[1].starts_with("   1  main › llm     llm  ") && lines[1].contains("[subject.run] {\"text\""), "{lines:#?}");
     let output = conclave(&rig, 100, &[], &["batch", "in.jsonl", "--config", "c.toml", "--trace", "--concurrency", "1"]);
     assert_eq!(text(&output.stdout), "first  hi\n   1  hi\n");
     let stderr = text(&output.stderr);

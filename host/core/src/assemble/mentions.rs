@@ -4,7 +4,7 @@
 use super::toolbox::own_name;
 use crate::calling::sequence::Expected;
 use crate::config::wording::{code, nearest, suggest};
-use crate::config::{Config, Problems, TaskConfig};
+use crate::config::{Compat, Config, Problems, TaskConfig};
 use crate::ids::TaskName;
 use crate::setup::{NoTool, ReturnType};
 use crate::toolbox::{TaskTool, ToolTarget, Toolbox};
@@ -26,6 +26,10 @@ pub(super) fn check(config: &Config, name: &TaskName, task: &TaskConfig, toolbox
     }
     if let Some(ReturnType::Tool(wanted)) = &task.returns {
         need("returns.tool", wanted, &|tool| tool.summary.name == *wanted, absent);
+    }
+    // A Langroid task may name what it does not know: the call is left to others, the sequence never met.
+    if task.compat == Compat::Langroid {
+        return;
     }
     if let NoTool::Call(call) = &task.no_tool {
         need("handle_llm_no_tool.tool", &call.name, &|tool| tool.summary.name == call.name, absent);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{arguments, json, xml};
 use crate::message::{Entity, Label, Message, ToolCall};
-use crate::toolbox::{TaskTool, ToolTarget, Toolbox};
+use crate::toolbox::{HostTool, TaskTool, ToolTarget, Toolbox};
 
 /// Who reads, and how.
 #[derive(Clone, Copy, Debug)]
@@ -119,7 +119,9 @@ impl Reader<'_> {
     /// The tool that a model may mean: none that is only for handlers.
     fn known(&self, name: &str) -> Option<&TaskTool> {
         let for_handlers = |tool: &TaskTool| matches!(tool.target, ToolTarget::Host(tool) if tool.is_for_handlers());
-        self.toolbox.get(name).filter(|tool| !for_handlers(tool))
+        // L-149: there is nothing to add a recipient to before the agent is asked for one.
+        let too_early = |tool: &TaskTool| tool.target == ToolTarget::Host(HostTool::AddRecipient) && !tool.offered;
+        self.toolbox.get(name).filter(|tool| !for_handlers(tool) && !too_early(tool))
     }
 
     fn native(&self, call: &ToolCall, from_llm: bool) -> Found {

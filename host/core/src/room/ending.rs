@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::frame::{Answer, Frame, Responder, Wait};
+use super::frame::{Answer, Frame, Read, Responder, Wait};
 use super::posting::text_form;
 use super::returns;
 use super::steps::is_empty;
@@ -112,7 +112,7 @@ impl Room {
         }
         let said = message.as_deref().and_then(|message| self.says_over(id, message));
         // L-086: what a sub-task or a tool hands on is no goodbye of the user's, unless words do all that they say.
-        let by_user = |message: &Message| message.sender == Entity::User && (task.text.signals || by == Some(Responder::User));
+        let by_user = |message: &Message| message.sender == Entity::User && (task.as_langroid || by == Some(Responder::User));
         let goodbye = message.as_deref().is_some_and(|message| by_user(message) && says_goodbye(message));
         if by_user_alone {
             let quits = goodbye || (said.is_some() && message.as_deref().is_some_and(by_user));
@@ -166,7 +166,9 @@ impl Room {
         let is_new = frame.chain.back().is_none_or(|answer| answer.message.seq != message.seq);
         let older = frame.chain.iter().take(frame.chain.len() - usize::from(!is_new));
         let older = older.map(|answer| (Some(Responder::of(answer.message.sender)), &answer.tools, &answer.message));
-        let chain = older.chain([(by.cloned(), &newest, message)]);
+        // L-094: before anybody answered, what counts is whose word it is.
+        let by = by.cloned().unwrap_or_else(|| Responder::of(message.sender));
+        let chain = older.chain([(Some(by), &newest, message)]);
         let happened: Vec<_> = chain.map(|(by, tools, message)| (kind_of(by.as_ref(), tools, message), tools, message)).collect();
         let titles: Vec<Vec<String>> = happened.iter().map(|(_, tools, _)| titles_of(&toolbox, tools)).collect();
         let happened: Vec<Happened<'_>> = happened
@@ -216,6 +218,10 @@ impl Room {
         let pending = Arc::make_mut(pending);
         pending.signal = None;
         pending.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
+        if let Some(frame) = self.frames.get_mut(&id) {
+            // What was read of it before holds what was taken out.
+            frame.reading = Read::default();
+        }
         self.keep_pending(id);
     }
 
@@ -236,8 +242,10 @@ impl Room {
         match frame.caller {
             Some(caller) => self.give_result(caller, &frame, &ending),
             None => {
+                let status = ending.status;
                 self.end_run(&frame, ending);
-                if frame.only.is_none() {
+                // What went round in circles is worth looking at.
+                if frame.only.is_none() && status != Status::InfLoop {
                     self.erase_substeps(&frame);
                 }
             }
@@ -335,7 +343,9 @@ impl Room {
             Some((call, Ends::Task)) => {
                 let content = call.arguments.get("content").unwrap_or(&Value::Null);
                 message.content = Some(text_form(content));
-                message.value = Some(content.clone()).filter(|value| !value.is_null() && !value.is_string());
+                // The reference makes a text of what the simple tool is given.
+                let is_text = task.as_langroid && is_host_tool(&toolbox, call, HostTool::Done);
+                message.value = Some(content.clone()).filter(|value| !(is_text || value.is_null() || value.is_string()));
                 message.tool_calls.clear();
                 message.tool_results.clear();
                 if is_host_tool(&toolbox, call, HostTool::AgentDone) {

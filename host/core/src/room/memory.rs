@@ -149,7 +149,7 @@ impl Room {
         }
         let none = Vec::new();
         let open = if is_somebodys_word { &none } else { &memory.open_calls };
-        let Some(entry) = as_entry(message, open) else { return false };
+        let Some(entry) = as_entry(message, open, langroid) else { return false };
         if message.sender == Entity::Llm {
             memory.open_calls.clone_from(&message.tool_calls);
         } else {
@@ -256,7 +256,13 @@ impl Room {
 }
 
 /// The message as an agent's history holds it; none when it says nothing to a model (L-009, L-010).
-fn as_entry(message: &Arc<Message>, open: &[ToolCall]) -> Option<Arc<Message>> {
+fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option<Arc<Message>> {
+    let mut text = message.text().to_owned();
+    if message.sender != Entity::Llm && !message.tool_calls.is_empty() {
+        // Only a model makes calls; of somebody else's it reads (L-009).
+        let calls: Vec<String> = message.tool_calls.iter().map(|call| format!("{}({})", call.name, call.arguments)).collect();
+        text = format!("{text} {}", calls.join("\n\n"));
+    }
     let result = |call: &ToolCall, content: String| ToolResult {
         call_id: call.id.clone(),
         name: call.name.clone(),
@@ -264,12 +270,14 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall]) -> Option<Arc<Message>> {
         value: None,
         is_error: false,
     };
-    if message.sender != Entity::Llm && !open.is_empty() {
-        let answers = |result: &ToolResult| open.iter().any(|call| result.call_id == call.id);
+    let answers = |result: &ToolResult| open.iter().any(|call| result.call_id == call.id);
+    // With one open call, whatever is said next answers it; with several, in the reference only what names them.
+    let answers_open = open.len() == 1 || !langroid || message.tool_results.iter().any(answers);
+    if message.sender != Entity::Llm && !open.is_empty() && answers_open {
         let mut results = message.tool_results.clone();
         if !results.iter().any(answers) {
             // Each call wants a result, and this is what came of all of them.
-            results = open.iter().map(|call| result(call, message.text().to_owned())).collect();
+            results = open.iter().map(|call| result(call, text.clone())).collect();
         }
         let mut entry = Message::clone(message);
         entry.tool_calls.clear();
@@ -278,12 +286,6 @@ fn as_entry(message: &Arc<Message>, open: &[ToolCall]) -> Option<Arc<Message>> {
     }
     if message.sender == Entity::Llm {
         return Some(Arc::clone(message));
-    }
-    let mut text = message.text().to_owned();
-    if !message.tool_calls.is_empty() {
-        // Only a model makes calls; of somebody else's it reads (L-009).
-        let calls: Vec<String> = message.tool_calls.iter().map(|call| format!("{}({})", call.name, call.arguments)).collect();
-        text = format!("{text} {}", calls.join("\n\n"));
     }
     if text.trim().is_empty() && message.attachments.is_empty() && message.action.is_none() {
         return None;

@@ -166,7 +166,9 @@ impl Room {
     pub(super) fn routed(&mut self, id: FrameId, by: &Responder, mut message: Arc<Message>) -> (Arc<Message>, bool) {
         let Some((_, task)) = self.task_of(id) else { return (message, false) };
         if !task.text.signals {
-            return (message, false);
+            // In the reference a pass is a pass even where signals mean nothing; only it is not taken for silence.
+            let passes = task.as_langroid && message.text().trim() == routing::PASS;
+            return (message, passes);
         }
         // L-152: what is pending can be passed on as the task's result.
         let passes = message.text().trim() == routing::PASS || routing::without_done(message.text()) == routing::PASS;

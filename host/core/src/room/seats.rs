@@ -26,7 +26,8 @@ impl Room {
         }
         order.push_back(Responder::Agent);
         order.push_back(Responder::Llm);
-        order.retain(|responder| responder.seat().is_some_and(|seat| task.seats.contains(&seat)));
+        // In the reference a seat that nobody takes is one that never answers.
+        order.retain(|responder| task.as_langroid || responder.seat().is_some_and(|seat| task.seats.contains(&seat)));
         order.extend(task.subtasks.iter().cloned().map(Responder::Subtask));
         order
     }

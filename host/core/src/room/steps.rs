@@ -131,19 +131,21 @@ impl Room {
     /// Asks the next responder that may answer (L-054).
     fn try_next(&mut self, id: FrameId, mut rest: VecDeque<Responder>, do_not_know: Option<(Responder, Arc<Message>)>) {
         loop {
-            if let Some(frame) = self.frames.get_mut(&id) {
-                frame.passes = false;
-            }
             let Some(responder) = rest.pop_front() else {
                 self.no_valid_answer(id, do_not_know, false);
                 return;
             };
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.passes = false;
+            }
             if !self.can_respond(id, &responder) {
                 continue;
             }
             let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
             self.memory(&task).human_tried = responder == Responder::User;
+            let is_taken = responder.seat().is_none_or(|seat| self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat)));
             let wait = match &responder {
+                _ if !is_taken => Some(Wait::Ready(None)),
                 Responder::Agent => self.ask_agent_seat(id),
                 Responder::Llm => self.ask_agent(id),
                 Responder::User => self.ask_user(id),
@@ -277,6 +279,11 @@ impl Room {
         let (pending, inputs, caller) = (frame.pending.clone(), Arc::clone(&frame.inputs), frame.task.clone());
         let (one_call, langroid) = (!task.allow_subtask_multi_tools, task.as_langroid);
         let recipient = pending.as_ref().and_then(|message| message.recipient.as_deref()).unwrap_or_default();
+        let resets = self.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask);
+        if resets && langroid {
+            // Before it is asked whether the message is for it.
+            self.reset(name);
+        }
         // L-071: in the reference a message for everybody here is for none of them.
         let for_all = !langroid && recipient.eq_ignore_ascii_case(caller.as_str());
         if !(recipient.is_empty() || recipient.eq_ignore_ascii_case(name.as_str()) || for_all) {
@@ -286,7 +293,7 @@ impl Room {
             let said = self.one_call_at_a_time(pending.as_ref()?, name);
             return Some(Wait::Ready(Some(said)));
         }
-        if self.setup.tasks.get(name).is_some_and(|task| task.restart_as_subtask) {
+        if resets && !langroid {
             self.reset(name);
         }
         let child = self.new_frame(name, Some(id), inputs);

@@ -83,6 +83,10 @@ impl Room {
     fn answer_without_tool(&mut self, id: FrameId) -> Option<Wait> {
         let (frame, task) = self.task_of(id)?;
         let (name, task) = (frame.task.clone(), Arc::clone(task));
+        if task.as_langroid && task.agent_seat == AgentSeat::Component {
+            // A native responder stands in the place of all that the agent does.
+            return None;
+        }
         let pending = frame.pending.clone().filter(|message| message.sender == Entity::Llm && message.action.is_none())?;
         let toolbox = self.toolbox(&name);
         // L-149: whoever is to name recipients and named none is asked for one.
