@@ -165,6 +165,9 @@ pub struct Room {
     spent: Spent,
     /// Set aside for background tasks that still run.
     reserved: Spent,
+    /// Steps in a row in which nobody was asked anything: what only turns within the room must not turn for ever.
+    #[serde(default)]
+    idle_steps: u32,
     /// Frames to go on with; empty between events.
     runnable: VecDeque<FrameId>,
     effects: VecDeque<Effect>,
@@ -206,6 +209,7 @@ impl Default for Room {
             counters: Counters::default(),
             spent: Spent::default(),
             reserved: Spent::default(),
+            idle_steps: 0,
             runnable: VecDeque::new(),
             effects: VecDeque::new(),
             notices: VecDeque::new(),
@@ -351,6 +355,7 @@ impl Room {
     fn next_call(&mut self, purpose: Purpose) -> CallId {
         let call = CallId(self.counters.call);
         self.counters.call += 1;
+        self.idle_steps = 0;
         self.calls.insert(call, purpose);
         call
     }

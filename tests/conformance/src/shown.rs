@@ -134,7 +134,10 @@ fn row(step: &Step) -> Value {
 }
 
 fn by(name: &str) -> &str {
-    [Entity::Llm, Entity::Agent, Entity::User, Entity::System].into_iter().find(|seat| seat.as_str() == name).map_or(name, |seat| entity(seat))
+    [Entity::Llm, Entity::Agent, Entity::User, Entity::System]
+        .into_iter()
+        .find(|seat| seat.as_str() == name)
+        .map_or(name, |seat| entity(seat))
 }
 
 fn entity(entity: Entity) -> &'static str {

@@ -49,6 +49,17 @@ fn faults(tool: &ToolSpec) -> Vec<String> {
         serde_json::Value::Object(schema) if schema.get("type").is_none_or(|kind| kind == "object") => {}
         _ => faults.push("has an input schema that does not describe an object".to_owned()),
     }
+    if tool.title.as_ref().is_some_and(|title| title.is_empty() || title.len() > NAME_MAX || title.chars().any(is_deceptive)) {
+        faults.push(format!("must have a title of 1 to {NAME_MAX} bytes that can be seen, or none"));
+    }
+    let examples: usize = tool
+        .examples
+        .iter()
+        .map(|example| example.arguments.to_string().len() + example.thought.iter().map(String::len).sum::<usize>())
+        .sum();
+    if examples > SCHEMA_MAX {
+        faults.push(format!("has examples of {examples} bytes; {SCHEMA_MAX} are allowed"));
+    }
     let length = tool.input_schema.to_string().len();
     if length > SCHEMA_MAX {
         faults.push(format!("has an input schema of {length} bytes; {SCHEMA_MAX} are allowed"));

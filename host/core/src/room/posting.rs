@@ -167,7 +167,9 @@ impl Room {
         let Some((_, task)) = self.task_of(id) else { return (message, false) };
         if !task.text.signals {
             // In the reference a pass is a pass even where signals mean nothing; only it is not taken for silence.
-            let passes = task.as_langroid && message.text().trim() == routing::PASS;
+            let text = message.text().trim();
+            let passes = text == routing::PASS || text.starts_with(routing::PASS_TO) || routing::without_done(text) == routing::PASS;
+            let passes = task.as_langroid && passes;
             return (message, passes);
         }
         // L-152: what is pending can be passed on as the task's result.

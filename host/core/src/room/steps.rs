@@ -16,7 +16,7 @@ use crate::calling::routing::PASS;
 use crate::effect::Effect;
 use crate::fault::Fault;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Blob, DO_NOT_KNOW, Entity, Message};
+use crate::message::{Blob, DO_NOT_KNOW, Entity, Label, Message};
 use crate::notice::Notice;
 use crate::outcome::Status;
 use crate::setup::{PluginKind, TaskSetup};
@@ -28,6 +28,8 @@ const MAX_FAULTS: u32 = 3;
 pub(super) const MAX_WEIGHT: usize = 2 << 20;
 /// Calls that an answer may carry; a model's native calls are answered one by one instead.
 const MAX_CALLS: usize = 1_000;
+/// Steps in a row without a question to anybody; whoever has not found an end by then has none.
+const MAX_IDLE: u32 = 2_000;
 const TURNS_USED_UP: &str = "the run made as many steps as limits.run.turns allows";
 
 impl Room {
@@ -546,13 +548,16 @@ impl Room {
 
     /// A valid answer becomes the pending message (L-059), unless it only passes on what is pending.
     fn post(&mut self, id: FrameId, responder: Responder, message: Arc<Message>, ends: bool) {
+        let is_tools_word = self.task_of(id).is_some_and(|(_, task)| is_data(&message, task));
         let Some(frame) = self.frames.get_mut(&id) else { return };
         let (parent, step) = (frame.pending.clone(), frame.steps);
         let mut message = message;
         if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
             Arc::make_mut(&mut message).parent = Some(parent.seq);
         }
-        frame.circles.answered(&message, step);
+        if !is_tools_word {
+            frame.circles.answered(&message, step);
+        }
         frame.last_responder = Some(responder.clone());
         let passes = frame.passes;
         if passes {
@@ -647,6 +652,11 @@ impl Room {
         }
         self.remember_answer(id);
         self.tell_step(id);
+        self.idle_steps += 1;
+        if self.idle_steps >= MAX_IDLE {
+            self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody was asked anything"));
+            return;
+        }
         if let Some(ending) = self.ending_of(id, ends) {
             self.end_frame(id, ending);
         }
@@ -671,11 +681,16 @@ impl Room {
 
 /// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text is data, and passes nothing on.
 fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
-    if message.signal.is_some() || message.action.is_some() || !(task.as_langroid || message.tool_results.is_empty()) {
+    if message.signal.is_some() || message.action.is_some() || is_data(message, task) {
         return false;
     }
     let text = message.text().trim();
     text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
+}
+
+/// A tool said it, and its words mean nothing to the task; in the reference they mean what they say.
+fn is_data(message: &Message, task: &TaskSetup) -> bool {
+    !task.as_langroid && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
 }
 
 /// Nothing in it that anyone could answer (L-057).

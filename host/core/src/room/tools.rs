@@ -152,7 +152,8 @@ impl Room {
         let Some((frame, task)) = self.task_of(id) else { return Wait::Ready(None) };
         let (several, toolbox, task) = (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
         // L-119: a call that steers the task stands alone. L-118: so does any, where the operator wants it.
-        let steers = |slot: &Slot| host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone);
+        let is_final = |slot: &Slot| !task.as_langroid && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final);
+        let steers = |slot: &Slot| host_tool_of(&toolbox, &slot.call).is_some_and(HostTool::stands_alone) || is_final(slot);
         let refusal = if round.slots.len() < 2 {
             None
         } else if !several {
@@ -510,9 +511,10 @@ impl Room {
         if !task.as_langroid {
             // A call wants a result, even if there is nothing to say.
             for (slot, native) in round.slots.iter_mut().zip(&native) {
-                let is_silent = slot.said.as_ref().is_some_and(|said| said.message.is_none());
+                let says_nothing = |message: &Message| message.is_empty() && !*native;
+                let is_silent = slot.said.as_ref().is_some_and(|said| said.message.as_deref().is_none_or(says_nothing));
                 if is_silent {
-                    let text = if *native { String::new() } else { format!("{} gave no result.", slot.call.name) };
+                    let text = if *native { String::new() } else { format!("{} gave an empty result.", slot.call.name) };
                     let message = Arc::unwrap_or_clone(self.host_message(id, text));
                     slot.said = Some(Said { message: Some(Box::new(message)), is_error: false, is_result: true });
                 }

@@ -14,14 +14,26 @@ use crate::bindings::exports::conclave::plugin::tools;
 pub(crate) fn spec_in(spec: tools::ToolSpec) -> Result<ToolSpec, Fault> {
     let input_schema = object_in(&spec.input_schema, || "its input schema".to_owned())?;
     let output_schema = spec.output_schema.map(|schema| json_in(&schema, || "its output schema".to_owned())).transpose()?;
-    Ok(ToolSpec {
+    let mut tool = ToolSpec {
         name: spec.name,
         description: spec.description,
         input_schema,
         output_schema,
         idempotent: spec.idempotent,
         ..ToolSpec::default()
-    })
+    };
+    for extra in &spec.extra {
+        // Keys of a later contract are kept out, as the contract says.
+        let value = json_in(&extra.value, || format!("the extra {:?} of a tool", extra.key))?;
+        match extra.key.as_str() {
+            "title" => tool.title = value.as_str().map(str::to_owned),
+            "result-tokens" => tool.result_tokens = value.as_u64(),
+            "retained-tokens" => tool.retained_tokens = value.as_u64(),
+            "examples" => tool.examples = serde_json::from_value(value).unwrap_or_default(),
+            _ => {}
+        }
+    }
+    Ok(tool)
 }
 
 /// What a tool returned.
