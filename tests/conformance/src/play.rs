@@ -240,7 +240,7 @@ impl<'a> Stage<'a> {
         if said.get("tainted").and_then(Value::as_bool) == Some(true) {
             message.labels.push(Label::Untrusted);
         }
-        let reader = Reader { toolbox: &setup.toolbox, text: true, name: None, after_model: false };
+        let reader = Reader { toolbox: &setup.toolbox, text: true, name: None, for_handlers: true, after_model: false };
         let names: Vec<Value> = reader.read(&message).all.iter().map(|call| json!(shown::tool_name(&call.name))).collect();
         Ok(json!({ "value": names }))
     }

@@ -15,6 +15,8 @@ pub struct Reader<'a> {
     pub text: bool,
     /// What the agent is called, where a call may say whom it is for (L-116); none: a call says no such thing.
     pub name: Option<&'a str>,
+    /// A model may call what only handlers should (L-141, L-147); the reference carries it out.
+    pub for_handlers: bool,
     /// Wrong arguments are answered, whoever wrote them: the last word in the agent's history was the model's (L-114).
     pub after_model: bool,
 }
@@ -119,9 +121,14 @@ impl Reader<'_> {
     /// The tool that a model may mean: none that is only for handlers.
     fn known(&self, name: &str) -> Option<&TaskTool> {
         let for_handlers = |tool: &TaskTool| matches!(tool.target, ToolTarget::Host(tool) if tool.is_for_handlers());
-        // L-149: there is nothing to add a recipient to before the agent is asked for one.
-        let too_early = |tool: &TaskTool| tool.target == ToolTarget::Host(HostTool::AddRecipient) && !tool.offered;
-        self.toolbox.get(name).filter(|tool| !for_handlers(tool) && !too_early(tool))
+        // A tool of the host that the task does without is none. L-149: there is nothing to add a recipient to before the agent is asked for
+        // one.
+        let too_early = |tool: &TaskTool| match tool.target {
+            ToolTarget::Host(HostTool::AddRecipient) => !tool.offered,
+            ToolTarget::Host(_) => !tool.offered && !tool.handled,
+            ToolTarget::Plugin { .. } => false,
+        };
+        self.toolbox.get(name).filter(|tool| (self.for_handlers || !for_handlers(tool)) && !too_early(tool))
     }
 
     fn native(&self, call: &ToolCall, from_llm: bool) -> Found {

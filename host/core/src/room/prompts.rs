@@ -141,7 +141,7 @@ impl Room {
         let mut message = Message::new(0, Entity::Llm, task.agent.as_str());
         message.content = Some(text);
         let name = task.as_langroid.then_some(name.as_str());
-        Reader { toolbox: &toolbox, text: true, name, after_model: false }.read(&message).all
+        Reader { toolbox: &toolbox, text: true, name, for_handlers: false, after_model: false }.read(&message).all
     }
 
     /// Takes the calls out of a step's answer that only repeat those in its text: they are read there when the message enters, and are no

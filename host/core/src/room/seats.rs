@@ -132,6 +132,7 @@ impl Room {
             toolbox: &toolbox,
             text: task.text.calls || (of_model && matches!(task.tool_format, ToolFormat::Json | ToolFormat::Xml)),
             name: task.as_langroid.then_some(name.as_str()),
+            for_handlers: task.as_langroid,
             after_model: history.and_then(crate::history::History::last).is_some_and(|last| last.sender == Entity::Llm),
         };
         reader.read(message)
