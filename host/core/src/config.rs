@@ -7,6 +7,7 @@ pub(crate) mod depth;
 mod grants;
 mod json;
 pub(crate) mod keys;
+mod langroid;
 mod limits;
 mod model;
 pub(crate) mod names;
@@ -388,7 +389,7 @@ fn read(
     let mut models = model::read_all(reader, folder, &root);
     models.extend(added.iter().map(|(name, model)| (name.clone(), model.clone())));
     let plugins = plugin::read_all(reader, &mut references, folder, &root);
-    let tasks = task::read_all(reader, &mut references, &root);
+    let tasks = task::read_all(reader, &mut references, &root, &plugins);
     let policy = policy::read_all(reader, &mut references, &root);
     let limits = limits::read_run(reader, &root);
     let entry = read_entry(reader, &mut references, &root, &tasks);

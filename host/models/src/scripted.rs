@@ -24,38 +24,64 @@ pub enum ScriptError {
         "the script is not JSON as expected: {0}. It holds an object with `replies` (a list) or `rules` (a list of {{\"when\", \"reply\"}})."
     )]
     Malformed(#[from] serde_json::Error),
+    /// Entries are counted from 1.
+    #[error(
+        "entry {entry} of `{list}` is no reply: {why}. A reply is a text, or {{\"text\": \"…\", \"calls\": [{{\"name\": \"plugin.tool\", \
+         \"args\": {{…}}}}]}} with one of the two or both."
+    )]
+    Reply { list: &'static str, entry: usize, why: String },
     #[error("the script has neither `replies` nor `rules`: there is nothing to answer with")]
     Empty,
 }
 
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug)]
 struct Script {
+    rules: Vec<(String, Reply)>,
+    replies: Vec<Reply>,
+    usage: ScriptUsage,
+}
+
+/// A script as it is written. Replies are read one by one, so that a wrong one can be named.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Written {
     #[serde(default)]
     rules: Vec<Rule>,
     #[serde(default)]
-    replies: Vec<Reply>,
+    replies: Vec<Value>,
     /// What every answer reports, so that budgets can be tried without a model.
     #[serde(default)]
     usage: ScriptUsage,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Rule {
     when: String,
-    reply: Reply,
+    reply: Value,
 }
 
 #[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Reply {
-    Text(String),
-    Calls {
-        #[serde(default)]
-        text: Option<String>,
-        calls: Vec<Call>,
-    },
+#[serde(deny_unknown_fields)]
+struct Reply {
+    #[serde(default)]
+    text: Option<String>,
+    #[serde(default)]
+    calls: Vec<Call>,
+}
+
+impl Reply {
+    fn read(written: Value) -> Result<Self, String> {
+        match written {
+            Value::String(text) => Ok(Self { text: Some(text), calls: Vec::new() }),
+            Value::Object(_) => {
+                let reply: Self = serde_json::from_value(written).map_err(|error| error.to_string())?;
+                let is_empty = reply.text.is_none() && reply.calls.is_empty();
+                if is_empty { Err("it has neither `text` nor `calls`".to_owned()) } else { Ok(reply) }
+            }
+            _ => Err("it is neither a text nor an object".to_owned()),
+        }
+    }
 }
 
 #[derive(Debug, Deserialize)]
@@ -64,7 +90,7 @@ struct Call {
     #[serde(default)]
     id: String,
     name: String,
-    #[serde(default = "empty_object")]
+    #[serde(default = "empty_object", alias = "arguments")]
     args: Value,
 }
 
@@ -85,28 +111,28 @@ impl Scripted {
     /// Reads a script.
     ///
     /// # Errors
-    /// `Malformed` when it is not JSON of the expected shape, `Empty` when it has nothing to answer with.
+    /// `Malformed` when it is not JSON of the expected shape, `Reply` when an entry is none, `Empty` when it has nothing to answer with.
     pub fn parse(json: &str) -> Result<Self, ScriptError> {
-        let script: Script = serde_json::from_str(json)?;
-        if script.rules.is_empty() && script.replies.is_empty() {
+        let Written { rules, replies, usage } = serde_json::from_str(json)?;
+        if rules.is_empty() && replies.is_empty() {
             return Err(ScriptError::Empty);
         }
-        Ok(Self { script, next: Mutex::new(0) })
+        let read = |list, index: usize, reply| Reply::read(reply).map_err(|why| ScriptError::Reply { list, entry: index + 1, why });
+        let rules = rules.into_iter().enumerate().map(|(index, rule)| Ok((rule.when, read("rules", index, rule.reply)?)));
+        let rules = rules.collect::<Result<_, ScriptError>>()?;
+        let replies = replies.into_iter().enumerate().map(|(index, reply)| read("replies", index, reply));
+        Ok(Self { script: Script { rules, replies: replies.collect::<Result<_, _>>()?, usage }, next: Mutex::new(0) })
     }
 
     fn answer(&self, prompt: &Prompt) -> Completion {
         let text = prompt.last_text();
-        let ruled = self.script.rules.iter().find(|rule| text.contains(&rule.when)).map(|rule| &rule.reply);
+        let ruled = self.script.rules.iter().find(|(when, _)| text.contains(when)).map(|(_, reply)| reply);
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let index = *next;
         *next += 1;
         let last = self.script.replies.len().saturating_sub(1);
         let reply = ruled.or_else(|| self.script.replies.get(index.min(last)));
-        let (content, calls): (Option<String>, &[Call]) = match reply {
-            Some(Reply::Text(text)) => (Some(text.clone()), &[]),
-            Some(Reply::Calls { text, calls }) => (text.clone(), calls),
-            None => (None, &[]),
-        };
+        let (content, calls) = reply.map(|reply| (reply.text.clone(), reply.calls.as_slice())).unwrap_or_default();
         let tool_calls: Vec<ToolCall> = calls
             .iter()
             .map(|call| ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.args.clone(), untrusted: false })
@@ -193,6 +219,29 @@ mod tests {
         let model = Scripted::parse(r#"{"replies": ["one two\nthree"]}"#).unwrap();
         assert_eq!(ask(&model, "", true).await.1, ["one ", "two\n", "three"]);
         assert!(ask(&model, "", false).await.1.is_empty());
+    }
+
+    #[tokio::test]
+    async fn arguments_go_by_two_names() {
+        for name in ["args", "arguments"] {
+            let model = Scripted::parse(&format!(r#"{{"replies": [{{"calls": [{{"name": "a.b", "{name}": {{"x": 1}}}}]}}]}}"#)).unwrap();
+            assert_eq!(ask(&model, "", false).await.0.tool_calls[0].arguments["x"], 1, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_reply_that_is_none_is_named_with_what_may_stand_there() {
+        let cases = [
+            (r#"{"replies": ["a", 5]}"#, "entry 2 of `replies` is no reply: it is neither"),
+            (r#"{"replies": [{}]}"#, "entry 1 of `replies` is no reply: it has neither"),
+            (r#"{"replies": [{"content": "x"}]}"#, "unknown field `content`"),
+            (r#"{"replies": [{"calls": [{"tool": "a.b"}]}]}"#, "unknown field `tool`"),
+            (r#"{"rules": [{"when": "x", "reply": null}]}"#, "entry 1 of `rules`"),
+        ];
+        for (script, part) in cases {
+            let why = Scripted::parse(script).unwrap_err().to_string();
+            assert!(why.contains(part) && why.contains(r#"{"text": "…", "calls": [{"name": "plugin.tool", "args": {…}}]}"#), "{why}");
+        }
     }
 
     #[test]

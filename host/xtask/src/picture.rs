@@ -1,4 +1,4 @@
-//! `cargo xtask picture`: the README's picture, drawn from what `conclave run docs/examples/hostile.toml` really prints.
+//! `cargo xtask picture`: the pictures of the README and of docs/trace.md, drawn from what `conclave` really prints.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -10,10 +10,39 @@ use crate::needs;
 use crate::phase::{self, Phases};
 use crate::place::Place;
 
-const QUESTION: &str = "How warm is it in Oslo?";
-const PICTURE: &str = "docs/demo.svg";
-/// Characters of a line; longer ones are cut, as in a terminal of this width.
-const COLUMNS: usize = 132;
+/// A picture: the command that it shows, and where it goes.
+struct Picture {
+    file: &'static str,
+    title: &'static str,
+    options: &'static [&'static str],
+    config: &'static str,
+    question: &'static str,
+    /// Characters of a line; longer ones are cut, as in a terminal of this width.
+    columns: usize,
+    /// What strategies say on the terminal is left out.
+    is_without_speech: bool,
+}
+
+const PICTURES: [Picture; 2] = [
+    Picture {
+        file: "docs/demo.svg",
+        title: "A hostile plugin, stopped six ways",
+        options: &[],
+        config: "docs/examples/hostile.toml",
+        question: "How warm is it in Oslo?",
+        columns: 132,
+        is_without_speech: false,
+    },
+    Picture {
+        file: "docs/trace.svg",
+        title: "The steps of two tasks, and of one in the background",
+        options: &["--trace"],
+        config: "docs/examples/demo.toml",
+        question: "How does a plugin get its grants?",
+        columns: 110,
+        is_without_speech: true,
+    },
+];
 const FONT: f64 = 13.0;
 const LINE: f64 = 18.0;
 
@@ -26,42 +55,48 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     components::build_stock(&place, &mut phases)?;
     components::build_some_guests(&place, &mut phases, &["agent_hostile_tour", "weather"])?;
     components::build_conclave(&place, &mut phases, false)?;
-    // The first run compiles the plugins, which is no part of the picture.
-    output(&place)?;
-    let output = output(&place)?;
-    let path = place.root.join(PICTURE);
-    fs::write(&path, draw(&output)).map_err(|error| Failure::io("write", &path, &error))?;
-    eprintln!("{PICTURE}");
+    for picture in &PICTURES {
+        // The first run compiles the plugins, which is no part of the picture.
+        output(&place, picture)?;
+        let output = output(&place, picture)?;
+        let path = place.root.join(picture.file);
+        fs::write(&path, draw(&output, picture.title, picture.columns)).map_err(|error| Failure::io("write", &path, &error))?;
+        eprintln!("{}", picture.file);
+    }
     Ok(ExitCode::SUCCESS)
 }
 
 /// What a person at a terminal would see, colors included.
-fn output(place: &Place) -> Result<String, Failure> {
+fn output(place: &Place, picture: &Picture) -> Result<String, Failure> {
     let mut command = Command::new(place.conclave());
-    command.args(["run", "docs/examples/hostile.toml", QUESTION]).current_dir(&place.root).env("CLICOLOR_FORCE", "1").stdin(Stdio::null());
+    command.arg("run").args(picture.options).args([picture.config, picture.question]).current_dir(&place.root).stdin(Stdio::null());
+    command.env("CLICOLOR_FORCE", "1").env("COLUMNS", picture.columns.to_string());
     let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
-    let mut seen = format!("$ conclave run docs/examples/hostile.toml \"{QUESTION}\"\n");
-    seen.push_str(&String::from_utf8_lossy(&output.stderr));
+    let options: String = picture.options.iter().map(|option| format!("{option} ")).collect();
+    let mut seen = format!("$ conclave run {options}{} \"{}\"\n", picture.config, picture.question);
+    let told = String::from_utf8_lossy(&output.stderr);
+    let is_speech = |line: &str| picture.is_without_speech && line.starts_with("      \u{1b}[2m│");
+    told.lines().filter(|line| !is_speech(line)).for_each(|line| seen.extend([line, "\n"]));
     // On a terminal the answer stands before the line that sums up.
-    let answer = String::from_utf8_lossy(&output.stdout).into_owned();
+    let answer = if picture.is_without_speech { String::new() } else { String::from_utf8_lossy(&output.stdout).into_owned() };
     if let Some(at) = seen.trim_end().rfind("\n\n") {
         seen.insert_str(at + 1, &answer);
     }
     Ok(seen)
 }
 
-fn draw(output: &str) -> String {
+fn draw(output: &str, title: &str, columns: usize) -> String {
     let lines: Vec<&str> = output.trim_end().lines().collect();
-    let (width, height) = (COLUMNS as f64 * FONT * 0.602 + 32.0, lines.len() as f64 * LINE + 32.0);
+    let (width, height) = (columns as f64 * FONT * 0.602 + 32.0, lines.len() as f64 * LINE + 32.0);
     let mut svg = format!(
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width:.0} {height:.0}\" font-family=\"ui-monospace, SFMono-Regular, \
-         Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"{FONT}\">\n<title>A hostile plugin, stopped six ways</title>\n\
+         Menlo, Consolas, 'DejaVu Sans Mono', monospace\" font-size=\"{FONT}\">\n<title>{title}</title>\n\
          <rect width=\"100%\" height=\"100%\" rx=\"8\" fill=\"#16181d\"/>\n"
     );
     for (number, line) in lines.iter().enumerate() {
         let y = 28.0 + number as f64 * LINE;
         let _ = write!(svg, "<text x=\"16\" y=\"{y:.0}\" xml:space=\"preserve\">");
-        for (style, text) in spans(line) {
+        for (style, text) in spans(line, columns) {
             let _ = write!(svg, "<tspan {style}>{}</tspan>", text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;"));
         }
         svg.push_str("</text>\n");
@@ -71,10 +106,9 @@ fn draw(output: &str) -> String {
 }
 
 /// The parts of a line with their looks, cut at the last column.
-fn spans(line: &str) -> Vec<(&'static str, String)> {
+fn spans(line: &str, columns: usize) -> Vec<(&'static str, String)> {
     let mut spans = Vec::new();
     let mut style = "fill=\"#d5d8de\"";
-    let mut left = COLUMNS;
     for (index, part) in line.split("\u{1b}[").enumerate() {
         let text = match part.split_once('m') {
             Some((code, rest)) if index > 0 => {
@@ -83,23 +117,45 @@ fn spans(line: &str) -> Vec<(&'static str, String)> {
             }
             _ => part,
         };
-        let shown: String = text.chars().take(left).collect();
-        left -= shown.chars().count();
-        if !shown.is_empty() {
-            spans.push((style, shown));
+        if !text.is_empty() {
+            spans.push((style, text.to_owned()));
         }
     }
-    spans
+    cut(spans, columns)
+}
+
+/// At most so many characters; the last is a mark where some are left out.
+fn cut(spans: Vec<(&'static str, String)>, columns: usize) -> Vec<(&'static str, String)> {
+    let all: usize = spans.iter().map(|(_, text)| text.chars().count()).sum();
+    if all <= columns {
+        return spans;
+    }
+    let mut left = columns.saturating_sub(1);
+    let mut kept = Vec::new();
+    for (style, text) in spans {
+        let mut part: String = text.chars().take(left).collect();
+        left -= part.chars().count();
+        if part.chars().count() < text.chars().count() {
+            part.push('…');
+            kept.push((style, part));
+            break;
+        }
+        kept.push((style, part));
+    }
+    kept
 }
 
 /// The look of an SGR code; codes add up, so bold before a color changes nothing here.
 fn look(code: &str, before: &'static str) -> &'static str {
     match code {
         "0" => "fill=\"#d5d8de\"",
+        "1" => "fill=\"#d5d8de\" font-weight=\"bold\"",
         "2" => "fill=\"#7d8590\"",
         "31" => "fill=\"#ff6b68\" font-weight=\"bold\"",
         "32" => "fill=\"#7ee787\"",
         "33" => "fill=\"#e3b341\"",
+        "34" => "fill=\"#6ea8fe\"",
+        "35" => "fill=\"#d2a8ff\"",
         "36" => "fill=\"#79c0ff\"",
         _ => before,
     }
@@ -107,18 +163,20 @@ fn look(code: &str, before: &'static str) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::{COLUMNS, draw, spans};
+    use super::{draw, spans};
 
     #[test]
     fn colors_become_looks_and_long_lines_are_cut() {
         let looks: Vec<_> =
-            spans("a\u{1b}[1m\u{1b}[31mDENIED\u{1b}[0m b").into_iter().map(|(style, text)| (style.contains("ff6b68"), text)).collect();
+            spans("a\u{1b}[1m\u{1b}[31mDENIED\u{1b}[0m b", 80).into_iter().map(|(style, text)| (style.contains("ff6b68"), text)).collect();
         assert_eq!(looks, [(false, "a".to_owned()), (true, "DENIED".to_owned()), (false, " b".to_owned())]);
-        assert_eq!(spans(&"x".repeat(500))[0].1.len(), COLUMNS);
+        let text = |line: &str| spans(line, 80).into_iter().map(|(_, text)| text).collect::<String>();
+        assert_eq!(text(&"x".repeat(80)), "x".repeat(80));
+        assert_eq!(text(&format!("{}\u{1b}[31m{}", "x".repeat(79), "y".repeat(500))), format!("{}…", "x".repeat(79)));
     }
 
     #[test]
     fn text_cannot_leave_its_element() {
-        assert!(draw("<script>&").contains("&lt;script&gt;&amp;"));
+        assert!(draw("<script>&", "", 80).contains("&lt;script&gt;&amp;"));
     }
 }

@@ -162,7 +162,7 @@ fn tools(calls: &[ToolCall]) -> Value {
 /// A call has its name as scenarios have it; everything else is as it is.
 fn typed(value: Option<&Value>) -> Value {
     let Some(value) = value else { return Value::Null };
-    match (value.get("name").and_then(Value::as_str), value.get("args")) {
+    match (value.get("name").and_then(Value::as_str), value.get("arguments")) {
         (Some(name), Some(arguments)) => json!({ "name": tool_name(name), "args": arguments }),
         _ => value.clone(),
     }

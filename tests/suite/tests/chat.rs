@@ -183,7 +183,7 @@ fn a_failure_is_told_once() {
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()));
     let stderr = text(&output.stderr);
-    assert_eq!((stderr.matches("Incorrect key").count(), stderr.contains("nobody had an answer")), (1, false), "{stderr}");
+    assert_eq!((stderr.matches("Incorrect key").count(), stderr.contains("nobody had a valid answer")), (1, false), "{stderr}");
 }
 
 #[test]
@@ -192,7 +192,7 @@ fn an_empty_answer_is_told_as_one() {
     let output = chat(&with_model(&server), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
-    assert!(stderr.contains("the model said nothing") && !stderr.contains("nobody had an answer"), "{stderr}");
+    assert!(stderr.contains("the model said nothing") && !stderr.contains("nobody had a valid answer"), "{stderr}");
 }
 
 #[test]
@@ -214,6 +214,16 @@ fn a_limit_that_ends_the_conversation_says_how_to_raise_it() {
     assert_eq!(output.status.code(), Some(7), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("MAX_TOKENS") && stderr.contains("`tokens` under [limits.run]"), "{stderr}");
+}
+
+#[test]
+fn an_end_that_is_no_goodbye_says_what_it_is() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "turns = 3"));
+    let output = chat(&rig, &["c.toml", "--quiet"], "1\n2\n3\n4\n");
+    assert_eq!(output.status.code(), Some(0));
+    assert!(text(&output.stderr).contains("FIXED_TURNS main made the 3 steps that tasks.main.turns gives it"), "{}", text(&output.stderr));
+    let output = chat(&Rig::new().with_file("c.toml", stepping("agent_echo", "", "")), &["c.toml", "--quiet"], "1\nquit\n");
+    assert_eq!(text(&output.stderr), "", "the user said goodbye");
 }
 
 #[test]

@@ -97,6 +97,26 @@ fn every_ending_says_why() {
 }
 
 #[test]
+fn a_hint_names_the_limit_that_ended_the_run() {
+    for key in ["turns", "task_turns"] {
+        let config = stepping("agent_loop", "", "handle_llm_no_tool = { nudge = \"go on\" }") + &format!("[limits.run]\n{key} = 2\n");
+        let output = conclave(&Rig::new().with_file("c.toml", config), &["run", "c.toml", "go"]);
+        let told = text(&output.stderr);
+        assert!(told.contains(&format!("limits.run.{key} allows")) && told.contains(&format!("a larger `{key}` under")), "{told}");
+    }
+}
+
+#[test]
+fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "interactive = true"));
+    let told = text(&conclave(&rig, &["run", "c.toml", "hello"]).stderr);
+    assert!(told.contains("STALLED") && told.contains("talk with it: conclave chat"), "{told}");
+    let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
+    let told = text(&conclave(&Rig::new().with_file("c.toml", stalled), &["run", "c.toml", "go"]).stderr);
+    assert!(told.contains("STALLED") && !told.contains("conclave chat"), "{told}");
+}
+
+#[test]
 fn a_run_without_a_message_says_how_to_give_one() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let output = conclave(&rig, &["run", "c.toml"]);

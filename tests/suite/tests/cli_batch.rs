@@ -1,6 +1,6 @@
 //! `conclave batch`: results in the order of the inputs, exit codes, what is refused before anything runs.
 
-use conclave_test_support::{Rig, stepping};
+use conclave_test_support::{Rig, guest, stepping};
 use serde_json::{Value, json};
 
 use crate::cli::{conclave, text};
@@ -42,7 +42,7 @@ fn results_come_in_the_order_of_the_inputs() {
 fn people_read_a_line_for_each_input() {
     let rig = echo().with_file("in", "one\n\n{\"input\": \"two\\n\\u001b[2J\", \"id\": \"b\"}\n");
     let (code, stdout, stderr) = batch(&rig, &[]);
-    assert_eq!((code, stdout.as_str()), (0, "   0  one\n   b  two \\u{1b}[2J\n"), "{stderr}");
+    assert_eq!((code, stdout.as_str()), (0, "  #1  one\n   b  two \\u{1b}[2J\n"), "{stderr}");
     assert!(stderr.contains("2 of 2 inputs in"), "{stderr}");
     let (code, stdout, stderr) = batch(&rig, &["--quiet", "--output", "out.jsonl"]);
     assert_eq!((code, stdout.as_str(), stderr.as_str()), (0, "", ""));
@@ -50,11 +50,32 @@ fn people_read_a_line_for_each_input() {
 }
 
 #[test]
+fn a_result_that_is_more_than_text_is_in_its_row() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "returns = \"int\"")).with_file("in", "42\n");
+    let (code, stdout, stderr) = batch(&rig, &["--json"]);
+    assert_eq!((code, &rows(&stdout)[0]["typed"]), (0, &json!(42)), "{stderr}");
+    let script = json!({ "llm": { "kind": "seq", "replies": [{ "calls": [{ "id": "1", "name": "subject.run", "args": { "text": "x" } }] }] } });
+    let config = format!(
+        "entry = \"main\"\n[plugins.agent]\nsource = \"{}\"\ngrants.tools = [\"subject.run\"]\nconfig = {{ script = '{script}' }}\n\
+         [plugins.subject]\nsource = \"{}\"\n[tasks.main]\nagent = \"agent\"\ntools = [{{ tool = \"subject.run\", final = true }}]\n",
+        guest("script_agent").display(),
+        guest("echo").display()
+    );
+    let rig = rig.with_file("c.toml", config);
+    let (code, stdout, stderr) = batch(&rig, &["--json"]);
+    let call = json!({ "name": "subject.run", "arguments": { "text": "x" } });
+    assert_eq!((code, &rows(&stdout)[0]["tools"]), (0, &json!([call])), "{stderr}");
+    let printed = text(&conclave(&rig, &["run", "c.toml", "42"]).stdout);
+    assert_eq!(serde_json::from_str::<Value>(&printed).expect("a call as JSON"), call);
+    assert_eq!(batch(&rig, &[]).1, format!("  #1  {printed}"));
+}
+
+#[test]
 fn lines_that_cannot_be_used_are_told_at_once_before_anything_runs() {
     let rig = echo().with_file("in", "fine\n{broken\n{\"input\": 5}\n{\"input\": \"a\", \"id\": []}\n");
     let (code, stdout, stderr) = batch(&rig, &["--journal", "kept", "--output", "out.jsonl"]);
     assert_eq!((code, stdout.as_str()), (2, ""), "{stderr}");
-    assert!(["in:2: ", "in:3: ", "in:4: ", "nothing was run"].iter().all(|part| stderr.contains(part)), "{stderr}");
+    assert!(["in:2: ", "in:3: its `input` is a number", "in:4: ", "nothing was run"].iter().all(|part| stderr.contains(part)), "{stderr}");
     assert!(!rig.folder().join("kept").exists() && !rig.folder().join("out.jsonl").exists());
 }
 
@@ -80,6 +101,10 @@ fn the_policy_decides_what_a_failure_is_worth() {
     ] {
         let (ended, stdout, stderr) = batch(&rig, &["--json", "--concurrency", "1", "--on-error", policy]);
         assert_eq!((ended, statuses(&stdout)), (code, expected.map(str::to_owned).to_vec()), "{policy}\n{stderr}");
+        assert_eq!(stderr.contains("· 1 failed · 2 cancelled · "), policy == "stop", "{stderr}");
+        for row in rows(&stdout).iter().filter(|row| row["status"] == "CANCELLED") {
+            assert_eq!(row["error"], "#1 failed, which ended the batch");
+        }
         assert!(rows(&stdout)[0]["error"].as_str().is_some_and(|error| error.contains("this agent cannot work")), "{stdout}");
     }
     // A run that stalls has no result, which is no failure and ends nothing.
@@ -88,6 +113,7 @@ fn the_policy_decides_what_a_failure_is_worth() {
     for (policy, code) in [("report", 1), ("null", 0), ("stop", 1)] {
         let (ended, stdout, stderr) = batch(&rig, &["--json", "--on-error", policy]);
         assert_eq!((ended, statuses(&stdout)), (code, vec!["STALLED".to_owned(); 2]), "{policy}\n{stderr}");
+        assert!(stderr.contains("2 of 2 inputs in ") && stderr.contains(" · 2 without a result · "), "{stderr}");
     }
 }
 

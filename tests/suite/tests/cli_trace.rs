@@ -26,6 +26,22 @@ fn trace(rig: &Rig, columns: usize, how: &str) -> Vec<String> {
     traced(&conclave(rig, columns, &[], &["run", how, "c.toml", "go"]))
 }
 
+/// A lead that passes the question on, and says that it was read.
+fn passing() -> Rig {
+    let script = json!({ "llm": { "kind": "seq", "replies": [
+        { "calls": [{ "id": "1", "name": "forward", "args": { "agent": "reader" } }] },
+        { "calls": [{ "id": "2", "name": "done", "args": { "content": "read" } }] },
+    ] } });
+    let config = format!(
+        "entry = \"lead\"\n[plugins.lead]\nsource = \"{}\"\ngrants.route = [\"reader\"]\nconfig = {{ script = '{script}' }}\n\
+         [plugins.echo]\nsource = \"{}\"\n[tasks.lead]\nagent = \"lead\"\nsubtasks = [\"reader\"]\ntools = [\"forward\", \"done\"]\n\
+         [tasks.reader]\nagent = \"echo\"\n",
+        guest("script_agent").display(),
+        guest("agent_echo").display()
+    );
+    Rig::new().with_file("c.toml", config)
+}
+
 fn echoing(said: &str) -> Rig {
     Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": said }), ""))
 }
@@ -44,17 +60,6 @@ fn each_step_is_a_line_in_columns() {
 
 #[test]
 fn a_sub_task_is_indented_and_comes_before_the_step_of_its_caller() {
-    let script = json!({ "llm": { "kind": "seq", "replies": [
-        { "calls": [{ "id": "1", "name": "forward", "args": { "agent": "reader" } }] },
-        { "calls": [{ "id": "2", "name": "done", "args": { "content": "read" } }] },
-    ] } });
-    let config = format!(
-        "entry = \"lead\"\n[plugins.lead]\nsource = \"{}\"\ngrants.route = [\"reader\"]\nconfig = {{ script = '{script}' }}\n\
-         [plugins.echo]\nsource = \"{}\"\n[tasks.lead]\nagent = \"lead\"\nsubtasks = [\"reader\"]\ntools = [\"forward\", \"done\"]\n\
-         [tasks.reader]\nagent = \"echo\"\n",
-        guest("script_agent").display(),
-        guest("agent_echo").display()
-    );
     let expected = [
         "step  task › who         from → to        what is pending now",
         r#"   1  lead › llm         llm              [forward] {"agent":"reader"}"#,
@@ -65,7 +70,7 @@ fn a_sub_task_is_indented_and_comes_before_the_step_of_its_caller() {
         r#"   4  lead › llm         llm              [done] {"content":"read"}"#,
         "      lead               DONE             done was called in lead",
     ];
-    assert_eq!(trace(&Rig::new().with_file("c.toml", config), 100, "--trace"), expected);
+    assert_eq!(trace(&passing(), 100, "--trace"), expected);
 }
 
 #[test]
@@ -85,6 +90,13 @@ fn lines_end_where_the_terminal_does() {
     let full = trace(&rig, 60, "--trace=full");
     assert!(full.iter().all(|line| line.chars().count() <= 60) && full.len() > 30, "{full:#?}");
     assert!(full[3..].iter().filter(|line| line.starts_with("      │ ")).count() > 25, "{full:#?}");
+}
+
+#[test]
+fn where_all_is_shown_a_head_line_breaks_and_is_not_cut() {
+    let lines = trace(&passing(), 45, "--trace=full");
+    assert!(lines[1..].iter().all(|line| !line.contains('…') && line.chars().count() <= 45), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.trim() == "reader"), "the recipient has a line of its own: {lines:#?}");
 }
 
 #[test]
@@ -145,7 +157,7 @@ fn a_conversation_and_a_batch_have_traces_too() {
     let lines = traced(&conclave(&rig, 100, &[], &["chat", "--trace", "c.toml", "go"]));
     assert!(lines[1].starts_with("   1  main › llm     llm  ") && lines[1].contains("[subject.run] {\"text\""), "{lines:#?}");
     let output = conclave(&rig, 100, &[], &["batch", "in.jsonl", "--config", "c.toml", "--trace", "--concurrency", "1"]);
-    assert_eq!(text(&output.stdout), "first  hi\n   1  hi\n");
+    assert_eq!(text(&output.stdout), "first  hi\n  #2  hi\n");
     let stderr = text(&output.stderr);
     let lines: Vec<&str> = stderr.lines().skip_while(|line| !line.starts_with("item ")).take_while(|line| !line.is_empty()).collect();
     assert_eq!(lines.len(), 9, "{stderr}");
@@ -156,5 +168,5 @@ fn a_conversation_and_a_batch_have_traces_too() {
             "first     2  main › agent   agent            [subject.run] hi"
         )
     );
-    assert!(lines[5..].iter().all(|line| line.starts_with("1      ")), "{stderr}");
+    assert!(lines[5..].iter().all(|line| line.starts_with("#2     ")), "{stderr}");
 }

@@ -209,6 +209,17 @@ fn a_tool_is_called_once_with_its_result_on_stdout() {
 }
 
 #[test]
+fn what_a_tool_asks_for_next_is_shown_and_not_run() {
+    let (rig, steering) = (Rig::new(), guest("steering").display().to_string());
+    let (answer, told) = well(&rig, &["plugin", "call", &steering, "run"]);
+    assert_eq!(answer, "steered\n");
+    assert!(told.contains("then done {\"content\":\"the tool decided\"} (not run here)"), "{told}");
+    let (answer, _) = well(&rig, &["plugin", "call", "--json", &steering, "run"]);
+    let answer: Value = serde_json::from_str(&answer).expect("one object");
+    assert_eq!(answer["then"], json!([{ "name": "done", "arguments": { "content": "the tool decided" } }]));
+}
+
+#[test]
 fn a_call_ends_with_the_code_of_its_end() {
     let rig = with_weather();
     assert!(ended(&rig, 1, &["plugin", "call", "weather.wasm", CALM, "{}"]).contains("place"));

@@ -33,9 +33,9 @@ impl Input {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Line {
-    input: String,
+    input: Value,
     #[serde(default)]
-    inputs: Map<String, Value>,
+    inputs: Option<Value>,
     #[serde(default)]
     id: Option<Value>,
 }
@@ -87,9 +87,26 @@ fn input(line: &[u8]) -> Result<Option<Input>, String> {
         return Ok(Some(Input { id: None, text: line.to_owned(), inputs: Map::new() }));
     }
     let Line { input, inputs, id } = serde_json::from_str(trimmed).map_err(|error| because(&error))?;
+    let Value::String(text) = input else { return Err(format!("its `input` is {}, not a text", kind(&input))) };
+    let inputs = match inputs {
+        None => Map::new(),
+        Some(Value::Object(inputs)) => inputs,
+        Some(other) => return Err(format!("its `inputs` is {}, not an object", kind(&other))),
+    };
     match id {
-        Some(Value::String(_) | Value::Number(_)) | None => Ok(Some(Input { id, text: input, inputs })),
-        Some(_) => Err("its `id` is neither a text nor a number".to_owned()),
+        Some(Value::String(_) | Value::Number(_)) | None => Ok(Some(Input { id, text, inputs })),
+        Some(other) => Err(format!("its `id` is {}, neither a text nor a number", kind(&other))),
+    }
+}
+
+fn kind(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "true or false",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a text",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
     }
 }
 
@@ -117,16 +134,17 @@ mod tests {
 
     #[test]
     fn every_bad_line_is_told_with_its_number() {
-        let text = b"fine\n{\"inputs\": {}}\n{broken\n\xff\n{\"input\": \"a\", \"more\": 1}\n{\"input\": \"a\", \"id\": []}\n{\"input\": \"a\", \"inputs\": []}";
+        let text = b"fine\n{\"inputs\": {}}\n{broken\n\xff\n{\"input\": \"a\", \"more\": 1}\n{\"input\": \"a\", \"id\": []}\n{\"input\": \"a\", \"inputs\": []}\n{\"input\": 5}";
         let why = parse(text, "in").unwrap_err();
         for part in [
-            "in has 6 lines",
+            "in has 7 lines",
             "in:2: missing field `input`",
             "in:3: key must be a string",
             "in:4: it is not UTF-8",
             "in:5: unknown field `more`",
-            "in:6: its `id`",
-            "in:7: invalid type: sequence",
+            "in:6: its `id` is a list",
+            "in:7: its `inputs` is a list, not an object",
+            "in:8: its `input` is a number, not a text",
         ] {
             assert!(why.contains(part), "{part}\n{why}");
         }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::input::Input;
-use crate::commands::run::result;
+use crate::commands::run::{as_json, result};
 use crate::error::CliError;
 use crate::exit;
 use crate::screen::Screen;
@@ -32,24 +32,38 @@ pub(crate) struct Row {
     /// When it is more than text.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) value: Option<Value>,
+    /// Calls that are the result, or part of it.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tools: Vec<Value>,
+    /// The result as what it was to be.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) typed: Option<Value>,
     pub(crate) error: Option<String>,
+    /// What `run` prints for it.
+    #[serde(skip)]
+    shown: Option<String>,
     #[serde(skip)]
     pub(crate) code: u8,
 }
 
 impl Row {
     fn new(index: usize, input: &Input, status: &str) -> Self {
-        let (content, value, error) = (None, None, None);
-        Self { index, id: input.id.clone(), status: status.to_owned(), content, value, error, code: exit::OK }
+        let (content, value, typed, error, shown) = (None, None, None, None, None);
+        let (id, status) = (input.id.clone(), status.to_owned());
+        Self { index, id, status, content, value, tools: Vec::new(), typed, error, shown, code: exit::OK }
     }
 
     /// Of a run that ended; `code` is what `run` would exit with.
     pub(crate) fn ended(index: usize, input: &Input, outcome: &Outcome, code: u8) -> Self {
         let is_kept = outcome.status.is_success();
+        let shown = result(outcome).filter(|_| is_kept);
         Self {
             content: outcome.content.clone().filter(|_| is_kept),
             value: outcome.value.clone().filter(|_| is_kept),
-            error: (!is_kept || result(outcome).is_none()).then(|| outcome.reason.clone()),
+            tools: outcome.tools.iter().filter(|_| is_kept).map(as_json).collect(),
+            typed: outcome.typed.clone().filter(|_| is_kept),
+            error: shown.is_none().then(|| outcome.reason.clone()),
+            shown,
             code,
             ..Self::new(index, input, outcome.status.as_str())
         }
@@ -61,30 +75,30 @@ impl Row {
     }
 
     /// Of a run that has no end, or did not begin.
-    fn cancelled(index: usize, input: &Input) -> Self {
-        Self::new(index, input, CANCELLED)
+    fn cancelled(index: usize, input: &Input, why: &str) -> Self {
+        Self { error: Some(why.to_owned()), ..Self::new(index, input, CANCELLED) }
     }
 
     fn readable(&self) -> String {
         let label = label(self.index, self.id.as_ref());
         let label = paint(FAINT, format_args!("{label:>4}"));
-        match (&self.error, &self.content) {
+        match (&self.error, &self.shown) {
             (Some(error), _) => {
                 let style = if self.code == exit::OK { ODD } else { BAD };
                 format!("{label}  {} {}", paint(style, &self.status), one_line(error, usize::MAX))
             }
-            (None, Some(content)) => format!("{label}  {}", one_line(content, usize::MAX)),
+            (None, Some(shown)) => format!("{label}  {}", one_line(shown, usize::MAX)),
             (None, None) => format!("{label}  {}", paint(FAINT, &self.status)),
         }
     }
 }
 
-/// What people know an input by: its `id`, else its number among the inputs, from 0.
+/// What people know an input by: its `id`, else its number among the inputs, from 1, with a `#` that tells it from an id.
 pub(crate) fn label(index: usize, id: Option<&Value>) -> String {
     match id {
         Some(Value::String(id)) => one_line(id, 40),
         Some(id) => id.to_string(),
-        None => index.to_string(),
+        None => format!("#{}", index.saturating_add(1)),
     }
 }
 
@@ -155,16 +169,21 @@ impl Results {
         due.iter().try_for_each(|row| self.write(row))
     }
 
-    /// Writes what is left, also what has no end; people are not told of each of those.
+    /// How many inputs there are.
+    pub(crate) fn total(&self) -> usize {
+        self.inputs.len()
+    }
+
+    /// Writes what is left, also what has no end, and why; people are told how many of those there are.
     ///
     /// # Errors
     /// When it could not be written.
-    pub(crate) fn write_rest(&mut self) -> Result<(), CliError> {
+    pub(crate) fn write_rest(&mut self, why: &str) -> Result<(), CliError> {
         let rest: Vec<Option<Row>> = self.rows.iter().skip(self.next).cloned().collect();
         for (row, index) in rest.into_iter().zip(self.next..) {
             match (row, self.inputs.get(index)) {
                 (Some(row), _) => self.write(&row)?,
-                (None, Some(input)) if !matches!(self.sink, Sink::Readable) => self.write(&Row::cancelled(index, input))?,
+                (None, Some(input)) if !matches!(self.sink, Sink::Readable) => self.write(&Row::cancelled(index, input, why))?,
                 (None, _) => {}
             }
         }
@@ -206,6 +225,7 @@ pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
 
 #[cfg(test)]
 mod tests {
+    use conclave_core::message::ToolCall;
     use serde_json::{Map, json};
 
     use super::*;
@@ -230,9 +250,27 @@ mod tests {
         let first_two = "{\"index\":0,\"id\":null,\"status\":\"STALLED\",\"content\":null,\"error\":\"nobody knew\"}\n{\"index\":1,\"id\":\"b\",\"status\":\"DONE\",\"content\":\"In 1844.\",\"error\":null}\n";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), first_two);
         put(&results.staged(), Row::ended(2, &inputs[2], &done, exit::OK));
-        results.write_rest().unwrap();
-        let last = "{\"index\":2,\"id\":7,\"status\":\"CANCELLED\",\"content\":null,\"error\":null}\n";
+        results.write_rest("Ctrl-C").unwrap();
+        let last = "{\"index\":2,\"id\":7,\"status\":\"CANCELLED\",\"content\":null,\"error\":\"Ctrl-C\"}\n";
         assert_eq!(std::fs::read_to_string(&path).unwrap(), format!("{first_two}{last}"));
+    }
+
+    #[test]
+    fn a_result_that_is_no_text_is_none_the_less_one() {
+        let row = |change: &dyn Fn(&mut Outcome)| {
+            let mut outcome = Outcome::new(Status::Done, "it says so");
+            change(&mut outcome);
+            let row = Row::ended(0, &input(None), &outcome, exit::OK);
+            (anstream::adapter::strip_str(&row.readable()).to_string(), serde_json::to_value(&row).unwrap())
+        };
+        let call = ToolCall::new("desk.report", json!({ "mark": 5 }));
+        let (shown, json) = row(&|outcome| outcome.tools = vec![call.clone()]);
+        assert_eq!(shown, r##"  #1  {"arguments":{"mark":5},"name":"desk.report"}"##);
+        assert_eq!((&json["tools"], &json["error"]), (&json!([{ "name": "desk.report", "arguments": { "mark": 5 } }]), &Value::Null));
+        let (shown, json) = row(&|outcome| outcome.typed = Some(json!(42)));
+        assert_eq!((shown.as_str(), &json["typed"], &json["error"]), ("  #1  42", &json!(42), &Value::Null));
+        let (shown, json) = row(&|outcome| outcome.value = Some(json!([1])));
+        assert_eq!((shown.as_str(), &json["value"], json.get("tools")), ("  #1  [1]", &json!([1]), None));
     }
 
     #[test]

@@ -22,6 +22,7 @@ use crate::batch::input::{self, Input};
 use crate::batch::progress::Progress;
 use crate::batch::results::{Results, Row, Staged, label, put, worst};
 use crate::chat::status;
+use crate::commands::run::{ASKS_NOBODY, asks_user};
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
@@ -96,13 +97,13 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
     };
     screen.clear_status();
     all.person.leave();
-    results.write_rest()?;
+    results.write_rest(&all.why_cancelled(ended.ended_by, &results))?;
     if let Some(error) = unwritten {
         return Err(error);
     }
     let code = all.code(&policy, ended.ended_by, &results);
     if !output.quiet {
-        let _ = writeln!(anstream::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, results.rows().count(), inputs.len())));
+        let _ = writeln!(anstream::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
     }
     Ok(code)
 }
@@ -119,12 +120,11 @@ fn check_output(args: &args::Batch) -> Result<(), CliError> {
 
 /// Nobody could say to whom of many runs a person answers.
 fn check_entry(prepared: &Prepared) -> Result<(), CliError> {
-    let setup = prepared.setup();
-    if !setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive) {
+    if !asks_user(prepared) {
         return Ok(());
     }
-    let what = format!("the task {} asks its user after each answer, and in a batch nobody is asked", setup.entry);
-    Err(CliError::usage(what).hint("set `interactive = false` for it, or talk with it: conclave chat"))
+    let what = format!("the task {} asks its user after each answer, and in a batch nobody is asked", prepared.setup().entry);
+    Err(CliError::usage(what).hint(ASKS_NOBODY))
 }
 
 /// What the runs of a batch share: how they are started, and how all of them are stopped.
@@ -140,6 +140,8 @@ struct All {
     staged: Staged,
     tracing: Option<Tracing>,
     is_stopping: AtomicBool,
+    /// Why all of it was stopped, where it was.
+    stopped_for: Mutex<Option<String>>,
     /// Of the runs that go on.
     stoppers: Mutex<BTreeMap<usize, Stopper>>,
 }
@@ -171,6 +173,7 @@ impl All {
             staged,
             tracing,
             is_stopping: AtomicBool::new(false),
+            stopped_for: Mutex::default(),
             stoppers: Mutex::default(),
         })
     }
@@ -181,6 +184,7 @@ impl All {
 
     /// Stops the runs that go on; no other begins.
     fn stop(&self, reason: &str) {
+        self.stopped_for.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert_with(|| reason.to_owned());
         self.is_stopping.store(true, Ordering::SeqCst);
         self.stoppers().values().for_each(|stopper| stopper.stop(reason));
     }
@@ -248,12 +252,25 @@ impl All {
         }
     }
 
-    fn summary(&self, args: &args::Batch, progress: &Progress, came: usize, total: usize) -> String {
-        let counts = self.tally.counts();
-        let mut parts = vec![format!("{} of {} in {}", came, plural(total as u64, "input", "inputs"), time(progress.took()))];
-        if progress.failed() > 0 {
-            parts.push(format!("{} failed", progress.failed()));
+    /// Why there are inputs without an end.
+    fn why_cancelled(&self, ended_by: Option<usize>, results: &Results) -> String {
+        if let Some(why) = self.stopped_for.lock().unwrap_or_else(PoisonError::into_inner).as_ref() {
+            return format!("the batch was stopped: {why}");
         }
+        let Some(row) = ended_by.and_then(|first| results.rows().find(|row| row.index == first)) else {
+            return "the batch was stopped".to_owned();
+        };
+        let (label, why) = (label(row.index, row.id.as_ref()), if row.error.is_some() { "failed" } else { "had a result" });
+        format!("{label} {why}, which ended the batch")
+    }
+
+    fn summary(&self, args: &args::Batch, progress: &Progress, results: &Results) -> String {
+        let counts = self.tally.counts();
+        let (came, total, failed) = (results.rows().count(), results.total(), progress.failed());
+        let mut parts = vec![format!("{} of {} in {}", came, plural(total as u64, "input", "inputs"), time(progress.took()))];
+        let without = results.rows().filter(|row| row.error.is_some()).count().saturating_sub(failed);
+        let amounts = [(without, "without a result"), (failed, "failed"), (total.saturating_sub(came), "cancelled")];
+        parts.extend(amounts.iter().filter(|(count, _)| *count > 0).map(|(count, what)| format!("{count} {what}")));
         if counts.denials > 0 {
             parts.push(plural(counts.denials, "denial", "denials"));
         }

@@ -162,7 +162,16 @@ fn finish(tool: &str, run: &ToolRun, told: &Told, output: Output) -> Result<u8, 
         return Ok(code);
     }
     match &run.answer {
-        Ok(outcome) => stdout::line(stdout::safe(&text(outcome)))?,
+        Ok(outcome) => {
+            // What it says may be a call and nothing else.
+            if outcome.then.is_empty() || outcome.content.is_some() || outcome.value.is_some() {
+                stdout::line(stdout::safe(&text(outcome)))?;
+            }
+            for call in &outcome.then {
+                let arguments = printable(&call.arguments.to_string());
+                told.line(&format!("then {} {arguments} {}", one_line(&call.name, 64), paint(FAINT, "(not run here)")));
+            }
+        }
         Err(error) => {
             told.line(&paint(BAD, printable(&error.to_text(tool))));
             if let Some(limit) = limit(error).filter(|_| !output.quiet) {
@@ -210,6 +219,7 @@ fn as_json(tool: &str, run: &ToolRun, told: &Told, code: u8) -> Value {
         Ok(outcome) => (json!(outcome.content), json!(outcome.value), Value::Null),
         Err(error) => (Value::Null, Value::Null, json!({ "error": error, "message": error.to_text(tool) })),
     };
+    let then: Vec<Value> = run.answer.iter().flat_map(|outcome| &outcome.then).map(super::run::as_json).collect();
     let denials = run.report.denials.iter().map(|record| {
         let mut denial = json!(record);
         denial["allow"] = json!(told::argument(record));
@@ -221,6 +231,7 @@ fn as_json(tool: &str, run: &ToolRun, told: &Told, code: u8) -> Value {
         "tool": tool,
         "result": content,
         "value": value,
+        "then": then,
         "error": error,
         "log": told.log(),
         "denials": denials,

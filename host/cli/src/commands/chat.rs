@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conclave_core::ids::{RoomId, TaskName};
-use conclave_core::outcome::Outcome;
+use conclave_core::outcome::{Outcome, Status};
 use conclave_runtime::channel::Answer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
@@ -221,9 +221,12 @@ impl Talk {
             stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
         } else if !ended_well {
             self.screen.notice(format_args!("\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason)));
-            if let Some(hint) = limit_hint(outcome.status) {
+            if let Some(hint) = limit_hint(outcome) {
                 self.screen.notice(paint(FAINT, hint));
             }
+        } else if !(self.channel.has_ended() || stdout::has_gone() || outcome.status == Status::UserQuit) {
+            // It went well, and yet nobody said goodbye.
+            self.screen.notice(format_args!("\n{} {}", paint(ODD, outcome.status.as_str()), printable(&outcome.reason)));
         }
         Ok(code)
     }

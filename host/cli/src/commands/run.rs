@@ -111,7 +111,19 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
         let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
     }
     finish(&outcome, code, output, started.elapsed(), tally.counts(), args.journal.as_deref())?;
+    if outcome.status == Status::Stalled && !output.json && asks_user(&prepared) && !person.is_there() {
+        let _ = writeln!(anstream::stderr(), "{} {ASKS_NOBODY}", paint(FAINT, "help:"));
+    }
     Ok(code)
+}
+
+/// What to do about an entry task that asks its user where nobody can answer.
+pub(crate) const ASKS_NOBODY: &str = "set `interactive = false` for it, or talk with it: conclave chat";
+
+/// The entry task asks its user after each of its answers.
+pub(crate) fn asks_user(prepared: &Prepared) -> bool {
+    let setup = prepared.setup();
+    setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive)
 }
 
 /// The message of the command line; `-`, or nothing when something is piped in, reads stdin.
@@ -131,12 +143,10 @@ fn message(given: Option<String>) -> Result<Option<String>, CliError> {
 
 /// An agent that is asked nothing has nothing to answer; only a person at the terminal could make up for it.
 fn check_message(prepared: &Prepared, message: Option<&str>) -> Result<(), CliError> {
-    let setup = prepared.setup();
-    let interactive = setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive);
-    if message.is_some() || interactive {
+    if message.is_some() || asks_user(prepared) {
         return Ok(());
     }
-    Err(CliError::usage(format!("there is no message for the task {}", setup.entry)).hint("conclave run FILE \"MESSAGE\""))
+    Err(CliError::usage(format!("there is no message for the task {}", prepared.setup().entry)).hint("conclave run FILE \"MESSAGE\""))
 }
 
 /// Waits for the end; Ctrl-C stops the run, and the program should that take too long.
@@ -172,7 +182,7 @@ fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: C
         if let Some(content) = outcome.content.as_deref().filter(|_| outcome.status != Status::Kill) {
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("the last that was said: {}", printable(content))));
         }
-        if let Some(hint) = limit_hint(outcome.status) {
+        if let Some(hint) = limit_hint(outcome) {
             let _ = writeln!(err, "{}", paint(FAINT, hint));
         }
     }
@@ -182,18 +192,25 @@ fn finish(outcome: &Outcome, code: u8, output: Output, took: Duration, counts: C
     Ok(())
 }
 
-/// What the run was for: its text, else a value, else calls, as JSON; none when it ended without anything.
+/// What the run was for: its text, else a value, else calls, else what it was to be, as JSON; none when it ended without anything.
 pub(crate) fn result(outcome: &Outcome) -> Option<String> {
     let text = outcome.content.clone().filter(|content| !content.trim().is_empty());
     let value = || outcome.value.as_ref().map(ToString::to_string);
-    let call = |call: &ToolCall| serde_json::json!({ "tool": call.name, "arguments": call.arguments }).to_string();
-    let calls = || Some(outcome.tools.iter().map(call).collect::<Vec<_>>().join("\n")).filter(|calls| !calls.is_empty());
-    text.or_else(value).or_else(calls)
+    let calls = || Some(outcome.tools.iter().map(|call| as_json(call).to_string()).collect::<Vec<_>>().join("\n"));
+    let typed = || outcome.typed.as_ref().map(ToString::to_string);
+    text.or_else(value).or_else(|| calls().filter(|calls| !calls.is_empty())).or_else(typed)
+}
+
+/// A call as results show it.
+pub(crate) fn as_json(call: &ToolCall) -> serde_json::Value {
+    serde_json::json!({ "name": call.name, "arguments": call.arguments })
 }
 
 /// Which key of the config allows more, where a hard limit ended it.
-pub(crate) fn limit_hint(status: Status) -> Option<String> {
-    let key = match status {
+pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
+    let key = match outcome.status {
+        // Two limits have this end; its reason says which it was.
+        Status::MaxTurns if outcome.reason.contains("limits.run.task_turns") => "task_turns",
         Status::MaxTurns => "turns",
         Status::MaxTokens => "tokens",
         Status::MaxCost => "cost_usd",

@@ -173,8 +173,8 @@ impl Steps {
             self.put(&self.row(layout, &number, &who, &way(message), &pending::line(message)));
             return;
         }
-        let facts = [Part::new(FAINT, pending::facts(message, task, by))];
-        let mut lines = vec![self.row(layout, &number, &who, &way(message), &facts)];
+        let facts = Part::new(FAINT, pending::facts(message, task, by));
+        let mut lines = self.head(layout, &number, self.whole_who(layout, room, task, depth, Some(by)), &way(message), &facts);
         let margin = format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
         let columns = layout.total().saturating_sub(layout.label + NUMBER + GAP + 2);
         for block in pending::blocks(message, columns) {
@@ -187,13 +187,42 @@ impl Steps {
     fn about(&self, room: &RoomId, task: &TaskName, what: Part, content: Part) {
         let layout = self.layout();
         let depth = self.state().find(room, task).map_or(0, |open| open.depth);
-        let who = self.who(layout, room, task, depth, None);
-        let rows = if self.is_full { wrap(&content.text, layout.content) } else { vec![content.text] };
-        let mut rows = rows.into_iter().map(|row| [Part::new(content.style, row)]);
-        let first = rows.next().unwrap_or_else(|| [Part::plain("")]);
-        let mut lines = vec![self.row(layout, "", &who, &[what], &first)];
-        lines.extend(rows.map(|row| self.row(layout, "", "", &[], &row)));
+        let lines = if self.is_full {
+            self.head(layout, "", self.whole_who(layout, room, task, depth, None), &[what], &content)
+        } else {
+            vec![self.row(layout, "", &self.who(layout, room, task, depth, None), &[what], &[content])]
+        };
         self.put(&lines.join("\n"));
+    }
+
+    /// A row whose columns go on below it where they do not fit: nothing is cut.
+    fn head(&self, layout: Layout, number: &str, who: Vec<String>, way: &[Part], content: &Part) -> Vec<String> {
+        let fits = way.iter().map(|part| width(&part.text) + 1).sum::<usize>() <= layout.way + 1;
+        let broken = || way.iter().flat_map(|part| styled(part, layout.way)).map(|part| vec![part]).collect();
+        let ways: Vec<Vec<Part>> = if fits { vec![way.to_vec()] } else { broken() };
+        let contents = styled(content, layout.content);
+        let rows = who.len().max(ways.len()).max(contents.len());
+        let row = |index: usize| {
+            let who = who.get(index).map(String::as_str).unwrap_or_default();
+            let way = ways.get(index).map(Vec::as_slice).unwrap_or_default();
+            self.row(layout, if index == 0 { number } else { "" }, who, way, contents.get(index..=index).unwrap_or_default())
+        };
+        (0..rows).map(row).collect()
+    }
+
+    /// As [`Steps::who`], in several lines where it is too long for one.
+    fn whole_who(&self, layout: Layout, room: &RoomId, task: &TaskName, depth: usize, by: Option<&str>) -> Vec<String> {
+        let sign = if self.state().background.contains(room) { BACKGROUND } else { "" };
+        let start = (2 * depth.min(DEEPEST)).min(layout.who / 3);
+        let needed = start + width(sign) + width(task.as_str()) + by.map_or(0, |by| width(ANSWERED) + width(by));
+        if needed <= layout.who {
+            return vec![self.who(layout, room, task, depth, by)];
+        }
+        let name = Part::plain(format!("{sign}{task}{}", by.map_or("", |_| ANSWERED.trim_end())));
+        let parts = [Some(name), by.map(|by| Part::new(of_name(by), by))];
+        let indent = " ".repeat(start);
+        let rows = parts.iter().flatten().flat_map(|part| styled(part, layout.who - start));
+        rows.map(|row| format!("{indent}{}", cell(&[row], layout.who - start))).collect()
     }
 
     /// A task, indented by its depth, and who answered in it. Where both are too long, the task's name is cut first.
@@ -279,6 +308,11 @@ impl State {
             self.open.remove(room);
         }
     }
+}
+
+/// In lines of so many columns.
+fn styled(part: &Part, columns: usize) -> Vec<Part> {
+    wrap(&part.text, columns).into_iter().map(|row| Part::new(part.style, row)).collect()
 }
 
 /// From whom, and to whom where it says so.

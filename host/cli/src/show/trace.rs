@@ -136,7 +136,7 @@ impl Trace {
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
-                self.line(task.as_str(), &paint(FAINT, format_args!("nobody had an answer ({stalled} of {of})")));
+                self.line(task.as_str(), &paint(FAINT, format_args!("nobody had a valid answer ({stalled} of {of})")));
             }
             Notice::ToolCalled { task, caller, name, arguments, .. } => {
                 if self.is_batched(room, task) {

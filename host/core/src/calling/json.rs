@@ -16,6 +16,12 @@ pub fn objects(text: &str) -> Vec<Value> {
     braces::groups(text).into_iter().filter_map(value).collect()
 }
 
+/// The first of them, so many at most: what comes after costs nothing.
+#[must_use]
+pub fn first_objects(text: &str, most: usize) -> Vec<Value> {
+    braces::groups(text).into_iter().filter_map(value).take(most).collect()
+}
+
 /// The value of a key in the first object that has it.
 #[must_use]
 pub fn field(text: &str, name: &str) -> Option<Value> {

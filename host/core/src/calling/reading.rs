@@ -146,7 +146,7 @@ impl Reader<'_> {
     fn in_text(&self, text: &str, from_llm: bool) -> Vec<Found> {
         let candidates = xml::candidates(text);
         if candidates.is_empty() {
-            return json::objects(text).into_iter().map(|object| self.object(object, from_llm)).collect();
+            return json::first_objects(text, MAX_IN_TEXT).into_iter().map(|object| self.object(object, from_llm)).collect();
         }
         let element = |candidate: &String| match xml::fields(candidate, None) {
             Ok(Value::Object(fields)) => {
@@ -159,7 +159,7 @@ impl Reader<'_> {
             // L-115
             Err(error) => Found::Wrong(WrongCall { tool: String::new(), text: format!("The call in XML cannot be read: {error}") }),
         };
-        candidates.iter().map(element).collect()
+        candidates.iter().take(MAX_IN_TEXT).map(element).collect()
     }
 
     fn object(&self, object: Value, from_llm: bool) -> Found {

@@ -4,6 +4,7 @@
 use toml::de::{DeTable, DeValue};
 
 use super::keys::{self, KEYS, Key};
+use super::langroid;
 use super::names::NAME_MAX;
 use super::problem::{Problem, SourceText, Span};
 use super::wording::{code, nearest, suggest};
@@ -102,6 +103,9 @@ impl<'a> Table<'a> {
 
     /// What an unknown key was most likely meant to be.
     fn meant(&self, name: &str) -> Option<String> {
+        if let Some(help) = langroid::help(name).filter(|_| self.kind == keys::TASK) {
+            return Some(help.to_owned());
+        }
         let known: Vec<&str> = keys::of_table(self.kind).filter(|key| key.available).map(|key| key.name).collect();
         if let Some(near) = nearest(name, known.iter().copied()) {
             return Some(format!("did you mean {}?", code(near)));

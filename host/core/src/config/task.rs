@@ -11,7 +11,7 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{code, string, suggest};
-use super::{Compat, TaskConfig, is_reserved_task, task_rules, task_tools};
+use super::{Compat, PluginConfig, TaskConfig, is_reserved_task, task_rules, task_tools};
 use crate::ids::{PluginName, TaskName};
 use crate::message::Entity;
 use crate::model::ToolFormat;
@@ -22,7 +22,12 @@ const MOST_STALLED_STEPS: u64 = 1_000;
 /// No tokenizer makes longer tokens of ordinary text.
 const MOST_BYTES_PER_TOKEN: u64 = 64;
 
-pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> BTreeMap<TaskName, TaskConfig> {
+pub(crate) fn read_all(
+    reader: &mut Reader,
+    references: &mut References,
+    root: &Table<'_>,
+    plugins: &BTreeMap<PluginName, PluginConfig>,
+) -> BTreeMap<TaskName, TaskConfig> {
     let mut tasks = BTreeMap::new();
     let mut lowered: BTreeMap<String, (&str, Span)> = BTreeMap::new();
     let compat = compat(reader, root).unwrap_or_default();
@@ -35,7 +40,7 @@ pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &
             reader.error(second, what, "give one of them another name".to_owned());
         }
         let table = table.checked(reader);
-        tasks.insert(TaskName::from(name), read(reader, references, &table, compat));
+        tasks.insert(TaskName::from(name), read(reader, references, &table, compat, plugins));
     }
     tasks
 }
@@ -52,19 +57,26 @@ fn check_name(reader: &mut Reader, name: &str, span: &Span) {
 }
 
 /// One task (L-040).
-fn read(reader: &mut Reader, references: &mut References, table: &Table<'_>, compat: Compat) -> TaskConfig {
+fn read(
+    reader: &mut Reader,
+    references: &mut References,
+    table: &Table<'_>,
+    compat: Compat,
+    plugins: &BTreeMap<PluginName, PluginConfig>,
+) -> TaskConfig {
     let compat = self::compat(reader, table).unwrap_or(compat);
     let usual = TaskSetup::default();
     let agent = table.require(reader, "agent").and_then(|item| plugin_name(reader, references, &item));
     let subtasks = subtasks(reader, references, table);
     let interactive = flag(reader, table, "interactive", usual.interactive);
+    let around = task_tools::Around { compat, plugins, agent: agent.as_ref() };
     TaskConfig {
         compat,
+        tools: table.get("tools").and_then(|item| task_tools::read(reader, references, &item, &around)),
         agent: agent.unwrap_or_else(|| PluginName::from("")),
         description: text(reader, table, "description").unwrap_or_default(),
         system: text(reader, table, "system").unwrap_or_default().into(),
         user_message: text(reader, table, "user_message").filter(|text| !text.is_empty()),
-        tools: table.get("tools").and_then(|item| task_tools::read(reader, references, &item, compat)),
         force: text(reader, table, "force"),
         deliver: table.get("deliver").and_then(|item| plugin_name(reader, references, &item)),
         only_user_quits_root: flag(reader, table, "only_user_quits_root", usual.only_user_quits_root),

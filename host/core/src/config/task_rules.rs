@@ -7,7 +7,7 @@ use toml::de::DeValue;
 use super::keys::{LOOPS, NO_TOOL, RETURNS, WORDS};
 use super::reader::{Item, Reader, Table};
 use super::task::flag;
-use super::wording::code;
+use super::wording::{code, string};
 use super::{Compat, json};
 use crate::calling::sequence::Sequence;
 use crate::message::ToolCall;
@@ -15,6 +15,8 @@ use crate::setup::{LoopRules, NoTool, ReturnType, TextRules};
 
 /// Messages in a cycle, and rounds of it, at most: the host remembers as many messages as both multiplied.
 const LOOP_MAX: u64 = 1_000;
+/// A longer nudge is not repeated in the help.
+const NUDGE_SHOWN: usize = 100;
 
 /// `done_sequences` (L-092).
 pub(super) fn sequences(reader: &mut Reader, table: &Table<'_>) -> Vec<Sequence> {
@@ -24,10 +26,27 @@ pub(super) fn sequences(reader: &mut Reader, table: &Table<'_>) -> Vec<Sequence>
         let Some(text) = entry.string(reader) else { continue };
         match Sequence::parse(text) {
             Ok(sequence) => sequences.push(sequence),
-            Err(error) => entry.wrong(reader, &format!("cannot be {}: {error}", code(text)), None),
+            Err(error) => entry.wrong(reader, &format!("cannot be {}: {error}", code(text)), pattern_help(&error)),
         }
     }
     sequences
+}
+
+/// Of a pattern that cannot be used, a sequence without one would be no help.
+fn pattern_help(error: &str) -> Option<String> {
+    if !error.starts_with("the pattern ") {
+        return None;
+    }
+    let help = if error.contains("look-around") {
+        "write the pattern without `(?=`, `(?!`, `(?<=` and `(?<!`: match what is there, and give what must not be there no sequence"
+    } else if error.contains("backreference") {
+        "write the pattern without `\\1` and the like: name what may come again"
+    } else if error.contains("when compiled") {
+        "write a shorter pattern, or one with smaller counts"
+    } else {
+        r"put a backslash before a sign that means itself, in single quotes: `'C[\(done\)]'`"
+    };
+    Some(help.to_owned())
 }
 
 /// `returns` (L-050i).
@@ -57,6 +76,13 @@ pub(super) fn no_tool(reader: &mut Reader, item: &Item<'_>) -> Option<NoTool> {
         DeValue::Table(_) => {
             let table = item.table(reader, NO_TOOL)?;
             if table.get("tool").is_some() || table.get("arguments").is_some() { call(reader, &table) } else { nudge(reader, &table) }
+        }
+        // A sentence is meant to be said to the agent, as in Langroid.
+        DeValue::String(text) if text.contains(char::is_whitespace) => {
+            let text = if text.chars().count() > NUDGE_SHOWN { "…" } else { text };
+            let help = format!("to say it to the agent write `handle_llm_no_tool = {{ nudge = {} }}`", string(text));
+            item.wrong(reader, "cannot be a text", help);
+            None
         }
         DeValue::String(_) => match item.choice(reader)? {
             "done" => Some(NoTool::Done),

@@ -1,7 +1,7 @@
 //! `tools` of a task: names and patterns of plugins' tools, tools of the host, and tables that say more of one of them. That a tool is
 //! there and granted is checked when the config is assembled.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use toml::de::DeValue;
 
@@ -11,20 +11,55 @@ use super::names::check_alias;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::task::flag;
-use super::wording::{code, suggest};
-use super::{Compat, Listed, ORCHESTRATION_TOOLS, ToolEntry};
+use super::wording::{code, string, suggest};
+use super::{Compat, Listed, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry};
 use crate::grant::ToolPattern;
+use crate::ids::PluginName;
 use crate::toolbox::HostTool;
 
 /// TOML's integers end here.
 const COUNT_MAX: u64 = i64::MAX as u64;
+/// Tools that are proposed for one word at most.
+const PROPOSED: usize = 3;
+
+/// What else of the config there is to know for a task's list.
+pub(super) struct Around<'a> {
+    pub(super) compat: Compat,
+    pub(super) plugins: &'a BTreeMap<PluginName, PluginConfig>,
+    pub(super) agent: Option<&'a PluginName>,
+}
+
+impl Around<'_> {
+    /// What was most likely meant by one word: all tools of the plugin of that name, else a tool of that name among those granted. Which
+    /// tools a plugin has is not known here.
+    fn meant(&self, word: &str) -> String {
+        if self.plugins.contains_key(word) {
+            return format!("for all tools of a plugin write {}", string(&format!("{word}.*")));
+        }
+        let agent = self.agent.and_then(|agent| self.plugins.get(agent));
+        let granted = agent.and_then(|agent| agent.grants.tools.as_ref()).map(|grant| grant.names.as_slice()).unwrap_or_default();
+        let whole = |pattern: &ToolPattern| pattern.0.split_once('.').filter(|(_, tool)| *tool == word).map(|_| pattern.0.clone());
+        let part = |pattern: &ToolPattern| pattern.0.strip_suffix(".*").map(|plugin| format!("{plugin}.{word}"));
+        let named: BTreeSet<String> = granted.iter().filter_map(whole).collect();
+        let names = if named.is_empty() { granted.iter().filter_map(part).take(PROPOSED).collect() } else { named };
+        if names.is_empty() {
+            return format!(
+                "write the plugin too, as in {}; for all tools of a plugin write {}",
+                string(&format!("search.{word}")),
+                string("search.*")
+            );
+        }
+        let names: Vec<String> = names.iter().take(PROPOSED).map(|name| string(name)).collect();
+        format!("write the plugin too: {}", names.join(" or "))
+    }
+}
 
 /// The entries of the list. An empty one is a narrowing too: no plugin's tools at all.
-pub(super) fn read(reader: &mut Reader, references: &mut References, item: &Item<'_>, compat: Compat) -> Option<Vec<ToolEntry>> {
+pub(super) fn read(reader: &mut Reader, references: &mut References, item: &Item<'_>, around: &Around<'_>) -> Option<Vec<ToolEntry>> {
     let mut entries = Vec::new();
     let mut seen = BTreeSet::new();
     for item in item.list(reader)? {
-        let Some((entry, place)) = entry(reader, references, &item, compat) else { continue };
+        let Some((entry, place)) = entry(reader, references, &item, around) else { continue };
         if !seen.insert(entry.tool.clone()) {
             place.wrong(reader, &format!("names {} a second time", code(entry.tool.as_str())), "leave it out".to_owned());
             continue;
@@ -36,10 +71,10 @@ pub(super) fn read(reader: &mut Reader, references: &mut References, item: &Item
 }
 
 /// An entry, and where its tool is named.
-fn entry<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, compat: Compat) -> Option<(ToolEntry, Item<'a>)> {
+fn entry<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, around: &Around<'_>) -> Option<(ToolEntry, Item<'a>)> {
     match item.value {
-        DeValue::String(text) => Some((listed(reader, references, item, text, compat)?, item.clone())),
-        DeValue::Table(_) => long(reader, references, item, compat),
+        DeValue::String(text) => Some((listed(reader, references, item, text, around)?, item.clone())),
+        DeValue::Table(_) => long(reader, references, item, around),
         _ => {
             item.expected(reader, "a tool's name or a table");
             None
@@ -48,11 +83,11 @@ fn entry<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, 
 }
 
 /// A tool that is only named.
-fn listed(reader: &mut Reader, references: &mut References, item: &Item<'_>, text: &str, compat: Compat) -> Option<ToolEntry> {
+fn listed(reader: &mut Reader, references: &mut References, item: &Item<'_>, text: &str, around: &Around<'_>) -> Option<ToolEntry> {
     if let Some(tool) = HostTool::ALL.into_iter().find(|tool| tool.as_str() == text || tool.langroid_name() == text) {
         let mut entry = ToolEntry::new(Listed::Host(tool));
         // With Langroid's defaults it has that name in any case.
-        entry.alias = (compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
+        entry.alias = (around.compat == Compat::Conclave && tool.as_str() != text).then(|| text.to_owned());
         return Some(entry);
     }
     if ToolPattern::is_well_formed(text) {
@@ -61,19 +96,19 @@ fn listed(reader: &mut Reader, references: &mut References, item: &Item<'_>, tex
     }
     let near = suggest(text, &ORCHESTRATION_TOOLS, "").filter(|help| help.starts_with("did you mean"));
     let help = near.or_else(|| {
-        let is_plugin = super::check_name(text).is_ok();
-        is_plugin.then(|| format!("for all tools of a plugin write {}", super::wording::string(&format!("{text}.*"))))
+        let is_word = super::check_task_name(text).is_ok();
+        is_word.then(|| around.meant(text))
     });
     item.wrong(reader, &format!("must be `plugin.tool`, `plugin.*`, `*` or a tool of the host, not {}", code(text)), help);
     None
 }
 
 /// A table about one tool.
-fn long<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, compat: Compat) -> Option<(ToolEntry, Item<'a>)> {
+fn long<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, around: &Around<'_>) -> Option<(ToolEntry, Item<'a>)> {
     let table = item.table(reader, TASK_TOOL)?;
     let named = table.require(reader, "tool").and_then(|item| {
         let text = item.string(reader)?;
-        Some((listed(reader, references, &item, text, compat)?, item))
+        Some((listed(reader, references, &item, text, around)?, item))
     });
     let mut entry = named.as_ref().map_or_else(|| ToolEntry::new(Listed::Host(HostTool::RecipientMessage)), |(entry, _)| entry.clone());
     if let Some(alias) = table.get("as").and_then(|item| alias(reader, &item)) {

@@ -1,10 +1,12 @@
-//! What is in the config and does nothing: most likely a name was changed in one place only. Warnings, because a file under work is
+//! What is in the config and does nothing: most likely a name was changed in one place only, or a seat left out. Warnings, because a file under work is
 //! seldom finished.
 
 use std::collections::BTreeSet;
 
 use super::{Config, ModelKind, Problems, address};
 use crate::ids::{ModelName, PluginName, TaskName};
+use crate::message::Entity;
+use crate::setup::NoTool;
 
 /// Adds a warning for each plugin, task, model and cost limit that has no effect.
 pub(crate) fn check(config: &Config, problems: &mut Problems) {
@@ -28,6 +30,30 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     }
     check_costs(config, problems);
     check_keys(config, problems);
+    check_seats(config, problems);
+}
+
+/// What is to become of a message without a call is carried out on the agent seat (L-125). Where nobody sits there, and nothing else ends
+/// the task either, it stalls.
+fn check_seats(config: &Config, problems: &mut Problems) {
+    for (name, task) in &config.tasks {
+        let is_carried_out = task.seats.contains(&Entity::Agent) || !task.seats.contains(&Entity::Llm);
+        if is_carried_out || task.no_tool == NoTool::Nothing {
+            continue;
+        }
+        let goes_on = !task.subtasks.is_empty() || (task.interactive && task.seats.contains(&Entity::User));
+        let ends = task.turns.is_some() || task.done_if_response.contains(&Entity::Llm) || !task.done_sequences.is_empty();
+        let stalls = !goes_on && !ends && !task.text.signals;
+        let is_written = config.is_written(&format!("tasks.{name}.handle_llm_no_tool"));
+        let (why, ends_it) = match (stalls, is_written) {
+            (true, _) => ("nobody answers a message without a tool call, and the task stalls", " and `done_if_response = [\"llm\"]`"),
+            (false, true) => ("it says what becomes of a message without a tool call, and does nothing here", ""),
+            (false, false) => continue,
+        };
+        let what = format!("`handle_llm_no_tool` is carried out on the agent seat, which is not taken in the task `{name}`");
+        let help = format!("add \"agent\" to `seats`, or write `handle_llm_no_tool = \"nothing\"`{ends_it}");
+        problems.push(config.problem(&format!("tasks.{name}.seats"), what).because(why).help(help).as_warning());
+    }
 }
 
 /// A key on its way through a network that anybody can read along.

@@ -74,10 +74,13 @@ impl Circles {
         }
     }
 
-    /// After so many steps: it goes round.
-    pub(super) fn is_loop(&mut self, steps: u32, rules: &LoopRules) -> bool {
+    /// After so many steps: how it goes round, if it does.
+    pub(super) fn loops(&mut self, steps: u32, rules: &LoopRules) -> Option<&'static str> {
         let is_due = rules.cycle_len > 0 && steps.is_multiple_of(rules.cycle_len);
-        (is_due && self.is_cycle(rules)) || (rules.alternation && self.alternations > rules.wait)
+        if is_due && self.is_cycle(rules) {
+            return Some("the same messages come again and again");
+        }
+        (rules.alternation && self.alternations > rules.wait).then_some("every other answer is DO-NOT-KNOW")
     }
 
     /// The order is not written down; it is made anew when the rest was read back.
@@ -169,7 +172,7 @@ mod tests {
             circles.saw(&message, rules);
             let read_back = serde_json::from_str(&serde_json::to_string(&circles).unwrap()).unwrap();
             circles = read_back;
-            if circles.is_loop(step as u32 + 1, rules) {
+            if circles.loops(step as u32 + 1, rules).is_some() {
                 return Some(step as u32 + 1);
             }
         }

@@ -14,7 +14,7 @@ use crate::calling::routing;
 use crate::calling::sequence::{Happened, Kind};
 use crate::effect::Effect;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Entity, Message, Signal, ToolCall};
+use crate::message::{Entity, Label, Message, Signal, ToolCall};
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
 use crate::setup::ReturnType;
@@ -54,14 +54,16 @@ impl Room {
             return Some(Ending::new(Status::MaxTurns, format!("{name} made the {limit} steps that limits.run.task_turns allows")));
         }
         if let Some(limit) = frame.turn_limit.filter(|limit| steps >= *limit) {
-            return Some(Ending::new(Status::FixedTurns, format!("{name} made the {limit} steps that tasks.{name}.turns gives it")));
+            let steps = if limit == 1 { "step" } else { "steps" };
+            return Some(Ending::new(
+                Status::FixedTurns,
+                format!("{name} made the {limit} {steps} that it is given (tasks.{name}: turns or single_round)"),
+            ));
         }
         // L-050g
         let frame = self.frames.get_mut(&id)?;
-        frame
-            .circles
-            .is_loop(steps, &rules)
-            .then(|| Ending::new(Status::InfLoop, format!("{name} goes round in circles after {steps} steps")))
+        let how = frame.circles.loops(steps, &rules)?;
+        Some(Ending::new(Status::InfLoop, format!("{name} goes round in circles after {steps} steps: {how} (tasks.{name}.loops)")))
     }
 
     /// An answer, or the lack of one, that ends the task by itself (L-081).
@@ -89,7 +91,11 @@ impl Room {
         if message.sender == Entity::Llm && message.tools.len() > 1 && !langroid {
             return None;
         }
-        message.tools.iter().find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
+        // L-171: words from outside end nothing by a call that the agent could not have made itself.
+        let from_outside = message.labels.contains(&Label::Untrusted) || (message.sender == Entity::User && !message.from_agent);
+        let counts =
+            |call: &&ToolCall| langroid || !(from_outside || call.untrusted) || toolbox.get(&call.name).is_some_and(|tool| tool.offered);
+        message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
     }
 
     /// The task is over, with this answer or, without one, as it is now (L-080…L-086).
@@ -146,7 +152,10 @@ impl Room {
             None => {}
         }
         if let Some((call, _)) = self.ending_call(id, message) {
-            return Some(Ending::new(Status::Done, format!("{} was called in {}", call.name, frame.task)));
+            let by_hand = is_host_tool(&self.toolbox(&frame.task), call, HostTool::AgentDone);
+            let reason =
+                if by_hand { format!("{} has its answer", frame.task) } else { format!("{} was called in {}", call.name, frame.task) };
+            return Some(Ending::new(Status::Done, reason));
         }
         (task.text.signals && routing::says_done(message.text())).then(done)
     }
@@ -233,6 +242,7 @@ impl Room {
         }
         if ending.status == Status::InfLoop && frame.caller.is_some() {
             // Nobody above knows better: the run is over, as it is in the reference.
+            self.tell(Notice::TaskEnded { task: frame.task.clone(), status: ending.status, reason: ending.reason.clone() });
             self.frames.insert(id, frame);
             self.stop(Status::InfLoop, &ending.reason);
             return;
@@ -333,6 +343,11 @@ impl Room {
             message.value.clone_from(value);
         }
         message.tool_calls.clone_from(&pending.tool_calls);
+        if !task.as_langroid {
+            // What a task's agent was not granted it does not get by way of its caller's grants; and it steers nobody but itself.
+            let may_go_on = |call: &ToolCall| toolbox.get(&call.name).is_some_and(|tool| matches!(tool.target, ToolTarget::Plugin { .. }));
+            message.tool_calls.retain(may_go_on);
+        }
         message.tool_results.clone_from(&pending.tool_results);
         message.tools.clone_from(&pending.tools);
         let ends = pending.tools.iter().find_map(|call| Some((call, Ends::of(&toolbox, call)?)));
@@ -406,6 +421,10 @@ impl Room {
         let message = message.filter(|_| kept).map(Arc::new);
         let wanted = self.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
         let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| self.typed(&root.task, message, wanted));
+        let mut ending = ending;
+        if let (Some(wanted), None, Some(_)) = (&wanted, &typed, &message) {
+            ending.reason = format!("{}; the result is not {}", ending.reason, returns::named(wanted));
+        }
         let outcome = Arc::new(Outcome {
             content: message.as_ref().and_then(|message| message.content.clone()),
             value: message.as_ref().and_then(|message| message.value.clone()),
@@ -425,7 +444,7 @@ impl Room {
     fn typed(&self, name: &TaskName, message: &Message, wanted: &ReturnType) -> Option<Value> {
         let task = self.setup.tasks.get(name)?;
         let calls = self.read(name, task, message).all;
-        let shown = |call: &ToolCall| json!({ "name": call.name, "args": call.arguments });
+        let shown = |call: &ToolCall| json!({ "name": call.name, "arguments": call.arguments });
         match wanted {
             ReturnType::AnyTool => calls.first().map(shown),
             ReturnType::Tool(tool) => calls.iter().find(|call| call.name == *tool).map(shown),

@@ -240,18 +240,25 @@ impl Room {
         let Some(place) = self.links.get(&answered.seq).and_then(|link| link.place.clone()).filter(|(of, _)| *of == task) else { return };
         let Some(asking) = self.links.get(&answered.seq).and_then(|link| self.message(link.parent?)).cloned() else { return };
         let toolbox = self.toolbox(&task);
-        let limited = |call: &ToolCall| Some((toolbox.get(&call.name)?.retained_tokens?, call.name.clone()));
-        let Some((tokens, tool)) = asking.tools.iter().find_map(limited) else { return };
+        let limited = |name: &str| toolbox.get(name).and_then(|tool| tool.retained_tokens);
         let bytes = self.setup.tasks.get(&task).map_or(4, |setup| setup.bytes_per_token);
-        if let Some(memory) = self.memories.get_mut(&task)
-            && let Some(entry) = memory.history.get(place.1)
-        {
-            let mut entry = Message::clone(entry);
-            let shorter = |text: &str| crate::calling::fit::retained(text, &tool, tokens, bytes);
-            entry.content = entry.content.map(|text| shorter(&text));
-            entry.tool_results.iter_mut().for_each(|result| result.content = shorter(&result.content));
-            memory.set(place.1, Arc::new(entry));
+        let shorter = |text: &str, tool: &str, tokens: u64| crate::calling::fit::retained(text, tool, tokens, bytes);
+        let Some(memory) = self.memories.get_mut(&task) else { return };
+        let Some(entry) = memory.history().get(place.1) else { return };
+        let mut entry = Message::clone(entry);
+        for result in &mut entry.tool_results {
+            // Each by its own tool: what another said is not in the way.
+            if let Some(tokens) = limited(&result.name) {
+                result.content = shorter(&result.content, &result.name, tokens);
+            }
         }
+        let first = asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
+        if let Some((tool, tokens)) = first {
+            entry.content = entry.content.map(|text| shorter(&text, tool, tokens));
+        } else if entry.tool_results.is_empty() {
+            return;
+        }
+        memory.set(place.1, Arc::new(entry));
     }
 }
 

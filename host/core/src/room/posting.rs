@@ -169,14 +169,16 @@ impl Room {
             // In the reference a pass is a pass even where signals mean nothing; only it is not taken for silence.
             let text = message.text().trim();
             let passes = text == routing::PASS || text.starts_with(routing::PASS_TO) || routing::without_done(text) == routing::PASS;
-            let passes = task.as_langroid && passes;
-            return (message, passes);
+            if task.text.prefix.is_empty() || task.as_langroid {
+                return (message, task.as_langroid && passes);
+            }
         }
         // L-152: what is pending can be passed on as the task's result.
         let passes = message.text().trim() == routing::PASS || routing::without_done(message.text()) == routing::PASS;
-        let prefix = task.text.prefix.clone();
+        let (prefix, signals) = (task.text.prefix.clone(), task.text.signals);
         let has_call = !message.tools.is_empty() || (message.sender == Entity::Llm && self.reading_of(id, &message).is_attempt());
-        let route = match routing::route(message.text(), &prefix, has_call) {
+        let route = if signals { routing::route(message.text(), &prefix, has_call) } else { by_prefix(message.text(), &prefix, has_call) };
+        let route = match route {
             None | Some(Route::Pass) => return (message, passes),
             Some(route) => route,
         };
@@ -188,6 +190,7 @@ impl Room {
             Route::SendTo { name, content } => {
                 let said = Arc::make_mut(&mut message);
                 (said.content, said.recipient) = (Some(content), Some(name));
+                self.forget_reading(id);
                 return (message, false);
             }
             Route::PassTo(name) => {
@@ -198,6 +201,7 @@ impl Room {
                 // L-068: a bare address passes the turn on within the step, as the bare signal does; a signal with a name ends the step.
                 if !message.text().contains(routing::PASS_TO) {
                     Arc::make_mut(&mut message).content = Some(routing::PASS.to_owned());
+                    self.forget_reading(id);
                 }
             }
             Route::Pass => {}
@@ -267,6 +271,12 @@ fn fill_reply(message: &mut Message, reply: Reply, seq: u64, task: &TaskSetup) {
     }
     let recipient = reply.recipient.or(named).or(in_text).filter(|name| !name.is_empty());
     message.recipient = recipient.or(message.recipient.take());
+}
+
+/// L-067 alone, where no other word of a text means anything.
+fn by_prefix(text: &str, prefix: &str, has_call: bool) -> Option<Route> {
+    let (name, content) = routing::addressed(text.trim(), prefix).filter(|_| !has_call)?;
+    Some(if content.is_empty() { Route::PassTo(name) } else { Route::SendTo { name, content } })
 }
 
 /// L-027

@@ -15,6 +15,18 @@ pub(super) fn is(wanted: &ReturnType, value: &Value) -> bool {
     }
 }
 
+/// The kind in words.
+pub(super) fn named(wanted: &ReturnType) -> String {
+    match wanted {
+        ReturnType::Text => "a text".to_owned(),
+        ReturnType::Int => "the whole number that was wanted".to_owned(),
+        ReturnType::Float => "the number that was wanted".to_owned(),
+        ReturnType::Bool => "the truth value that was wanted".to_owned(),
+        ReturnType::AnyTool => "the call that was wanted".to_owned(),
+        ReturnType::Tool(tool) => format!("the call of {tool} that was wanted"),
+    }
+}
+
 /// The text read as this plain kind.
 pub(super) fn from_text(wanted: &ReturnType, text: &str) -> Option<Value> {
     let text = text.trim();

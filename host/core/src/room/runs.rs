@@ -40,6 +40,7 @@ impl Room {
 
     fn begin_run(&mut self, opening: Opening) {
         self.opened = self.now;
+        self.idle_steps = 0;
         if let Some(at) = opening.deadline {
             self.set_timer(TimerPurpose::Wall, at);
         }

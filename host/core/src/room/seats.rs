@@ -5,10 +5,10 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use super::Room;
-use super::frame::{Frame, Responder};
+use super::frame::{Frame, Read, Responder};
 use crate::calling::reading::{Reader, Reading};
 use crate::ids::{FrameId, TaskName};
-use crate::message::{Entity, Message};
+use crate::message::{Entity, Label, Message, ToolCall};
 use crate::model::ToolFormat;
 use crate::setup::TaskSetup;
 
@@ -135,7 +135,22 @@ impl Room {
             for_handlers: task.as_langroid,
             after_model: history.and_then(crate::history::History::last).is_some_and(|last| last.sender == Entity::Llm),
         };
-        reader.read(message)
+        let mut reading = reader.read(message);
+        if !task.as_langroid {
+            // L-171: words from outside are no calls, except of what the agent itself is offered: it answers them as words.
+            let from_outside = message.labels.contains(&Label::Untrusted) || (message.sender == Entity::User && !message.from_agent);
+            let is_own = |call: &ToolCall| !(from_outside || call.untrusted) || toolbox.get(&call.name).is_some_and(|tool| tool.offered);
+            reading.mine.retain(is_own);
+            reading.all.retain(is_own);
+        }
+        reading
+    }
+
+    /// A message became another under the same number: what was read of it is not in it.
+    pub(super) fn forget_reading(&mut self, id: FrameId) {
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.reading = Read::default();
+        }
     }
 
     fn attach_to_pending(&mut self, id: FrameId, reading: &Reading) {

@@ -11,6 +11,7 @@ use super::frame::Said;
 use super::posting::text_form;
 use super::tools::{calls_as_json, host_tool_of, taint_of};
 use crate::action::Background;
+use crate::calling::arguments;
 use crate::ids::{FrameId, PluginName, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall};
 use crate::toolbox::HostTool;
@@ -29,6 +30,9 @@ impl Room {
             && let Err(record) = self.require_route(plugin, tool.as_str())
         {
             let text = self.denied(plugin, *record);
+            return self.said_error(id, text);
+        }
+        if let Err(text) = self.may_hand_on(id, tool, call, asked_by) {
             return self.said_error(id, text);
         }
         if let Err(text) = self.may_steer_to(id, tool, call) {
@@ -56,6 +60,21 @@ impl Room {
             HostTool::Rewind => Some(self.rewound(id, call, message)),
         };
         Said { message: said.map(Box::new), ..Said::default() }
+    }
+
+    /// An agent hands on only calls of tools that it has itself, unless it was granted to hand on others' (`route`). What a plugin asks for
+    /// must fit the tool; a model's calls are checked as they are read.
+    fn may_hand_on(&mut self, id: FrameId, tool: HostTool, call: &ToolCall, asked_by: Option<&PluginName>) -> Result<(), String> {
+        let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
+        let (toolbox, agent, langroid) = (self.toolbox(&frame.task), task.agent.clone(), task.as_langroid);
+        if asked_by.is_some() && !langroid {
+            arguments::check(&tool.input_schema(), &call.arguments).map_err(|wrong| arguments::explain(&call.name, &wrong))?;
+        }
+        let hands_on = matches!(tool, HostTool::AgentDone | HostTool::AgentSend | HostTool::Result) && asked_by.is_none();
+        if hands_on && calls_in(call).iter().any(|handed| toolbox.get(&handed.name).is_none()) {
+            return self.require_route(&agent, tool.as_str()).map_err(|record| self.denied(&agent, *record));
+        }
+        Ok(())
     }
 
     /// Whom a call addresses must be somebody whom the agent may address.
@@ -213,7 +232,12 @@ impl Room {
         let wanted = argument(call, "n").as_u64().and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_sub(1));
         let found = self.frames.get(&id).map(|frame| frame.task.clone()).and_then(|task| {
             let history = self.history(&task);
-            let mut of_agent = history.iter().enumerate().filter(|(_, message)| message.sender == Entity::Llm).map(|(place, _)| place);
+            // What an earlier activation of a sub-task said has led to its caller's words, which are not its own to take back.
+            let (_, setup) = self.task_of(id)?;
+            let frame = self.frames.get(&id)?;
+            let first = if frame.caller.is_some() && !setup.as_langroid { frame.history_start } else { 0 };
+            let own = history.iter().enumerate().skip(first).filter(|(_, message)| message.sender == Entity::Llm);
+            let mut of_agent = own.map(|(place, _)| place);
             Some((task, of_agent.nth(wanted?)?))
         });
         let Some((task, place)) = found else {

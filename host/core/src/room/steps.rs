@@ -254,7 +254,7 @@ impl Room {
         let (frame, task) = self.task_of(id)?;
         let recipient = frame.pending.as_ref().and_then(|pending| pending.recipient.as_deref());
         let is_addressed = recipient.and_then(Entity::named) == Some(Entity::User);
-        let host_word = task.text.system_word;
+        let (host_word, langroid) = (task.text.system_word, task.as_langroid);
         let otherwise = task.default_human_response.clone().filter(|text| !text.trim().is_empty());
         let mut text = text;
         if text.trim().is_empty() && attachments.is_empty() {
@@ -267,6 +267,8 @@ impl Room {
             Some(rest) => {
                 let mut message = self.stamp(Entity::System, "user");
                 message.content = Some(rest.replace("SYSTEM", "").trim().to_owned());
+                // L-170: whatever it is called, a person said it.
+                message.labels.extend((!langroid).then_some(Label::Untrusted));
                 message
             }
             None => self.user_message(text),
@@ -562,6 +564,9 @@ impl Room {
         let passes = frame.passes;
         if passes {
             frame.stalled += 1;
+            let (task, stalled) = (frame.task.clone(), frame.stalled);
+            let of = self.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
+            self.notices.push_back(Notice::StepStalled { task, stalled, of });
         } else {
             // L-060: a message may be labelled as another seat's; then that seat may not answer it.
             frame.pending_sender = match &responder {

@@ -19,7 +19,7 @@ use crate::ids::{CallId, FrameId, PluginName, TaskName};
 use crate::manifest::Capability;
 use crate::message::{Entity, Label, Message, ToolCall, ToolResult};
 use crate::notice::Notice;
-use crate::setup::{AgentSeat, NoTool, TaskSetup};
+use crate::setup::{AgentSeat, NoTool, PluginKind, TaskSetup};
 use crate::tool::{ToolError, ToolOutcome};
 use crate::toolbox::{HostTool, ToolTarget, Toolbox};
 
@@ -117,7 +117,10 @@ impl Room {
         };
         let call = ToolCall { untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted), ..call };
         let mut slot = Slot { call: call.clone(), now: call.clone(), asked_by: None, depth: 0, said: None };
-        if self.is_handed_on(id, &toolbox, &call, None) {
+        if let Some(tool) = host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_))) {
+            // The operator's wish, not somebody's call: there is nothing to tell of it.
+            slot.said = Some(self.steer(id, tool, &call, None, &pending));
+        } else if self.is_handed_on(id, &toolbox, &call, None) {
             slot.said = Some(self.handed_on(id, call));
         }
         let mut round = ToolRound { slots: vec![slot], message: pending };
@@ -131,8 +134,17 @@ impl Room {
         let (toolbox, pending) = (self.toolbox(&frame.task), frame.pending.clone()?);
         let untrusted = pending.labels.contains(&Label::Untrusted);
         let mut round = ToolRound { slots: Vec::with_capacity(calls.len()), message: pending };
+        let Some((frame, task)) = self.task_of(id) else { return None };
+        let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
+            if !langroid && host_tool_of(&toolbox, &call).is_none() && toolbox.get(&call.name).is_none() {
+                // What its agent was not granted it does not get by way of somebody else's grants.
+                let text = self.unknown_tool(&agent, &name, &toolbox, &call.name);
+                let said = Some(self.said_error(id, text));
+                round.slots.push(Slot { call: call.clone(), now: call, asked_by: None, depth: 0, said });
+                continue;
+            }
             let said = self.is_handed_on(id, &toolbox, &call, None).then(|| self.handed_on(id, call.clone()));
             round.slots.push(Slot { call: call.clone(), now: call, asked_by: None, depth: 0, said });
         }
@@ -147,7 +159,8 @@ impl Room {
     }
 
     fn start_round(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) -> Wait {
-        let slot = |call: &ToolCall| Slot { call: call.clone(), now: call.clone(), asked_by: None, depth: 0, said: None };
+        let origin = self.origin_of(id, pending);
+        let slot = |call: &ToolCall| Slot { call: call.clone(), now: call.clone(), asked_by: origin.clone(), depth: 0, said: None };
         let mut round = ToolRound { slots: calls.iter().map(slot).collect(), message: Arc::clone(pending) };
         let Some((frame, task)) = self.task_of(id) else { return Wait::Ready(None) };
         let (several, toolbox, task) = (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
@@ -172,6 +185,14 @@ impl Room {
         }
         self.run_slots(id, &mut round, 0);
         self.settle(id, round)
+    }
+
+    /// The agent that made the calls of a message that came from another task: its grants and the rules on it count too.
+    fn origin_of(&self, id: FrameId, message: &Message) -> Option<PluginName> {
+        let (_, task) = self.task_of(id)?;
+        let by_other = message.sender == Entity::User && message.from_agent && !task.as_langroid;
+        let origin = self.setup.tasks.get(message.sender_name.as_str()).map(|task| task.agent.clone())?;
+        Some(origin).filter(|origin| by_other && *origin != task.agent)
     }
 
     /// Native calls that nobody here carries out want a result too: a provider accepts no call without one.
@@ -282,6 +303,14 @@ impl Room {
         if let Some(record) = self.calls_are_used_up(&agent, &admitted) {
             return Some(failed(call, self.denied(&agent, *record)));
         }
+        // An agent whose call another task carries out has made it all the same.
+        let origin =
+            asked_by.filter(|by| self.setup.plugins.get(*by).is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))).cloned();
+        if let Some(origin) = &origin
+            && let Some(record) = self.calls_are_used_up(origin, &admitted)
+        {
+            return Some(failed(call, self.denied(origin, *record)));
+        }
         if !is_approved {
             match self.rule_on(id, slot, &ToolCall { name: admitted, ..call.clone() }, &agent, asked_by) {
                 Ruling::Runs => {}
@@ -290,6 +319,9 @@ impl Room {
             }
         }
         self.used_by(&agent).tool_calls += 1;
+        if let Some(origin) = &origin {
+            self.used_by(origin).tool_calls += 1;
+        }
         let id = self.next_call(Purpose::Tool { frame: id, slot, plugin: plugin.clone() });
         let (name, arguments) = (call.name.clone(), call.arguments.clone());
         self.tell(Notice::ToolCalled { call: id, task: task_name.clone(), caller: agent.clone(), name, arguments: arguments.clone() });
@@ -315,24 +347,39 @@ impl Room {
         let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
         let smallest = || {
             let granted = rights.grants.tools.iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.as_str());
-            Some(format!("[plugins.{agent}] grants.tools = {}", list_with(granted, tool)))
+            let list = list_with(granted, tool);
+            // A list alone in the place of a table would lift its limit.
+            let value = match rights.grants.tools.as_ref().and_then(|grant| grant.calls) {
+                Some(calls) => format!("{{ names = {list}, calls = {calls} }}"),
+                None => list,
+            };
+            Some(format!("[plugins.{agent}] grants.tools = {value}"))
         };
         if let Err(record) = rights.require(Capability::Tools, tool, smallest) {
             return record;
         }
         let granted = rights.grants.tools.as_ref().is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
         if granted {
-            let reason = format!("tasks.{task}.tools narrows what {agent} may call");
-            return rights.refuse(Capability::Tools, tool, Layer::Task, &reason, Some(self.wider_tools(task, tool)));
+            let (reason, wider) = self.wider_tools(agent, task, tool);
+            return rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider);
         }
         let reason = format!("plugins.{agent}.grants.tools does not cover it");
         rights.refuse(Capability::Tools, tool, Layer::Config, &reason, smallest())
     }
 
-    /// The task's line with one tool more.
-    fn wider_tools(&self, task: &TaskName, tool: &str) -> String {
-        let allowed = self.setup.tasks.get(task).map(|task| Arc::clone(task.toolbox.offered())).unwrap_or_default();
-        format!("[tasks.{task}] tools = {}", list_with(allowed.iter().map(|tool| tool.name.as_str()), tool))
+    /// Why the task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools
+    /// than their names.
+    fn wider_tools(&self, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
+        let toolbox = self.setup.tasks.get(task).map(|task| Arc::clone(&task.toolbox)).unwrap_or_default();
+        let is_it = |target: &ToolTarget| match target {
+            ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
+            ToolTarget::Host(_) => false,
+        };
+        match toolbox.iter().find(|listed| is_it(&listed.target)) {
+            Some(listed) if !listed.handled => (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None),
+            Some(listed) => (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None),
+            None => (format!("tasks.{task}.tools narrows what {agent} may call"), Some(format!("add {tool:?} to tasks.{task}.tools"))),
+        }
     }
 
     fn calls_are_used_up(&mut self, agent: &PluginName, tool: &str) -> Option<Box<DenialRecord>> {
@@ -400,7 +447,9 @@ impl Room {
         let Some(slot) = round.slots.get_mut(index) else { return };
         let depth = slot.depth + 1;
         let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
-        let mut then: Vec<ToolCall> = then.into_iter().map(|next| ToolCall { untrusted: next.untrusted || tainted, ..next }).collect();
+        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        let as_here = |next: ToolCall| ToolCall { untrusted: next.untrusted || tainted, name: name_here(&toolbox, next.name), ..next };
+        let mut then: Vec<ToolCall> = then.into_iter().map(as_here).collect();
         if said.message.is_none() && then.len() == 1 {
             // L-121: the call that it asks for takes its place.
             let next = then.remove(0);
@@ -667,6 +716,15 @@ pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostToo
         Some(ToolTarget::Plugin { .. }) => None,
         None => HostTool::named(&call.name).or_else(|| HostTool::ALL.into_iter().find(|tool| tool.langroid_name() == call.name)),
     }
+}
+
+/// A tool's name in this task: a plugin knows the tools of others as `plugin.tool`, whatever the operator calls them.
+fn name_here(toolbox: &Toolbox, name: String) -> String {
+    if toolbox.get(&name).is_some() {
+        return name;
+    }
+    let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin, tool } if name.split_once('.') == Some((plugin.as_str(), tool.as_str())));
+    toolbox.iter().find(|tool| is_it(&tool.target)).map_or(name, |tool| tool.summary.name.clone())
 }
 
 /// Calls as an argument of another call.

@@ -332,6 +332,45 @@ fn the_rules_of_a_task_are_strict() {
     ));
 }
 
+/// The help of the first problem of a task's lines.
+fn help(plugin: &str, task: &str) -> String {
+    let text = bad(&Parts { plugin, task, ..Parts::default() }.text());
+    text.split_once("help: ").map_or(text.as_str(), |(_, help)| help).lines().next().unwrap_or_default().to_owned()
+}
+
+#[test]
+fn a_sentence_instead_of_a_rule_is_taken_for_a_nudge() {
+    let shown = help("", "handle_llm_no_tool = \"Use a tool!\"");
+    assert_eq!(shown, "to say it to the agent write `handle_llm_no_tool = { nudge = \"Use a tool!\" }`");
+    let long = format!("handle_llm_no_tool = \"{}\"", "a ".repeat(200));
+    assert_eq!(help("", &long), "to say it to the agent write `handle_llm_no_tool = { nudge = \"…\" }`");
+}
+
+#[test]
+fn a_tool_without_its_plugin_is_proposed_with_it() {
+    let other: String = ["search", "notes", "a", "b"].iter().map(|name| format!("[plugins.{name}]\nsource = \"stock:{name}\"\n")).collect();
+    let cases = [
+        ("grants.tools = [\"search.find\"]", "find", "write the plugin too: \"search.find\""),
+        ("grants.tools = [\"search.*\", \"notes.save\"]", "find", "write the plugin too: \"search.find\""),
+        ("grants.tools = [\"a.*\", \"b.*\"]", "find", "write the plugin too: \"a.find\" or \"b.find\""),
+        ("grants.tools = [\"*\"]", "find", "write the plugin too, as in \"search.find\"; for all tools of a plugin write \"search.*\""),
+        ("grants.tools = [\"search.*\"]", "search", "for all tools of a plugin write \"search.*\""),
+    ];
+    for (grant, word, expected) in cases {
+        assert_eq!(help(&format!("{grant}\n{other}"), &format!("tools = [\"{word}\"]")), expected, "{grant} {word}");
+    }
+}
+
+#[test]
+fn a_pattern_that_cannot_be_used_is_helped_as_what_it_is() {
+    let cases =
+        [("C[(?=x)]", "without `(?=`"), (r"C[(a)\1]", "without `\\1`"), ("C[(]", "put a backslash"), (r"C[\w{900}]", "shorter pattern")];
+    for (sequence, expected) in cases {
+        let shown = help("", &format!("done_sequences = ['{sequence}']"));
+        assert!(shown.contains(expected), "{sequence}: {shown}");
+    }
+}
+
 #[test]
 fn the_tools_of_a_task_are_listed_one_by_one() {
     insta::assert_snapshot!(all(

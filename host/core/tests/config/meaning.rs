@@ -99,6 +99,28 @@ fn what_is_not_written_has_its_default() {
 }
 
 #[test]
+fn a_rule_of_the_agent_seat_wants_somebody_on_it() {
+    let stalls = "and the task stalls";
+    let cases = [
+        ("seats = [\"llm\"]", Some(stalls)),
+        ("seats = [\"llm\", \"user\"]", Some(stalls)),
+        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"done\"", Some(stalls)),
+        ("seats = [\"llm\"]\nhandle_llm_no_tool = { nudge = \"Go on.\" }\nturns = 3", Some("does nothing here")),
+        ("seats = [\"llm\", \"user\"]\ninteractive = true\nhandle_llm_no_tool = \"user\"", Some("does nothing here")),
+        ("seats = [\"llm\"]\nsingle_round = true", None),
+        ("seats = [\"llm\"]\ndone_if_response = [\"llm\"]", None),
+        ("seats = [\"llm\"]\nhandle_llm_no_tool = \"nothing\"", None),
+        ("seats = [\"llm\", \"agent\"]", None),
+        ("seats = [\"user\"]", None),
+    ];
+    for (task, expected) in cases {
+        let warnings = good(&Parts { task, ..Parts::default() }.text()).warnings.to_string();
+        assert_eq!(warnings.is_empty(), expected.is_none(), "{task}: {warnings}");
+        assert!(expected.is_none_or(|why| warnings.contains(why) && warnings.contains("add \"agent\" to `seats`")), "{task}: {warnings}");
+    }
+}
+
+#[test]
 fn a_message_without_a_tool_call_is_done_where_nobody_comes_next() {
     let sub = "[tasks.sub]\nagent = \"chat\"";
     let cases = [
