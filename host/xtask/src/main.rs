@@ -43,7 +43,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --only ID,…      these; `C-1*` is every id that begins so
       --config         print the configs that scenarios become instead
   guests             only the components that the tests run
-  picture            draw docs/demo.svg anew from what the hostile demo prints
+  picture            draw docs/demo.svg and docs/trace.svg anew from what the program prints
 
   --verbose          show cargo's own output instead of writing it to a log
   --help             this text

@@ -51,6 +51,17 @@ pub trait Toolset {
 
 impl ToolSpec {
     /// A tool without anything optional; `input_schema` is JSON Schema of an object.
+    ///
+    /// `extra` takes `title`, `result-tokens`, `retained-tokens` and `examples`, each with a value in JSON; `#[tool]` cannot set them yet.
+    ///
+    /// ```
+    /// use conclave_sdk::{Extra, ToolSpec};
+    ///
+    /// let mut find = ToolSpec::new("find", "Finds lines.", r#"{"type":"object"}"#);
+    /// find.extra.push(Extra { key: "result-tokens".into(), value: "2000".into() });
+    /// find.extra.push(Extra { key: "title".into(), value: r#""Find""#.into() });
+    /// assert_eq!(find.extra.len(), 2);
+    /// ```
     pub fn new(name: impl Into<String>, description: impl Into<String>, input_schema: impl Into<String>) -> Self {
         Self {
             name: name.into(),

@@ -54,7 +54,8 @@ fn a_result_that_is_more_than_text_is_in_its_row() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "returns = \"int\"")).with_file("in", "42\n");
     let (code, stdout, stderr) = batch(&rig, &["--json"]);
     assert_eq!((code, &rows(&stdout)[0]["typed"]), (0, &json!(42)), "{stderr}");
-    let script = json!({ "llm": { "kind": "seq", "replies": [{ "calls": [{ "id": "1", "name": "subject.run", "args": { "text": "x" } }] }] } });
+    let script =
+        json!({ "llm": { "kind": "seq", "replies": [{ "calls": [{ "id": "1", "name": "subject.run", "args": { "text": "x" } }] }] } });
     let config = format!(
         "entry = \"main\"\n[plugins.agent]\nsource = \"{}\"\ngrants.tools = [\"subject.run\"]\nconfig = {{ script = '{script}' }}\n\
          [plugins.subject]\nsource = \"{}\"\n[tasks.main]\nagent = \"agent\"\ntools = [{{ tool = \"subject.run\", final = true }}]\n",

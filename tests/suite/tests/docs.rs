@@ -102,8 +102,6 @@ fn configs_in_pages_load() {
     let configs: Vec<String> = blocks("coming-from-langroid.md").into_iter().filter(|block| block.starts_with("entry = ")).collect();
     assert_eq!(configs.len(), 2);
     for config in configs {
-        // The page says how to make this component; any agent will do here.
-        let config = config.replace("./teacher.wasm", "stock:chat");
         let rig = Rig::new().with_file("library/page.md", "Skerryvore was first lit in 1844.");
         rig.prepare(&config).map(drop).unwrap_or_else(|problems| panic!("{config}\n{problems}"));
     }

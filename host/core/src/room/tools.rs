@@ -360,26 +360,11 @@ impl Room {
         }
         let granted = rights.grants.tools.as_ref().is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
         if granted {
-            let (reason, wider) = self.wider_tools(agent, task, tool);
+            let (reason, wider) = wider_tools(&self.toolbox(task), agent, task, tool);
             return rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider);
         }
         let reason = format!("plugins.{agent}.grants.tools does not cover it");
         rights.refuse(Capability::Tools, tool, Layer::Config, &reason, smallest())
-    }
-
-    /// Why the task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools
-    /// than their names.
-    fn wider_tools(&self, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
-        let toolbox = self.setup.tasks.get(task).map(|task| Arc::clone(&task.toolbox)).unwrap_or_default();
-        let is_it = |target: &ToolTarget| match target {
-            ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
-            ToolTarget::Host(_) => false,
-        };
-        match toolbox.iter().find(|listed| is_it(&listed.target)) {
-            Some(listed) if !listed.handled => (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None),
-            Some(listed) => (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None),
-            None => (format!("tasks.{task}.tools narrows what {agent} may call"), Some(format!("add {tool:?} to tasks.{task}.tools"))),
-        }
     }
 
     fn calls_are_used_up(&mut self, agent: &PluginName, tool: &str) -> Option<Box<DenialRecord>> {
@@ -742,4 +727,38 @@ pub(super) fn taint_of(message: &Message) -> Vec<Label> {
 
 pub(super) fn failed(call: &ToolCall, content: String) -> ToolResult {
     ToolResult { call_id: call.id.clone(), name: call.name.clone(), content, value: None, is_error: true }
+}
+
+/// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools than
+/// their names.
+fn wider_tools(toolbox: &Toolbox, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
+    let is_it = |target: &ToolTarget| match target {
+        ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
+        ToolTarget::Host(_) => false,
+    };
+    match toolbox.iter().find(|listed| is_it(&listed.target)) {
+        Some(listed) if !listed.handled => (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None),
+        Some(listed) => (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None),
+        None => (format!("tasks.{task}.tools narrows what {agent} may call"), Some(format!("add {tool:?} to tasks.{task}.tools"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::ToolSpec;
+    use crate::toolbox::TaskTool;
+
+    #[test]
+    fn a_tool_that_the_task_lists_already_is_not_to_be_added() {
+        let tool = |name: &str| TaskTool::of_plugin(&"box".into(), &ToolSpec { name: name.to_owned(), ..ToolSpec::default() });
+        let (mut named, mut left) = (tool("a"), tool("b"));
+        "other".clone_into(&mut named.summary.name);
+        left.handled = false;
+        let toolbox: Toolbox = vec![named, left].into();
+        let told = |name: &str| wider_tools(&toolbox, &"desk".into(), &"desk".into(), name);
+        assert_eq!(told("box.a"), ("tasks.desk.tools gives it another name, \"other\"".into(), None));
+        assert_eq!(told("box.b"), ("tasks.desk.tools leaves its calls to others, with `handle = false`".into(), None));
+        assert_eq!(told("box.c").1.as_deref(), Some("add \"box.c\" to tasks.desk.tools"));
+    }
 }
