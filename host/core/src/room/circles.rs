@@ -128,7 +128,7 @@ impl Circles {
 
 /// L-008: who says it, whom to, with which calls, and what.
 fn key(message: &Message) -> Key {
-    let mut hash = Fnv::new();
+    let mut hash = Hash::default();
     hash.text(message.sender.as_str());
     hash.text(&message.sender_name);
     hash.text(message.recipient.as_deref().unwrap_or_default());
@@ -136,25 +136,31 @@ fn key(message: &Message) -> Key {
     hash.text(message.text());
     // Results are no text of the message, and tell it apart all the same.
     message.tool_results.iter().for_each(|result| hash.text(&result.content));
-    let (high, low) = (hash.0 >> 64, hash.0 & u128::from(u64::MAX));
-    #[allow(clippy::cast_possible_truncation, reason = "each is half of the number")]
-    let halves = (high as u64, low as u64);
-    halves
+    (hash.one, hash.other)
 }
 
-/// FNV-1a with 128 bits: short, the same on every machine, and nothing here has to withstand somebody who looks for collisions.
-struct Fnv(u128);
+/// Two hashes of 64 bits, eight bytes at a time: the same on every machine, and nothing here has to withstand somebody who looks for
+/// collisions.
+#[derive(Default)]
+struct Hash {
+    one: u64,
+    other: u64,
+}
 
-impl Fnv {
-    fn new() -> Self {
-        Self(0x6c62_272e_07bb_0142_62b8_2175_6295_c58d)
+impl Hash {
+    /// With its length, so that two texts are not one.
+    fn text(&mut self, text: &str) {
+        self.word(text.len() as u64);
+        for chunk in text.as_bytes().chunks(8) {
+            let mut word = [0; 8];
+            word.iter_mut().zip(chunk).for_each(|(to, from)| *to = *from);
+            self.word(u64::from_le_bytes(word));
+        }
     }
 
-    /// With an end mark, so that two texts are not one.
-    fn text(&mut self, text: &str) {
-        for byte in text.bytes().chain([0xff]) {
-            self.0 = (self.0 ^ u128::from(byte)).wrapping_mul(0x0000_0000_0100_0000_0000_0000_0000_013b);
-        }
+    fn word(&mut self, word: u64) {
+        self.one = (self.one.rotate_left(5) ^ word).wrapping_mul(0x517c_c1b7_2722_0a95);
+        self.other = (self.other.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     }
 }
 

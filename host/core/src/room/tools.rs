@@ -134,7 +134,7 @@ impl Room {
         let (toolbox, pending) = (self.toolbox(&frame.task), frame.pending.clone()?);
         let untrusted = pending.labels.contains(&Label::Untrusted);
         let mut round = ToolRound { slots: Vec::with_capacity(calls.len()), message: pending };
-        let Some((frame, task)) = self.task_of(id) else { return None };
+        let (frame, task) = self.task_of(id)?;
         let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
         for call in calls.iter().take(MAX_ROUND) {
             let call = ToolCall { untrusted: call.untrusted || untrusted, ..call.clone() };
