@@ -55,6 +55,8 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Input>, CliError> {
 }
 
 fn parse(bytes: &[u8], shown: &str) -> Result<Vec<Input>, String> {
+    // Some editors put a byte order mark before the first line; it is none of its words.
+    let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes);
     let (mut inputs, mut bad) = (Vec::new(), Vec::new());
     for (index, line) in bytes.split(|byte| *byte == b'\n').enumerate() {
         match input(line) {
@@ -125,7 +127,7 @@ mod tests {
 
     #[test]
     fn a_line_is_text_or_an_object() {
-        let text = "When was it lit?\r\n\n  spaces stay \n{\"input\": \"Where?\", \"inputs\": {\"language\": \"Gaelic\"}, \"id\": 7}\n";
+        let text = "\u{feff}When was it lit?\r\n\n  spaces stay \n{\"input\": \"Where?\", \"inputs\": {\"language\": \"Gaelic\"}, \"id\": 7}\n";
         let inputs = parse(text.as_bytes(), "in").unwrap();
         let texts: Vec<&str> = inputs.iter().map(|input| input.text.as_str()).collect();
         assert_eq!(texts, ["When was it lit?", "  spaces stay ", "Where?"]);
