@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn a_line_is_text_or_an_object() {
-        let text = "\u{feff}When was it lit?\r\n\n  spaces stay \n{\"input\": \"Where?\", \"inputs\": {\"language\": \"Gaelic\"}, \"id\": 7}\n";
+        let text =
+            "\u{feff}When was it lit?\r\n\n  spaces stay \n{\"input\": \"Where?\", \"inputs\": {\"language\": \"Gaelic\"}, \"id\": 7}\n";
         let inputs = parse(text.as_bytes(), "in").unwrap();
         let texts: Vec<&str> = inputs.iter().map(|input| input.text.as_str()).collect();
         assert_eq!(texts, ["When was it lit?", "  spaces stay ", "Where?"]);
