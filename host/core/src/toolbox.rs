@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::ids::PluginName;
+use crate::message::{Entity, Label, Message, ToolCall};
 use crate::tool::{ToolExample, ToolSpec, ToolSummary};
 
 /// A tool that the host carries out: it steers a task, or starts another one (L-140 and after).
@@ -54,7 +55,7 @@ impl HostTool {
 
     /// Its name in the contract, the config and the log.
     #[must_use]
-    pub fn as_str(self) -> &'static str {
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Done => "done",
             Self::AgentDone => "agent_done",
@@ -275,6 +276,13 @@ impl Toolbox {
     #[must_use]
     pub fn host_tool(&self, wanted: HostTool) -> Option<&TaskTool> {
         self.tools.iter().find(|tool| tool.target == ToolTarget::Host(wanted))
+    }
+
+    /// The call, which stands in this message, may be carried out: it comes from an agent, or the agent itself could have made it (L-171).
+    #[must_use]
+    pub fn trusts(&self, message: &Message, call: &ToolCall) -> bool {
+        let from_outside = message.labels.contains(&Label::Untrusted) || (message.sender == Entity::User && !message.from_agent);
+        !(from_outside || call.untrusted) || self.get(&call.name).is_some_and(|tool| tool.offered)
     }
 
     /// The same tools and these, each in the place of one of its name.

@@ -14,7 +14,7 @@ use crate::calling::routing;
 use crate::calling::sequence::{Happened, Kind};
 use crate::effect::Effect;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Entity, Label, Message, Signal, ToolCall};
+use crate::message::{Entity, Message, Signal, ToolCall};
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
 use crate::setup::ReturnType;
@@ -92,9 +92,7 @@ impl Room {
             return None;
         }
         // L-171: words from outside end nothing by a call that the agent could not have made itself.
-        let from_outside = message.labels.contains(&Label::Untrusted) || (message.sender == Entity::User && !message.from_agent);
-        let counts =
-            |call: &&ToolCall| langroid || !(from_outside || call.untrusted) || toolbox.get(&call.name).is_some_and(|tool| tool.offered);
+        let counts = |call: &&ToolCall| langroid || toolbox.trusts(message, call);
         message.tools.iter().filter(counts).find_map(|call| Some((call, Ends::of(&toolbox, call)?)))
     }
 

@@ -8,7 +8,7 @@ use super::Room;
 use super::frame::{Frame, Read, Responder};
 use crate::calling::reading::{Reader, Reading};
 use crate::ids::{FrameId, TaskName};
-use crate::message::{Entity, Label, Message, ToolCall};
+use crate::message::{Entity, Message};
 use crate::model::ToolFormat;
 use crate::setup::TaskSetup;
 
@@ -138,10 +138,8 @@ impl Room {
         let mut reading = reader.read(message);
         if !task.as_langroid {
             // L-171: words from outside are no calls, except of what the agent itself is offered: it answers them as words.
-            let from_outside = message.labels.contains(&Label::Untrusted) || (message.sender == Entity::User && !message.from_agent);
-            let is_own = |call: &ToolCall| !(from_outside || call.untrusted) || toolbox.get(&call.name).is_some_and(|tool| tool.offered);
-            reading.mine.retain(is_own);
-            reading.all.retain(is_own);
+            reading.mine.retain(|call| toolbox.trusts(message, call));
+            reading.all.retain(|call| toolbox.trusts(message, call));
         }
         reading
     }

@@ -70,9 +70,7 @@ impl Room {
     fn trusted_calls(&self, id: FrameId, pending: &Message, calls: &[ToolCall]) -> Vec<ToolCall> {
         let Some(frame) = self.frames.get(&id) else { return Vec::new() };
         let toolbox = self.toolbox(&frame.task);
-        let from_outside = pending.labels.contains(&Label::Untrusted) || (pending.sender == Entity::User && !pending.from_agent);
-        let may_run = |call: &&ToolCall| !(from_outside || call.untrusted) || toolbox.get(&call.name).is_some_and(|tool| tool.offered);
-        calls.iter().filter(may_run).cloned().collect()
+        calls.iter().filter(|call| toolbox.trusts(pending, call)).cloned().collect()
     }
 
     /// What the operator wants done with a message that carries no call (L-125).
