@@ -15,6 +15,7 @@ mod plugin;
 mod policy;
 mod problem;
 mod reader;
+mod secret;
 mod references;
 pub mod schema;
 mod spans;
@@ -32,8 +33,9 @@ use serde_json::Value;
 use toml::de::DeTable;
 
 use crate::calling::sequence::Sequence;
-use crate::grant::{Grants, ToolPattern};
-use crate::ids::{ModelName, PluginName, TaskName};
+use crate::fetch::HostPattern;
+use crate::grant::{Grants, SecretPlace, ToolPattern};
+use crate::ids::{ModelName, PluginName, SecretName, TaskName};
 use crate::limits::{PluginLimits, RunLimits};
 use crate::message::Entity;
 use crate::model::ToolFormat;
@@ -116,6 +118,16 @@ pub enum KeyRef {
     File(ConfigPath),
     /// The first line that a program prints; it is started in the config's folder.
     Command(Vec<String>),
+}
+
+/// `[secrets.NAME]`: what the host may put into requests of plugins that were granted it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SecretConfig {
+    pub from: KeyRef,
+    /// The hosts that may receive it.
+    pub hosts: Vec<HostPattern>,
+    /// Where in a request it may stand.
+    pub places: BTreeSet<SecretPlace>,
 }
 
 /// A server that speaks Chat Completions.
@@ -294,6 +306,7 @@ pub struct TaskConfig {
 pub struct Config {
     pub entry: TaskName,
     pub models: BTreeMap<ModelName, ModelConfig>,
+    pub secrets: BTreeMap<SecretName, SecretConfig>,
     pub plugins: BTreeMap<PluginName, PluginConfig>,
     pub tasks: BTreeMap<TaskName, TaskConfig>,
     /// In the order in which they are tried.
@@ -388,7 +401,8 @@ fn read(
     let mut references = References::default();
     let mut models = model::read_all(reader, folder, &root);
     models.extend(added.iter().map(|(name, model)| (name.clone(), model.clone())));
-    let plugins = plugin::read_all(reader, &mut references, folder, &root);
+    let secrets = secret::read_all(reader, folder, &root);
+    let plugins = plugin::read_all(reader, &mut references, folder, &root, &secrets);
     let tasks = task::read_all(reader, &mut references, &root, &plugins);
     let policy = policy::read_all(reader, &mut references, &root);
     let limits = limits::read_run(reader, &root);
@@ -397,7 +411,7 @@ fn read(
         references.check(reader, &root, added);
         references::check_cycles(reader, &spans, &tasks);
     }
-    Config { entry, models, plugins, tasks, policy, limits, warnings: Problems::default(), source: reader.source.clone(), spans }
+    Config { entry, models, secrets, plugins, tasks, policy, limits, warnings: Problems::default(), source: reader.source.clone(), spans }
 }
 
 fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>, tasks: &BTreeMap<TaskName, TaskConfig>) -> TaskName {

@@ -7,6 +7,7 @@ use serde_json::Value;
 
 use crate::delivery::Wake;
 use crate::event::Opening;
+use crate::grant::Denial;
 use crate::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
 use crate::model::{Completion, ModelError, Prompt};
 use crate::outcome::Outcome;
@@ -30,6 +31,10 @@ pub enum Effect {
     CallModel { call: CallId, ordinal: u32, model: ModelName, prompt: Prompt },
     /// Give the plugin that waits in this call its answer. No event answers it.
     AnswerModel { call: CallId, ordinal: u32, answer: Result<Completion, ModelError> },
+    /// Let the plugin that waits in this call do what it asked for, or not. Answer: `SideEffectEnded`.
+    AllowSideEffect { call: CallId, ordinal: u32, leave: Result<(), Denial> },
+    /// The end of a side effect is kept: the plugin that waits in this call goes on. No event answers it.
+    ConfirmSideEffect { call: CallId, ordinal: u32 },
     /// Open a child room and run it to its end. Answer: `BackgroundEnded`.
     StartBackground { call: CallId, id: BackgroundId, opening: Opening },
     /// Call the strategy's `decide` with `room.delivery_view(call)`. Answer: `StrategyDecided`.
@@ -57,6 +62,7 @@ impl Effect {
             | Self::StartBackground { call, .. }
             | Self::WakeStrategy { call, .. }
             | Self::Speak { call, .. } => Some(*call),
+            Self::AllowSideEffect { .. } | Self::ConfirmSideEffect { .. } => None,
             Self::CallModel { .. } | Self::AnswerModel { .. } | Self::SetTimer { .. } | Self::AbandonCall { .. } | Self::Finish { .. } => {
                 None
             }

@@ -9,16 +9,18 @@ use serde_json::Value;
 use crate::action::Turn;
 use crate::delivery::{Decision, EndedTask};
 use crate::fault::{CallReport, Fault};
+use crate::grant::DenialRecord;
 use crate::ids::{CallId, ChannelId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
 use crate::message::{Blob, Entity, Message, ToolCall};
 use crate::model::{Completion, ModelError, ModelRequest, Trouble};
 use crate::policy::Approval;
 use crate::setup::{ReturnType, Setup};
+use crate::side_effect::{SideEffect, SideEffectAnswer};
 use crate::tool::{ToolError, ToolOutcome};
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 3;
+pub const RULES: u32 = 4;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,6 +48,9 @@ pub struct Used {
     pub model_cost: u64,
     pub background: u32,
     pub speeches: u64,
+    /// Requests of `fetch`.
+    #[serde(default)]
+    pub requests: u64,
     /// Wakes of a delivery strategy; counted for each room alone.
     pub wakes: u32,
 }
@@ -61,6 +66,7 @@ impl Used {
             model_cost: self.model_cost.saturating_sub(earlier.model_cost),
             background: self.background.saturating_sub(earlier.background),
             speeches: self.speeches.saturating_sub(earlier.speeches),
+            requests: self.requests.saturating_sub(earlier.requests),
             wakes: 0,
         }
     }
@@ -73,6 +79,7 @@ impl Used {
         self.model_cost = self.model_cost.saturating_add(more.model_cost);
         self.background = self.background.saturating_add(more.background);
         self.speeches = self.speeches.saturating_add(more.speeches);
+        self.requests = self.requests.saturating_add(more.requests);
     }
 }
 
@@ -249,6 +256,25 @@ pub enum Event {
         /// For the operator; changes nothing in the room.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         trouble: Option<Trouble>,
+    },
+    /// A plugin is about to do something to the world while it runs. Nothing leaves before the room says yes.
+    SideEffectAsked {
+        call: CallId,
+        /// Counts those of one call from 0.
+        ordinal: u32,
+        side_effect: SideEffect,
+    },
+    /// How it went; the plugin learns it after this was kept.
+    SideEffectEnded {
+        call: CallId,
+        ordinal: u32,
+        answer: SideEffectAnswer,
+    },
+    /// An import refused something while a call ran. For the operator; changes nothing in the room.
+    Refused {
+        call: CallId,
+        plugin: PluginName,
+        record: DenialRecord,
     },
     /// An approver decided about a tool call.
     Decided {

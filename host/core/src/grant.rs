@@ -1,9 +1,13 @@
 //! Grants and the decisions about them: asked for in the manifest, granted in the config, narrowed by the task. Pure functions,
 //! called in every import; nothing else grants.
 
+use std::collections::BTreeSet;
+
+use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
-use crate::ids::{ChannelId, ModelName, TaskName};
+use crate::fetch::{HostPattern, UrlPattern};
+use crate::ids::{ChannelId, ModelName, SecretName, TaskName};
 use crate::manifest::{Capability, Manifest};
 
 /// What a plugin and a model may read of a refusal: capability and target, no more.
@@ -99,6 +103,7 @@ pub struct RouteGrant {
 #[serde(rename_all = "kebab-case")]
 pub enum FileMode {
     Read,
+    ReadWrite,
 }
 
 /// One directory.
@@ -111,6 +116,118 @@ pub struct FileGrant {
     /// As the plugin sees it, with the leading slash: `/folder`.
     pub at: String,
     pub mode: FileMode,
+    /// Bytes that all files below it may have together once the plugin has written; counted with what was there before.
+    #[serde(default = "folder_bytes")]
+    pub bytes: u64,
+    /// Files and directories that may be below it once the plugin has written.
+    #[serde(default = "folder_files")]
+    pub files: u64,
+}
+
+/// Bytes in a folder for writing, when the config gives no number.
+pub const FOLDER_BYTES: u64 = 16 << 20;
+/// Files in a folder for writing, when the config gives no number.
+pub const FOLDER_FILES: u64 = 1_000;
+
+fn folder_bytes() -> u64 {
+    FOLDER_BYTES
+}
+
+fn folder_files() -> u64 {
+    FOLDER_FILES
+}
+
+/// Addresses of the web that a plugin may send requests to, and how.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FetchRule {
+    pub url: UrlPattern,
+    /// In upper case.
+    pub methods: Vec<String>,
+}
+
+/// HTTP requests.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct FetchGrant {
+    /// One of them must cover a request, and every hop that a redirect leads to.
+    pub rules: Vec<FetchRule>,
+    /// Networks that are refused otherwise (private, loopback, link-local …) and may be reached all the same.
+    pub private: Vec<IpNet>,
+    /// Requests in the whole run; redirects count.
+    pub requests: u64,
+    /// Bytes of a request: address, headers and body together.
+    pub request_bytes: u64,
+    /// Bytes of an answer, decompressed: headers and body together.
+    pub response_bytes: u64,
+    /// Milliseconds of one request, all hops and the whole answer.
+    pub time_ms: u64,
+    /// Requests under way at once.
+    pub at_once: u32,
+    /// Names that may be looked up in the whole run.
+    pub names: u32,
+    /// Redirects that one request follows; 0: none is followed, the guest reads it.
+    pub redirects: u32,
+}
+
+impl FetchGrant {
+    /// These rules, with the limits that hold when the config gives none.
+    #[must_use]
+    pub fn new(rules: Vec<FetchRule>) -> Self {
+        Self {
+            rules,
+            private: Vec::new(),
+            requests: 100,
+            request_bytes: 256 << 10,
+            response_bytes: 4 << 20,
+            time_ms: 20_000,
+            at_once: 4,
+            names: 16,
+            redirects: 5,
+        }
+    }
+}
+
+/// A store of the plugin's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KvGrant {
+    /// Of all keys and values together.
+    pub bytes: u64,
+    pub keys: u64,
+}
+
+impl Default for KvGrant {
+    fn default() -> Self {
+        Self { bytes: 1 << 20, keys: 1_000 }
+    }
+}
+
+/// Where in a request a secret may stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum SecretPlace {
+    Header,
+    Query,
+    Body,
+}
+
+impl SecretPlace {
+    /// The word of the config.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Header => "header",
+            Self::Query => "query",
+            Self::Body => "body",
+        }
+    }
+}
+
+/// A secret that the host puts in for a plugin, as the config's `[secrets]` binds it. Never its value, nor where that is found.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SecretGrant {
+    pub name: SecretName,
+    /// The hosts that may receive it.
+    pub hosts: Vec<HostPattern>,
+    pub places: BTreeSet<SecretPlace>,
 }
 
 /// The channels that a delivery strategy may speak on.
@@ -136,6 +253,12 @@ pub struct Grants {
     pub files: Vec<FileGrant>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rooms: Option<RoomsGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<FetchGrant>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<KvGrant>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub secrets: Vec<SecretGrant>,
 }
 
 impl Grants {
@@ -149,6 +272,9 @@ impl Grants {
             Capability::Route => self.route.is_some(),
             Capability::Files => !self.files.is_empty(),
             Capability::Rooms => self.rooms.is_some(),
+            Capability::Fetch => self.fetch.is_some(),
+            Capability::Kv => self.kv.is_some(),
+            Capability::Secrets => !self.secrets.is_empty(),
             own => own.is_own(),
         }
     }

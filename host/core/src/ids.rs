@@ -79,6 +79,10 @@ name! {
     ModelName
 }
 name! {
+    /// A secret of the operator's config.
+    SecretName
+}
+name! {
     /// A channel on which a person can be reached, such as `terminal`.
     ChannelId
 }

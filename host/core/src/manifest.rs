@@ -86,13 +86,13 @@ impl Capability {
     /// It touches nothing but the plugin's own: nobody has to grant it.
     #[must_use]
     pub fn is_own(self) -> bool {
-        matches!(self, Self::Log | Self::Progress | Self::Config | Self::Scratch)
+        matches!(self, Self::Log | Self::Progress | Self::Config | Self::Scratch | Self::Blobs)
     }
 
     /// This host can grant it. The others come later: asking for one that is required is refused at load.
     #[must_use]
     pub fn is_offered(self) -> bool {
-        self.is_own() || matches!(self, Self::Model | Self::Tools | Self::Delegate | Self::Route | Self::Files | Self::Rooms)
+        self != Self::Exec
     }
 }
 

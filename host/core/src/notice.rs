@@ -14,6 +14,7 @@ use crate::message::Message;
 use crate::model::{Stop, Trouble, Usage};
 use crate::outcome::{Outcome, Status};
 use crate::policy::{Approval, ApprovalRequest};
+use crate::side_effect::{SideEffect, SideEffectAnswer};
 
 /// Something worth telling.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -66,10 +67,25 @@ pub enum Notice {
         plugin: PluginName,
         fault: Fault,
     },
-    /// Something was refused by the room: a tool, an address, a background task, a model.
+    /// Something was refused: by the room (a tool, an address, a background task, a model), or by an import while a call ran.
     Denied {
+        /// The call in whose course it was; none when the room refused it.
+        call: Option<CallId>,
         plugin: PluginName,
         record: DenialRecord,
+    },
+    /// A plugin does something to the world: the room let it.
+    SideEffectStarted {
+        call: CallId,
+        ordinal: u32,
+        plugin: PluginName,
+        side_effect: SideEffect,
+    },
+    SideEffectEnded {
+        call: CallId,
+        ordinal: u32,
+        plugin: PluginName,
+        answer: SideEffectAnswer,
     },
     /// An approver is asked about a tool call.
     ApprovalAsked {

@@ -7,10 +7,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::ORCHESTRATION_TOOLS;
 use crate::config::wording::{count, money, thousands};
-use crate::grant::{DelegateGrant, FileGrant, Grants, ModelGrant, RoomsGrant, RouteGrant};
+use crate::fetch::HostPattern;
+use crate::grant::{
+    DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant,
+};
 use crate::ids::PluginName;
 use crate::manifest::{Capability, Manifest};
 use crate::setup::{ModelSetup, Setup};
+use crate::text::show_size;
 
 /// What data can reach when nothing lets it out.
 pub const NOWHERE: &str = "nowhere";
@@ -45,7 +49,11 @@ pub fn data_can_leave(setup: &Setup) -> String {
         if plugin.facts.is_native() {
             places.insert(format!("wherever the native plugin {name} sends it"));
         }
-        let Grants { model, tools: _, delegate: _, route: _, files: _, rooms: _ } = asked_for(&plugin.facts.manifest, &plugin.grants);
+        let Grants { model, tools: _, delegate: _, route: _, files: _, rooms: _, fetch, kv: _, secrets: _ } =
+            asked_for(&plugin.facts.manifest, &plugin.grants);
+        for rule in fetch.iter().flat_map(|grant| &grant.rules) {
+            places.insert(format!("{} ({name})", rule.url));
+        }
         for name in model.iter().flat_map(|grant| &grant.names) {
             if let Some(ModelSetup { input_price: _, output_price: _, reached_at, context: _, max_output: _, min_output: _ }) =
                 setup.models.get(name)
@@ -59,14 +67,18 @@ pub fn data_can_leave(setup: &Setup) -> String {
 
 fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
-    let Grants { model, tools, delegate, route, files, rooms } = asked_for(&plugin.facts.manifest, &plugin.grants);
+    let Grants { model, tools, delegate, route, files, rooms, fetch, kv, secrets } = asked_for(&plugin.facts.manifest, &plugin.grants);
     let calls = tools.as_ref().and_then(|tools| tools.calls);
     let words = [
         route.as_ref().and_then(may_route),
         delegate.as_ref().map(may_delegate),
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
         model.as_ref().map(may_ask),
-        (!files.is_empty()).then(|| may_read(&files)),
+        may_read(&files),
+        may_write(&files),
+        fetch.as_ref().map(may_fetch),
+        (!secrets.is_empty()).then(|| may_use(&secrets)),
+        kv.as_ref().map(may_keep),
         rooms.as_ref().map(may_speak),
     ];
     words.into_iter().flatten().collect()
@@ -82,6 +94,9 @@ fn asked_for(manifest: &Manifest, grants: &Grants) -> Grants {
         route: grants.route.clone().filter(|_| asks(Capability::Route)),
         files: if asks(Capability::Files) { grants.files.clone() } else { Vec::new() },
         rooms: grants.rooms.clone().filter(|_| asks(Capability::Rooms)),
+        fetch: grants.fetch.clone().filter(|_| asks(Capability::Fetch)),
+        kv: grants.kv.filter(|_| asks(Capability::Kv)),
+        secrets: if asks(Capability::Secrets) { grants.secrets.clone() } else { Vec::new() },
     }
 }
 
@@ -133,14 +148,43 @@ fn may_route(grant: &RouteGrant) -> Option<String> {
     (!words.is_empty()).then(|| words.join(" and "))
 }
 
-/// `read docs/`: nearly as the operator wrote it.
-fn may_read(files: &[FileGrant]) -> String {
-    let short = |shown: &str| match shown.strip_prefix("./") {
-        Some(rest) if !rest.trim_matches('/').is_empty() => rest.trim_end_matches('/').to_owned(),
-        _ => shown.trim_end_matches('/').to_owned(),
+/// `docs/`: nearly as the operator wrote it.
+fn folder(grant: &FileGrant) -> String {
+    let short = match grant.shown.strip_prefix("./") {
+        Some(rest) if !rest.trim_matches('/').is_empty() => rest.trim_end_matches('/'),
+        _ => grant.shown.trim_end_matches('/'),
     };
-    let dirs: Vec<String> = files.iter().map(|grant| format!("{}/", short(&grant.shown))).collect();
-    format!("read {}", dirs.join(", "))
+    format!("{short}/")
+}
+
+/// `read docs/`.
+fn may_read(files: &[FileGrant]) -> Option<String> {
+    let dirs: Vec<String> = files.iter().filter(|grant| grant.mode == FileMode::Read).map(folder).collect();
+    (!dirs.is_empty()).then(|| format!("read {}", dirs.join(", ")))
+}
+
+/// `read and write notes/ (1 MiB, 20 files)`.
+fn may_write(files: &[FileGrant]) -> Option<String> {
+    let quota = |grant: &FileGrant| format!("{} ({}, {} files)", folder(grant), show_size(grant.bytes), thousands(grant.files));
+    let dirs: Vec<String> = files.iter().filter(|grant| grant.mode == FileMode::ReadWrite).map(quota).collect();
+    (!dirs.is_empty()).then(|| format!("read and write {}", dirs.join(", ")))
+}
+
+/// `send GET, HEAD to https://api.example.org/* (100 requests)`.
+fn may_fetch(grant: &FetchGrant) -> String {
+    let rules: Vec<String> = grant.rules.iter().map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url)).collect();
+    let private: Vec<String> = grant.private.iter().map(ToString::to_string).collect();
+    let private = if private.is_empty() { String::new() } else { format!(", also at {}", private.join(", ")) };
+    format!("send {}{private} ({})", rules.join("; "), count(grant.requests, "request"))
+}
+
+fn may_use(secrets: &[SecretGrant]) -> String {
+    let bound = |secret: &SecretGrant| format!("{} (for {})", secret.name, join(secret.hosts.iter().map(HostPattern::as_str)));
+    format!("have put in {}", secrets.iter().map(bound).collect::<Vec<_>>().join(", "))
+}
+
+fn may_keep(grant: &KvGrant) -> String {
+    format!("keep {} of its own", show_size(grant.bytes))
 }
 
 fn may_speak(grant: &RoomsGrant) -> String {

@@ -18,6 +18,7 @@ mod returns;
 mod runs;
 mod scratch;
 mod seats;
+mod side_effects;
 mod steering;
 mod steps;
 mod tools;
@@ -250,6 +251,9 @@ impl Room {
             Event::UserAnswered { call, text, attachments } => self.user_answered(call, text, attachments),
             Event::ModelAsked { call, ordinal, request } => self.model_asked(call, ordinal, request),
             Event::ModelAnswered { call, ordinal, answer, trouble } => self.model_answered(call, ordinal, answer, trouble),
+            Event::SideEffectAsked { call, ordinal, side_effect } => self.side_effect_asked(call, ordinal, side_effect),
+            Event::SideEffectEnded { call, ordinal, answer } => self.side_effect_ended(call, ordinal, answer),
+            Event::Refused { call, plugin, record } => self.tell(Notice::Denied { call: Some(call), plugin, record }),
             Event::Decided { call, approval } => self.decided(call, approval),
             Event::StrategyDecided { call, answer, report } => self.strategy_decided(call, answer, &report),
             Event::Spoken { call, failure } => self.spoken(call, failure),

@@ -6,6 +6,13 @@ wasmtime::component::bindgen!({
     imports: {
         "conclave:plugin/files.list-entries": async | trappable,
         "conclave:plugin/files.read": async | trappable,
+        "conclave:plugin/files.write": async | trappable,
+        "conclave:plugin/files.remove": async | trappable,
+        "conclave:plugin/kv.get": async | trappable,
+        "conclave:plugin/kv.set": async | trappable,
+        "conclave:plugin/kv.delete": async | trappable,
+        "conclave:plugin/kv.keys": async | trappable,
+        "conclave:plugin/fetch.send": async | trappable,
         "conclave:plugin/model.complete": async | trappable,
         "conclave:plugin/model.[method]pending.next-text": async | trappable,
         "conclave:plugin/model.[method]pending.finish": async | trappable,
@@ -17,5 +24,6 @@ wasmtime::component::bindgen!({
         "conclave:plugin/call.context": crate::capability::call::ToolContext,
         "conclave:plugin/delivery-context.context": crate::capability::delivery::DeliveryContext,
         "conclave:plugin/model.pending": crate::capability::model::Pending,
+        "conclave:plugin/fetch.response": crate::capability::fetch::Response,
     },
 });

@@ -5,9 +5,10 @@ use std::sync::Arc;
 use conclave_core::action::Turn;
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::fault::{CallReport, Fault};
-use conclave_core::grant::DenialRecord;
+use conclave_core::grant::{Denial, DenialRecord};
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::view::AgentView;
 use serde_json::Value;
@@ -24,6 +25,7 @@ pub struct CallStart {
     pub now: Millis,
     pub scratch: Arc<Vec<u8>>,
     pub models: Arc<dyn ModelPort>,
+    pub effects: Arc<dyn EffectPort>,
     pub observer: Arc<dyn Observer>,
 }
 
@@ -41,6 +43,33 @@ pub struct ToolStart {
 pub trait ModelPort: Send + Sync + 'static {
     /// `ordinal` counts the requests of one call from 0. Dropping the future gives up waiting.
     fn ask(&self, call: CallId, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>>;
+}
+
+/// Where a plugin's side effects are kept before they happen and before it learns of them.
+pub trait EffectPort: Send + Sync + 'static {
+    /// Keeps what is about to be done, and asks the room; nothing may be done before it says yes. `ordinal` counts those of one call from 0.
+    fn ask(&self, call: CallId, ordinal: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>>;
+    /// Keeps how it went; the plugin goes on after that.
+    fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()>;
+}
+
+/// Nothing is kept, so nothing may be done.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoEffects;
+
+impl EffectPort for NoEffects {
+    fn ask(&self, _: CallId, _: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>> {
+        let denial = Denial {
+            capability: side_effect.capability().as_str().to_owned(),
+            target: side_effect.target().chars().take(256).collect(),
+            detail: "this call may do nothing to the world".to_owned(),
+        };
+        Box::pin(std::future::ready(Err(denial)))
+    }
+
+    fn ended(&self, _: CallId, _: u32, _: SideEffectAnswer) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
 }
 
 /// Who wants to know what a plugin does while it runs.

@@ -2,16 +2,19 @@
 //! asks the core whether it may; what it refuses it answers, typed, and records.
 
 pub(crate) mod call;
+mod blobs;
 mod config;
 pub(crate) mod delivery;
+pub(crate) mod fetch;
 mod files;
 pub(crate) mod folder;
+mod kv;
 mod log;
 pub(crate) mod model;
 mod path;
 mod progress;
 mod scratch;
-mod unoffered;
+mod secrets;
 pub(crate) mod view;
 
 use wasmtime::component::{HasSelf, Linker};

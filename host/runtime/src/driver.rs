@@ -5,6 +5,7 @@
 
 mod perform;
 mod port;
+mod side_effects;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,6 +27,7 @@ use crate::journal::{Journal, JournalFailure, Journals};
 use crate::models::ModelClient;
 use crate::subscribe::{Subscribers, Teller, What};
 use port::WaitingModels;
+use side_effects::WaitingSideEffects;
 
 /// Events that are taken at once: one append for all of them.
 const BATCH: usize = 64;
@@ -63,6 +65,7 @@ pub(crate) struct Driver {
     opened: Option<Arc<Setup>>,
     under_way: HashMap<CallId, UnderWay>,
     waiting: Arc<WaitingModels>,
+    side_effects: Arc<WaitingSideEffects>,
     /// Model requests and timers; stopped when the room ends.
     beside: JoinSet<()>,
     /// Those of them that are model requests.
@@ -99,6 +102,7 @@ impl Driver {
             opened: None,
             under_way: HashMap::new(),
             waiting: Arc::default(),
+            side_effects: Arc::default(),
             beside: JoinSet::new(),
             asking: Vec::new(),
             children: JoinSet::new(),
@@ -265,6 +269,7 @@ impl Driver {
             }
         }
         self.waiting.clear();
+        self.side_effects.clear();
         self.asking.clear();
         self.beside.abort_all();
     }

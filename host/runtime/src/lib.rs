@@ -56,7 +56,7 @@ pub mod subscribe;
 #[cfg(feature = "tracing")]
 pub mod telemetry;
 
-pub use conclave_core::{action, config, event, fault, history, limits, manifest, message, model, notice, outcome, policy, setup, tool};
+pub use conclave_core::{action, config, event, fault, history, limits, manifest, message, model, notice, outcome, policy, setup, side_effect, tool};
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```
 /// use std::sync::Arc;

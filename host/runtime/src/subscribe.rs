@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use conclave_core::event::Record;
-use conclave_core::grant::DenialRecord;
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
 use conclave_core::notice::Notice;
 use serde::Serialize;
@@ -44,13 +43,11 @@ pub enum What {
     Progressed { call: CallId, plugin: PluginName, done: u64, total: Option<u64>, message: String },
     /// Text that a model says while it says it; the completion is journalled when it ends. Beside the journal.
     Streamed { call: CallId, ordinal: u32, text: String },
-    /// An import refused something.
-    Denied { call: CallId, plugin: PluginName, record: DenialRecord },
 }
 
 /// Gets everything that happens. It is called inside the run, so it must not block.
 ///
-/// What is recorded and told comes in order from the loop of its room. What is logged, progressed, streamed and denied comes from where
+/// What is recorded and told comes in order from the loop of its room. What is logged, progressed and streamed comes from where
 /// the plugin or the model's client runs, behind the notice that its call began and before the record of its answer; so a subscriber can
 /// be called by several threads at once. Every kind, with an example of each: `docs/events.md`.
 ///

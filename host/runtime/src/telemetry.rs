@@ -152,10 +152,11 @@ impl Spans {
                     span.record(names::ERROR, kind);
                 }
             }
-            Notice::Denied { plugin, record } => {
+            Notice::Denied { call, plugin, record } => {
+                let span = call.map_or_else(|| open.latest(), |call| open.call(call));
                 let (capability, layer) = (record.denial.capability.as_str(), record.layer.as_str());
                 let target = self.content.then(|| cut(&record.denial.target));
-                event!(target: "conclave", parent: open.latest(), tracing::Level::WARN, plugin = plugin.as_str(), capability, layer, target, "denied");
+                event!(target: "conclave", parent: span, tracing::Level::WARN, plugin = plugin.as_str(), capability, layer, target, "denied");
             }
             Notice::ApprovalGiven { approval, .. } => {
                 event!(target: "conclave", parent: open.latest(), tracing::Level::INFO, approval = tag(approval), "decided");
@@ -206,11 +207,6 @@ impl Subscriber for Spans {
             What::Recorded { record } => self.recorded(open, record),
             What::Told { told } => self.told(open, room, told),
             What::Logged { call, plugin, level, message } => self.logged(open.call(*call), plugin, *level, message),
-            What::Denied { call, plugin, record } => {
-                let (capability, layer) = (record.denial.capability.as_str(), record.layer.as_str());
-                let target = self.content.then(|| cut(&record.denial.target));
-                event!(target: "conclave", parent: open.call(*call), tracing::Level::WARN, plugin = plugin.as_str(), capability, layer, target, "denied");
-            }
             What::Progressed { .. } | What::Streamed { .. } => {}
         }
     }

@@ -18,7 +18,7 @@ use conclave_core::notice::Notice;
 use conclave_core::outcome::Status;
 use conclave_core::view::{AgentView, Remaining};
 use conclave_runtime::batch::{Batch, ItemEnd};
-use conclave_runtime::calls::{CallStart, ModelPort, Observer, ToolStart};
+use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer, ToolStart};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::plugin::Loader;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, Subscribers, What};
@@ -102,6 +102,7 @@ impl Hosted {
             now: Millis(0),
             scratch: Arc::clone(&self.start.scratch),
             models: Arc::clone(&self.start.nobody) as Arc<dyn ModelPort>,
+            effects: Arc::new(NoEffects),
             observer: Arc::clone(&self.start.nobody) as Arc<dyn Observer>,
         }
     }

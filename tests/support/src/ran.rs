@@ -108,7 +108,7 @@ impl Ran {
     #[must_use]
     pub fn denials(&self) -> Vec<DenialRecord> {
         let denial = |happening: &Happening| match &happening.what {
-            What::Denied { record, .. } | What::Told { told: Notice::Denied { record, .. } } => Some(record.clone()),
+            What::Told { told: Notice::Denied { record, .. } } => Some(record.clone()),
             _ => None,
         };
         self.happenings.iter().filter_map(denial).collect()

@@ -94,7 +94,6 @@ impl Subscriber for Tally {
         match &happening.what {
             What::Told { told } => state.told(told),
             What::Recorded { record } => state.counts.sandboxes += u64::from(is_sandbox(&record.event)),
-            What::Denied { .. } => state.counts.denials += 1,
             _ => {}
         }
     }

@@ -4,6 +4,8 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::text::show_size;
 use conclave_core::action::Action;
 use conclave_core::fault::{CallReport, FaultKind};
 use conclave_core::grant::DenialRecord;
@@ -164,7 +166,13 @@ impl Trace {
                     self.line(plugin.as_str(), &format!("{} {}", paint(BAD, "stopped:"), as_one_line(&fault.message, WIDTH)));
                 }
             }
-            Notice::Denied { plugin, record } => self.denied(plugin, record),
+            Notice::Denied { plugin, record, .. } => self.denied(plugin, record),
+            Notice::SideEffectStarted { plugin, side_effect, .. } => self.line(plugin.as_str(), &one_line(&told_side_effect(side_effect), WIDTH)),
+            Notice::SideEffectEnded { plugin, answer, .. } => {
+                if let Some(text) = told_answer(answer) {
+                    self.line(plugin.as_str(), &paint(FAINT, one_line(&text, WIDTH)));
+                }
+            }
             Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
                 if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
                     self.state().troubled.insert((room.clone(), *call));
@@ -295,7 +303,6 @@ impl Subscriber for Trace {
     fn on(&self, happening: &Happening) {
         match &happening.what {
             What::Told { told } => self.told(&happening.room, told),
-            What::Denied { plugin, record, .. } => self.denied(plugin, record),
             What::Logged { plugin, level, message, .. } => {
                 if self.verbose || *level >= Level::Info {
                     self.line(plugin.as_str(), &paint(FAINT, format_args!("log: {}", one_line(message, WIDTH))));
@@ -327,6 +334,26 @@ fn cost(report: &CallReport) -> String {
         return String::new();
     }
     format!("{} · {}", time(Duration::from_micros(report.wall_us)), bytes(report.memory))
+}
+
+/// What a plugin is about to do to the world.
+fn told_side_effect(side_effect: &SideEffect) -> String {
+    match side_effect {
+        SideEffect::Fetch { method, url, .. } => format!("sends {method} {url}"),
+        SideEffect::WriteFile { path, bytes, .. } => format!("writes {path} ({})", show_size(bytes.length)),
+        SideEffect::RemoveFile { path } => format!("removes {path}"),
+        SideEffect::SetKey { key, value } => format!("sets its key {key:?} ({})", show_size(value.length)),
+        SideEffect::DeleteKey { key } => format!("deletes its key {key:?}"),
+    }
+}
+
+/// How it went, where that is worth a line.
+fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
+    match answer {
+        SideEffectAnswer::Fetched { status, body, .. } => Some(format!("got {status}, {}", show_size(body.length))),
+        SideEffectAnswer::Failed { message } => Some(format!("that failed: {message}")),
+        SideEffectAnswer::Done { .. } | SideEffectAnswer::Denied { .. } => None,
+    }
 }
 
 #[cfg(test)]

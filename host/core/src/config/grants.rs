@@ -1,25 +1,44 @@
 //! `grants` of a plugin: what the operator lets it touch. A grant is a list of names, or a table with that list and limits beside it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
 
 use super::limits::count32;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{array, code, string, suggest};
-use super::{ORCHESTRATION_TOOLS, TERMINAL, names, plugin};
-use crate::grant::{DelegateGrant, FileGrant, FileMode, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
-use crate::ids::{ChannelId, ModelName, TaskName};
+use super::{ORCHESTRATION_TOOLS, SecretConfig, TERMINAL, names, plugin};
+use crate::fetch::UrlPattern;
+use crate::grant::{
+    DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant,
+    RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
+};
+use crate::ids::{ChannelId, ModelName, SecretName, TaskName};
 
 /// Background tasks of one grant, when the config gives no number.
 const AT_ONCE: u32 = 1;
 const TOTAL: u32 = 8;
 const COUNT_MAX: u64 = i64::MAX as u64;
+/// Bytes of a request or an answer: it is held in memory whole.
+const BODY_MAX: u64 = 256 << 20;
+/// Milliseconds of one request.
+const FETCH_TIME_MAX: u64 = 10 * 60 * 1000;
+/// Methods that can be granted. `CONNECT` and `TRACE` are for proxies.
+const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
 
 /// An entry of a list of names.
 type Name<'a> = (Item<'a>, &'a str);
 
 /// All grants of a plugin.
-pub(crate) fn read(reader: &mut Reader, references: &mut References, folder: &str, item: &Item<'_>) -> Grants {
+pub(crate) fn read(
+    reader: &mut Reader,
+    references: &mut References,
+    folder: &str,
+    item: &Item<'_>,
+    known: &BTreeMap<SecretName, SecretConfig>,
+) -> Grants {
     let Some(table) = item.table(reader, "plugins.NAME.grants") else { return Grants::default() };
     Grants {
         model: table.get("model").and_then(|item| model(reader, references, &item)),
@@ -28,6 +47,9 @@ pub(crate) fn read(reader: &mut Reader, references: &mut References, folder: &st
         route: table.get("route").and_then(|item| route(reader, references, &item)),
         files: table.get("files").map(|item| files(reader, folder, &item)).unwrap_or_default(),
         rooms: table.get("rooms").and_then(|item| rooms(reader, &item)),
+        fetch: table.get("fetch").and_then(|item| fetch(reader, &item)),
+        kv: table.get("kv").and_then(|item| kv(reader, &item)),
+        secrets: table.get("secrets").map(|item| secrets(reader, &item, known)).unwrap_or_default(),
     }
 }
 
@@ -93,6 +115,146 @@ fn rooms(reader: &mut Reader, item: &Item<'_>) -> Option<RoomsGrant> {
     })
 }
 
+/// `["https://api.example.org/*"]`, or a table with `urls` and limits.
+fn fetch(reader: &mut Reader, item: &Item<'_>) -> Option<FetchGrant> {
+    let kind = "plugins.NAME.grants.fetch";
+    let table = if item.value.is_table() { Some(item.table(reader, kind)?) } else { None };
+    let urls = match &table {
+        Some(table) => table.require(reader, "urls"),
+        None if item.value.is_array() => Some(item.clone()),
+        None => {
+            item.expected(reader, "a list or a table");
+            return None;
+        }
+    };
+    let methods = table.as_ref().and_then(|table| table.get("methods")).and_then(|item| methods(reader, &item));
+    let mut grant = FetchGrant::new(urls.map(|item| fetch_rules(reader, &item, methods.as_deref())).unwrap_or_default());
+    let Some(table) = table else { return Some(grant) };
+    if let Some(item) = table.get("private") {
+        grant.private = networks(reader, &item);
+    }
+    let mut set = |name: &str, limit: &mut u64, read: fn(&Item<'_>, &mut Reader) -> Option<u64>| {
+        if let Some(value) = table.get(name).and_then(|item| read(&item, reader)) {
+            *limit = value;
+        }
+    };
+    set("requests", &mut grant.requests, |item, reader| item.count(reader, COUNT_MAX));
+    set("request_size", &mut grant.request_bytes, |item, reader| item.size(reader, 1, BODY_MAX));
+    set("response_size", &mut grant.response_bytes, |item, reader| item.size(reader, 1, BODY_MAX));
+    set("time", &mut grant.time_ms, |item, reader| item.duration(reader, 1, FETCH_TIME_MAX));
+    let mut set32 = |name: &str, limit: &mut u32, least: u64, most: u64| {
+        if let Some(value) = table.get(name).and_then(|item| item.whole(reader, least, most)) {
+            *limit = u32::try_from(value).unwrap_or(u32::MAX);
+        }
+    };
+    set32("at_once", &mut grant.at_once, 1, 64);
+    set32("names", &mut grant.names, 0, 10_000);
+    set32("redirects", &mut grant.redirects, 0, 20);
+    Some(grant)
+}
+
+fn fetch_rules(reader: &mut Reader, item: &Item<'_>, methods_of_all: Option<&[String]>) -> Vec<FetchRule> {
+    let entries = item.list(reader).unwrap_or_default();
+    if entries.is_empty() && item.value.is_array() {
+        grants_nothing(reader, item);
+    }
+    let usual = || vec!["GET".to_owned(), "HEAD".to_owned()];
+    let mut rules: Vec<FetchRule> = Vec::new();
+    for entry in &entries {
+        let (url, of_this) = if entry.value.is_table() {
+            let Some(table) = entry.table(reader, "plugins.NAME.grants.fetch[]") else { continue };
+            let of_this = table.get("methods").and_then(|item| methods(reader, &item));
+            (table.require(reader, "url").and_then(|item| url_pattern(reader, &item)), of_this)
+        } else {
+            (url_pattern(reader, entry), None)
+        };
+        let Some(url) = url else { continue };
+        let rule = FetchRule { url, methods: of_this.or_else(|| methods_of_all.map(<[String]>::to_vec)).unwrap_or_else(usual) };
+        if rules.contains(&rule) {
+            entry.wrong(reader, &format!("names {} a second time", code(rule.url.as_str())), "leave it out".to_owned());
+        } else {
+            rules.push(rule);
+        }
+    }
+    rules
+}
+
+fn url_pattern(reader: &mut Reader, item: &Item<'_>) -> Option<UrlPattern> {
+    let text = item.string(reader)?;
+    match UrlPattern::parse(text) {
+        Ok(pattern) => Some(pattern),
+        Err(problem) => {
+            let help = format!("write it as {}", string("https://api.example.org/v1/*"));
+            item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), help);
+            None
+        }
+    }
+}
+
+fn methods(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
+    let names = names_of(reader, item, true)?;
+    let mut methods = Vec::new();
+    for (item, name) in names {
+        match METHODS.contains(&name) {
+            true => methods.push(name.to_owned()),
+            false => item.wrong(reader, &format!("must be one of {}, not {}", METHODS.join(", "), code(name)), None),
+        }
+    }
+    Some(methods)
+}
+
+/// `"10.0.0.0/8"`, or one address.
+fn networks(reader: &mut Reader, item: &Item<'_>) -> Vec<IpNet> {
+    let mut networks = Vec::new();
+    for (item, name) in names_of(reader, item, true).unwrap_or_default() {
+        match name.parse::<IpNet>().or_else(|_| name.parse::<IpAddr>().map(IpNet::from)) {
+            Ok(network) => networks.push(network),
+            Err(_) => {
+                item.wrong(reader, &format!("must be an address or a network such as `10.0.0.0/8`, not {}", code(name)), None);
+            }
+        }
+    }
+    networks
+}
+
+/// `true`, or a table with a quota.
+fn kv(reader: &mut Reader, item: &Item<'_>) -> Option<KvGrant> {
+    if !item.value.is_table() {
+        return match item.boolean(reader)? {
+            true => Some(KvGrant::default()),
+            false => {
+                item.wrong(reader, "is false, which grants nothing", "leave it out".to_owned());
+                None
+            }
+        };
+    }
+    let table = Some(item.table(reader, "plugins.NAME.grants.kv")?);
+    let usual = KvGrant::default();
+    Some(KvGrant {
+        bytes: limit(&table, "bytes", |item| item.size(reader, 1, COUNT_MAX)).unwrap_or(usual.bytes),
+        keys: limit(&table, "keys", |item| item.count(reader, COUNT_MAX)).unwrap_or(usual.keys),
+    })
+}
+
+fn secrets(reader: &mut Reader, item: &Item<'_>, known: &BTreeMap<SecretName, SecretConfig>) -> Vec<SecretGrant> {
+    let mut secrets = Vec::new();
+    for (item, name) in names_of(reader, item, true).unwrap_or_default() {
+        match known.get(name) {
+            Some(secret) => secrets.push(SecretGrant {
+                name: SecretName::from(name),
+                hosts: secret.hosts.clone(),
+                places: secret.places.clone(),
+            }),
+            None => {
+                let names: Vec<&str> = known.keys().map(SecretName::as_str).collect();
+                let help = suggest(name, &names, "secrets").or_else(|| Some(format!("write `[secrets.{name}]` with `from` and `hosts`")));
+                item.wrong(reader, &format!("names the secret {}, which there is not", code(name)), help);
+            }
+        }
+    }
+    secrets
+}
+
 fn files(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Vec<FileGrant> {
     let entries = item.list(reader).unwrap_or_default();
     if entries.is_empty() && item.value.is_array() {
@@ -119,7 +281,7 @@ fn short_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<File
         item.wrong(reader, &format!("does not say what {} is called for the plugin", code(&dir.shown)), format!("write {}", code(&line)));
         return None;
     };
-    Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode: FileMode::Read })
+    Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode: FileMode::Read, bytes: FOLDER_BYTES, files: FOLDER_FILES })
 }
 
 fn long_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<FileGrant> {
@@ -128,16 +290,18 @@ fn long_file(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<FileG
         return None;
     }
     let table = item.table(reader, "plugins.NAME.grants.files[]")?;
-    if let Some(item) = table.get("mode") {
-        match item.value.as_str() {
-            Some("read-write") => reader.unavailable(&item.span, "mode = \"read-write\"", "write `mode = \"read\"`".to_owned()),
-            _ => drop(item.choice(reader)),
-        }
+    let writes = table.get("mode").and_then(|item| item.choice(reader)) == Some("read-write");
+    let quotas = ["bytes", "files"].into_iter().filter_map(|name| table.get(name));
+    for item in quotas.filter(|_| !writes) {
+        item.wrong(reader, "is for a folder that may be written", "write `mode = \"read-write\"`, or leave it out".to_owned());
     }
+    let bytes = table.get("bytes").and_then(|item| item.size(reader, 1, COUNT_MAX)).unwrap_or(FOLDER_BYTES);
+    let files = table.get("files").and_then(|item| item.count(reader, COUNT_MAX)).unwrap_or(FOLDER_FILES);
+    let mode = if writes { FileMode::ReadWrite } else { FileMode::Read };
     let dir = table.require(reader, "dir").and_then(|item| plugin::path(reader, &item, folder));
     let at = table.require(reader, "at").and_then(|item| place(reader, &item));
     let (dir, at) = (dir?, at?);
-    Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode: FileMode::Read })
+    Some(FileGrant { dir: dir.path, shown: dir.shown, at, mode, bytes, files })
 }
 
 fn place(reader: &mut Reader, item: &Item<'_>) -> Option<String> {

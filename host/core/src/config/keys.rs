@@ -84,6 +84,14 @@ const DELEGATE: &str = "plugins.NAME.grants.delegate";
 const FILES: &str = "plugins.NAME.grants.files[]";
 const ROOMS: &str = "plugins.NAME.grants.rooms";
 const LIMITS: &str = "plugins.NAME.limits";
+const FETCH: &str = "plugins.NAME.grants.fetch";
+const FETCH_RULE: &str = "plugins.NAME.grants.fetch[]";
+const KV: &str = "plugins.NAME.grants.kv";
+/// Secrets.
+pub(crate) const SECRETS: &str = "secrets.NAME";
+/// Where a secret comes from.
+pub(crate) const SECRET_FROM: &str = "secrets.NAME.from";
+const METHODS: &Shape = &Shape::Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /// A task.
 pub(crate) const TASK: &str = "tasks.NAME";
 /// A tool in a task's list.
@@ -114,6 +122,7 @@ pub const KEYS: &[Key] = &[
     key("", "entry", TEXT, r#"entry = "desk""#, "The task that gets the message."),
     key("", "models", Shape::Named(MODELS), "", "Models, each under a name of its own; `default` is meant when none is named."),
     key("", "plugins", Shape::Named(PLUGIN), "", "Plugins, each under a name of its own; what is not listed is not loaded."),
+    key("", "secrets", Shape::Named(SECRETS), "", "Secrets that the host puts into requests of plugins, each under a name of its own and bound to hosts."),
     key("", "tasks", Shape::Named(TASK), "", "Tasks, each under a name of its own: who works, with what, who comes next."),
     key("", "limits", Shape::Table(LIMITS_TABLE), "", "Hard stops."),
     key("", "compat", COMPAT, r#"compat = "langroid""#, "The defaults of every task are Langroid's: words in text do what they do there, the host's tools have its names, a message without a call ends nothing; `interactive` stays false, where Langroid's default is true."),
@@ -139,6 +148,12 @@ pub const KEYS: &[Key] = &[
     key(KEY, "env", TEXT, r#"env = "MY_KEY""#, "A variable of the environment."),
     key(KEY, "file", TEXT, r#"file = "key.txt""#, "A file, from the config's folder; its first line is the key."),
     key(KEY, "command", TEXTS, r#"command = ["pass", "show", "model"]"#, "A program and its arguments; the first line that it prints is the key."),
+    key(SECRETS, "from", Shape::Table(SECRET_FROM), r#"from = { env = "MET_TOKEN" }"#, "Where the host finds the value; it is never written here."),
+    key(SECRETS, "hosts", TEXTS, r#"hosts = ["api.example.org"]"#, "The hosts that may receive it: names, or `*.` and a name for all below it."),
+    key(SECRETS, "places", Shape::List(&Shape::Choice(&["header", "query", "body"])), r#"places = ["header"]"#, "Where in a request it may stand; only in headers when it is not given."),
+    key(SECRET_FROM, "env", TEXT, r#"env = "MET_TOKEN""#, "A variable of the environment."),
+    key(SECRET_FROM, "file", TEXT, r#"file = "token.txt""#, "A file, from the config's folder; its first line is the secret."),
+    key(SECRET_FROM, "command", TEXTS, r#"command = ["pass", "show", "met"]"#, "A program and its arguments; the first line that it prints is the secret."),
     key(PLUGIN, "source", TEXT, r#"source = "./x.wasm""#, "`stock:` and a name, the path of a .wasm file from the config's folder, or `https://…#sha256=…`."),
     key(PLUGIN, "grants", Shape::Table(GRANTS), r#"grants.tools = ["search.*"]"#, "What the plugin may touch; what is not listed is not allowed."),
     key(PLUGIN, "limits", Shape::Table(LIMITS), r#"limits = { memory = "64 MiB" }"#, "What one call of the plugin may use up."),
@@ -149,11 +164,24 @@ pub const KEYS: &[Key] = &[
     key(GRANTS, "route", TEXTS, r#"grants.route = ["answer"]"#, "Whom it may address: tasks, `user`, orchestration tools."),
     key(GRANTS, "files", Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(FILES)])), r#"grants.files = [{ dir = "docs", at = "/docs", mode = "read" }]"#, "The directories that it may read."),
     key(GRANTS, "rooms", Shape::Either(&[TEXTS, Shape::Table(ROOMS)]), r#"grants.rooms = ["terminal"]"#, "The channels that a delivery strategy may speak on."),
-    later(GRANTS, "fetch", "The addresses that it may reach."),
-    later(GRANTS, "kv", "A private store."),
-    later(GRANTS, "secrets", "Secrets that the host puts in for it."),
+    key(GRANTS, "fetch", Shape::Either(&[Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(FETCH_RULE)])), Shape::Table(FETCH)]), r#"grants.fetch = ["https://api.example.org/v1/*"]"#, "The addresses of the web that it may send requests to; only GET and HEAD unless more is said."),
+    key(GRANTS, "kv", Shape::Either(&[Shape::Flag, Shape::Table(KV)]), "grants.kv = true", "A store of its own, kept from run to run."),
+    key(GRANTS, "secrets", TEXTS, r#"grants.secrets = ["met_token"]"#, "Secrets that the host puts into its requests; it never sees their values."),
     later(GRANTS, "exec", "Programs that it may run."),
-    later(GRANTS, "blobs", "Attachments that it may keep."),
+    key(FETCH, "urls", Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(FETCH_RULE)])), r#"urls = ["https://api.example.org/v1/*"]"#, "Scheme, host (`*.` for all below a name), port and path; a `*` at the end covers all that follows."),
+    key(FETCH, "methods", Shape::List(METHODS), r#"methods = ["GET"]"#, "Methods for all of `urls`; GET and HEAD when it is not given."),
+    key(FETCH, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "Private addresses and networks that may be reached; none when it is not given."),
+    key(FETCH, "requests", COUNT, "requests = 100", "Requests in the whole run; 100 when it is not given."),
+    key(FETCH, "request_size", Shape::Size, r#"request_size = "256 KiB""#, "One request: address, headers and body together; 256 KiB when it is not given, 256 MiB at most."),
+    key(FETCH, "response_size", Shape::Size, r#"response_size = "4 MiB""#, "One answer, decompressed; 4 MiB when it is not given, 256 MiB at most."),
+    key(FETCH, "time", Shape::Duration, r#"time = "20 s""#, "One request, redirects and the whole answer; 20 s when it is not given, 10 min at most."),
+    key(FETCH, "at_once", Shape::Whole { least: 1, most: 64 }, "at_once = 4", "Requests under way at once; 4 when it is not given."),
+    key(FETCH, "names", Shape::Whole { least: 0, most: 10_000 }, "names = 16", "Names that may be looked up in the whole run; 16 when it is not given."),
+    key(FETCH, "redirects", Shape::Whole { least: 0, most: 20 }, "redirects = 5", "Redirects that one request follows; 5 when it is not given, 0 for none."),
+    key(FETCH_RULE, "url", TEXT, r#"url = "https://api.example.org/v1/items""#, "As in `urls`."),
+    key(FETCH_RULE, "methods", Shape::List(METHODS), r#"methods = ["GET", "POST"]"#, "Methods for this address; GET and HEAD when it is not given."),
+    key(KV, "bytes", Shape::Size, r#"bytes = "1 MiB""#, "Keys and values together; 1 MiB when it is not given."),
+    key(KV, "keys", COUNT, "keys = 1_000", "Keys; 1000 when it is not given."),
     key(TOOLS, "names", TEXTS, r#"names = ["search.*"]"#, "`plugin.tool`, `plugin.*` or `*`."),
     key(TOOLS, "calls", COUNT, "calls = 20", "Calls in the whole run."),
     key(MODEL, "names", TEXTS, r#"names = ["default"]"#, "Names of models."),
@@ -165,9 +193,9 @@ pub const KEYS: &[Key] = &[
     key(DELEGATE, "total", COUNT_32, "total = 8", "How many in the whole run; 8 when it is not given."),
     key(FILES, "dir", TEXT, r#"dir = "docs""#, "The directory, from the config's folder."),
     key(FILES, "at", TEXT, r#"at = "/docs""#, "Where the plugin sees it: `/` and one name."),
-    key(FILES, "mode", Shape::Choice(&["read"]), r#"mode = "read""#, "How it may be used."),
-    later(FILES, "bytes", "Bytes that may be written."),
-    later(FILES, "files", "Files that may be made."),
+    key(FILES, "mode", Shape::Choice(&["read", "read-write"]), r#"mode = "read""#, "How it may be used."),
+    key(FILES, "bytes", Shape::Size, r#"bytes = "16 MiB""#, "What all files below it may have together once the plugin writes; 16 MiB when it is not given."),
+    key(FILES, "files", COUNT, "files = 1_000", "Files and directories below it once the plugin writes; 1000 when it is not given."),
     key(ROOMS, "channels", TEXTS, r#"channels = ["terminal"]"#, "Names of channels."),
     key(ROOMS, "messages", COUNT, "messages = 5", "Messages in the whole run."),
     key(LIMITS, "memory", Shape::Size, r#"memory = "64 MiB""#, "All memories together, from 64 KiB to 1 GiB."),

@@ -97,7 +97,7 @@ fn openai(reader: &mut Reader, folder: &str, table: &Table<'_>) -> ModelKind {
     let duration = |reader: &mut Reader, name: &str| table.get(name).and_then(|item| item.duration(reader, 1, DURATION_MAX));
     let defaults = OpenAiConfig::new(url, model);
     let config = OpenAiConfig {
-        key: table.get("key").and_then(|item| key(reader, folder, &item)),
+        key: table.get("key").and_then(|item| key(reader, folder, &item, KEY)),
         headers: table.get("headers").map(|item| headers(reader, &item)).unwrap_or_default(),
         options: table.get("options").map(|item| options(reader, &item)).unwrap_or_default(),
         proxy: table.get("proxy").and_then(|item| http_url(reader, &item)),
@@ -142,14 +142,15 @@ fn http_url(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
     }
 }
 
-fn key(reader: &mut Reader, folder: &str, item: &Item<'_>) -> Option<KeyRef> {
+/// `{ env = … }`, `{ file = … }` or `{ command = … }`; `kind` is the table that those keys stand in.
+pub(crate) fn key(reader: &mut Reader, folder: &str, item: &Item<'_>, kind: &'static str) -> Option<KeyRef> {
     if item.value.is_str() {
-        let help = "write `key = { env = \"MY_KEY\" }`, and put the key into that variable".to_owned();
+        let help = format!("write `{} = {{ env = \"MY_KEY\" }}`, and put the key into that variable", item.name);
         let what = format!("{} is a text; a key does not belong into a config, which is copied and shared", code(&item.name));
         reader.secret_error(&item.span, what, help);
         return None;
     }
-    let table = item.table(reader, KEY)?;
+    let table = item.table(reader, kind)?;
     let env = table.get("env").and_then(|item| full(reader, &item)).map(KeyRef::Env);
     let file = table.get("file").and_then(|item| super::plugin::path(reader, &item, folder)).map(KeyRef::File);
     let command = table.get("command").and_then(|item| command(reader, &item)).map(KeyRef::Command);

@@ -8,8 +8,8 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{code, string};
-use super::{ConfigPath, PluginConfig, PluginSource, address, grants, json, limits, names};
-use crate::ids::PluginName;
+use super::{ConfigPath, PluginConfig, PluginSource, SecretConfig, address, grants, json, limits, names};
+use crate::ids::{PluginName, SecretName};
 
 /// Ways to fetch a plugin that later versions have.
 const LATER_SCHEMES: [&str; 1] = ["oci"];
@@ -19,21 +19,28 @@ pub(crate) fn read_all(
     references: &mut References,
     folder: &str,
     root: &Table<'_>,
+    secrets: &BTreeMap<SecretName, SecretConfig>,
 ) -> BTreeMap<PluginName, PluginConfig> {
     let mut plugins = BTreeMap::new();
     for (name, span, table) in root.named(reader, "plugins", "plugins.NAME") {
         check_name(reader, "plugins", name, &span);
         let table = table.checked(reader);
-        plugins.insert(PluginName::from(name), read(reader, references, folder, &table));
+        plugins.insert(PluginName::from(name), read(reader, references, folder, &table, secrets));
     }
     plugins
 }
 
-fn read(reader: &mut Reader, references: &mut References, folder: &str, table: &Table<'_>) -> PluginConfig {
+fn read(
+    reader: &mut Reader,
+    references: &mut References,
+    folder: &str,
+    table: &Table<'_>,
+    secrets: &BTreeMap<SecretName, SecretConfig>,
+) -> PluginConfig {
     let source = table.require(reader, "source").and_then(|item| source(reader, &item, folder));
     PluginConfig {
         source: source.unwrap_or(PluginSource::Stock(String::new())),
-        grants: table.get("grants").map(|item| grants::read(reader, references, folder, &item)).unwrap_or_default(),
+        grants: table.get("grants").map(|item| grants::read(reader, references, folder, &item, secrets)).unwrap_or_default(),
         limits: table.get("limits").map(|item| limits::read_plugin(reader, &item)).unwrap_or_default(),
         config: table.get("config").map_or_else(|| Value::Object(Map::new()), |item| json::settings(reader, &item)),
     }

@@ -61,7 +61,7 @@ impl Room {
     }
 
     /// The plugin behind a call, and the task that its prompt may draw on: a step's, nobody else's.
-    fn who_asks(&self, call: CallId) -> Option<(PluginName, Option<TaskName>)> {
+    pub(super) fn who_asks(&self, call: CallId) -> Option<(PluginName, Option<TaskName>)> {
         match self.calls.get(&call)? {
             Purpose::Step { frame } | Purpose::Respond { frame } => {
                 let (frame, task) = self.task_of(*frame)?;

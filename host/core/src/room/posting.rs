@@ -157,7 +157,7 @@ impl Room {
     /// Tells the operator of a refusal, and gives the text that the agent may read.
     pub(super) fn denied(&mut self, plugin: &PluginName, record: DenialRecord) -> String {
         let text = format!("Refused: {} {}.", record.denial.capability, record.denial.target);
-        self.tell(Notice::Denied { plugin: plugin.clone(), record });
+        self.tell(Notice::Denied { call: None, plugin: plugin.clone(), record });
         text
     }
 

@@ -152,12 +152,12 @@ impl files::Host for CallState {
         Ok(self.read_piece(&path, offset, length).await)
     }
 
-    fn write(&mut self, path: String, _: u64, _: Vec<u8>, _: bool) -> wasmtime::Result<Result<u64, FileError>> {
+    async fn write(&mut self, path: String, _: u64, _: Vec<u8>, _: bool) -> wasmtime::Result<Result<u64, FileError>> {
         self.enter()?;
         Ok(Err(self.refuse_write(&path)))
     }
 
-    fn remove(&mut self, path: String) -> wasmtime::Result<Result<(), FileError>> {
+    async fn remove(&mut self, path: String) -> wasmtime::Result<Result<(), FileError>> {
         self.enter()?;
         Ok(Err(self.refuse_write(&path)))
     }
@@ -194,7 +194,7 @@ mod tests {
         let mut setup = setup();
         setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
         let dir = temp.path().to_str().unwrap().to_owned();
-        setup.grants.files.push(FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read });
+        setup.grants.files.push(FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 });
         // Enough for two listings of three entries, not for a third.
         setup.limits.read = 7 * ENTRY;
         let mut state = state(setup);

@@ -178,7 +178,7 @@ mod tests {
         symlink("nowhere", inside.join("dangling")).unwrap();
         symlink("loop", inside.join("loop")).unwrap();
         let grant =
-            FileGrant { dir: inside.to_str().unwrap().to_owned(), shown: "inside".to_owned(), at: "/f".to_owned(), mode: FileMode::Read };
+            FileGrant { dir: inside.to_str().unwrap().to_owned(), shown: "inside".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
         let folder = Folder::open(&PluginName::from("p"), &grant).unwrap();
         (temp, folder)
     }
@@ -256,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_folder_that_is_missing_is_told_as_the_operator_wrote_it() {
-        let grant = FileGrant { dir: "/no/such".to_owned(), shown: "such".to_owned(), at: "/f".to_owned(), mode: FileMode::Read };
+        let grant = FileGrant { dir: "/no/such".to_owned(), shown: "such".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
         let error = Folder::open(&PluginName::from("notes"), &grant).unwrap_err().to_string();
         assert!(error.starts_with("plugins.notes.grants.files: such cannot be opened: "), "{error}");
     }

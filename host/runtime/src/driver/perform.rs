@@ -13,7 +13,9 @@ use conclave_core::policy::Approval;
 use conclave_core::tool::ToolError;
 
 use super::port::RoomPort;
+use super::side_effects::{SideEffectPort, Step};
 use super::{Driver, UnderWay};
+use tokio::sync::mpsc::UnboundedSender;
 use crate::calls::{CallStart, Observer, ToolStart};
 use crate::channel::Answer;
 use crate::models::{ModelFailure, TextSink};
@@ -44,6 +46,8 @@ impl Driver {
             }
             Effect::CallModel { call, ordinal, model, prompt } => self.call_model(call, ordinal, &model, prompt),
             Effect::AnswerModel { call, ordinal, answer } => self.waiting.answer(call, ordinal, answer),
+            Effect::AllowSideEffect { call, ordinal, leave } => self.side_effects.answer(call, ordinal, Step::Asked, leave),
+            Effect::ConfirmSideEffect { call, ordinal } => self.side_effects.answer(call, ordinal, Step::Ended, Ok(())),
             Effect::StartBackground { call, opening, .. } => self.start_background(call, opening),
             Effect::WakeStrategy { call, strategy, wake } => {
                 let Some(view) = self.room.delivery_view(call) else { return };
@@ -89,7 +93,8 @@ impl Driver {
             now: self.shared.clock.now(),
             scratch: self.room.scratch(call),
             models: Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) }),
-            observer: Arc::new(Follower { teller: self.teller.clone(), plugin: plugin.clone() }),
+            effects: Arc::new(SideEffectPort { events: self.sender.clone(), waiting: Arc::clone(&self.side_effects) }),
+            observer: Arc::new(Follower { teller: self.teller.clone(), events: self.sender.clone(), plugin: plugin.clone() }),
             plugin,
         }
     }
@@ -195,7 +200,7 @@ impl Driver {
 
 /// Answers with the fallback when the work did not.
 struct Answering {
-    events: tokio::sync::mpsc::UnboundedSender<Event>,
+    events: UnboundedSender<Event>,
     fallback: Option<Event>,
 }
 
@@ -227,6 +232,7 @@ impl TextSink for StreamedText {
 /// Tells followers what a plugin does while it runs.
 struct Follower {
     teller: Teller,
+    events: UnboundedSender<Event>,
     plugin: conclave_core::ids::PluginName,
 }
 
@@ -240,6 +246,7 @@ impl Observer for Follower {
     }
 
     fn denied(&self, call: CallId, record: &conclave_core::grant::DenialRecord) {
-        self.teller.tell(|| What::Denied { call, plugin: self.plugin.clone(), record: record.clone() });
+        // The room may be over; then the report of the call has it.
+        let _ = self.events.send(Event::Refused { call, plugin: self.plugin.clone(), record: record.clone() });
     }
 }

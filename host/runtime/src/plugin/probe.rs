@@ -18,7 +18,7 @@ use wasmtime::component::{Instance, InstancePre};
 use super::LoadError;
 use super::exports::Exports;
 use crate::bindings::exports::conclave::plugin::tools;
-use crate::calls::{CallStart, ModelPort, Observer};
+use crate::calls::{CallStart, ModelPort, NoEffects, Observer};
 use crate::clock::BoxFuture;
 use crate::convert::{spec_in, text_in};
 use crate::engine::Engine;
@@ -54,6 +54,7 @@ pub(super) async fn probe(
         now: Millis(0),
         scratch: Arc::default(),
         models: Arc::new(Nobody),
+        effects: Arc::new(NoEffects),
         observer: Arc::new(Nobody),
     };
     let state = CallState::new(grantee, start, Lent::Nothing);

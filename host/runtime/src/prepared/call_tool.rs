@@ -194,7 +194,7 @@ impl Seen {
 
 impl Subscriber for Seen {
     fn on(&self, happening: &Happening) {
-        if let What::Told { told: Notice::Denied { plugin, record } } = &happening.what
+        if let What::Told { told: Notice::Denied { plugin, record, .. } } = &happening.what
             && plugin.as_str() == CALLER
         {
             self.lock().denied = Some(record.denial.clone());

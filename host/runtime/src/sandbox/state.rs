@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use conclave_core::delivery::DeliveryView;
 use conclave_core::fault::CallReport;
-use conclave_core::grant::{DenialRecord, Rights};
+use conclave_core::grant::{DenialRecord, Layer, Rights};
+use conclave_core::manifest::Capability;
 use conclave_core::view::AgentView;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtxView, WasiView};
@@ -47,6 +48,8 @@ pub(crate) struct CallState {
     pub(crate) read: u64,
     /// Model requests so far.
     pub(crate) requests: u32,
+    /// Side effects so far; their ordinals.
+    pub(crate) effects: u32,
     /// The last host that it named on the way to the network.
     pub(crate) authority: Option<String>,
     denials: Vec<DenialRecord>,
@@ -69,6 +72,7 @@ impl CallState {
             scratch: None,
             read: 0,
             requests: 0,
+            effects: 0,
             authority: None,
             denials: Vec::new(),
             wasi: None,
@@ -99,6 +103,13 @@ impl CallState {
             self.denials.push(record);
         }
         denial
+    }
+
+    /// The refusal of what this build of the host cannot do.
+    pub(crate) fn not_yet(&mut self, capability: Capability, target: &str) -> wasmtime::Result<types::Denial> {
+        self.enter()?;
+        let record = self.rights().refuse(capability, target, Layer::Host, "this build of the host cannot do it", None);
+        Ok(self.refuse(*record))
     }
 
     /// The end of standard error; empty when nothing was written.

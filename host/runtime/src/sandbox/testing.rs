@@ -3,16 +3,17 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conclave_core::grant::{DenialRecord, Grants};
+use conclave_core::grant::{Denial, DenialRecord, Grants};
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
 use conclave_core::limits::PluginLimits;
 use conclave_core::manifest::Manifest;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
 use conclave_core::setup::{PluginFacts, PluginSetup};
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use serde_json::json;
 
 use super::{CallState, Grantee, Lent};
-use crate::calls::{CallStart, ModelPort, Observer};
+use crate::calls::{CallStart, EffectPort, ModelPort, Observer};
 use crate::clock::BoxFuture;
 use crate::subscribe::Level;
 
@@ -33,6 +34,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         now: Millis(0),
         scratch: Arc::default(),
         models: Arc::new(Nobody),
+        effects: Arc::new(Nobody),
         observer: Arc::new(Nobody),
     };
     CallState::new(Arc::new(grantee), start, Lent::Nothing)
@@ -43,6 +45,17 @@ struct Nobody;
 impl ModelPort for Nobody {
     fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
         Box::pin(std::future::ready(Err(ModelError::Other { message: "no model".to_owned() })))
+    }
+}
+
+/// Everything is let through, and nothing kept.
+impl EffectPort for Nobody {
+    fn ask(&self, _: CallId, _: u32, _: SideEffect) -> BoxFuture<'static, Result<(), Denial>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn ended(&self, _: CallId, _: u32, _: SideEffectAnswer) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
     }
 }
 

@@ -8,6 +8,7 @@ use conclave_core::grant::{Denial, DenialRecord, Layer};
 use conclave_core::ids::BackgroundId;
 use conclave_core::model::{Trouble, TroubleKind};
 use conclave_core::outcome::Outcome;
+use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_runtime::event::{Event, Principal, RULES, Record, Spent};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
@@ -41,7 +42,7 @@ fn the_page_shows_every_kind_as_it_is_written() {
 /// A new kind does not compile until it has a sample, and then a line on the page.
 fn is_sampled(what: &What) -> bool {
     match what {
-        What::Recorded { .. } | What::Logged { .. } | What::Progressed { .. } | What::Streamed { .. } | What::Denied { .. } => true,
+        What::Recorded { .. } | What::Logged { .. } | What::Progressed { .. } | What::Streamed { .. } => true,
         What::Told { told } => is_notice_sampled(told),
     }
 }
@@ -56,6 +57,8 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::ToolAnswered { .. }
         | Notice::PluginFaulted { .. }
         | Notice::Denied { .. }
+        | Notice::SideEffectStarted { .. }
+        | Notice::SideEffectEnded { .. }
         | Notice::ApprovalAsked { .. }
         | Notice::ApprovalGiven { .. }
         | Notice::StepStarted { .. }
@@ -76,7 +79,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
 #[test]
 fn every_kind_has_a_sample() {
     assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
-    assert_eq!((whats().len(), notices().len()), (5, 22), "as many as there are arms above");
+    assert_eq!((whats().len(), notices().len()), (4, 24), "as many as there are arms above");
 }
 
 fn plugin(name: &str) -> PluginName {
@@ -107,9 +110,8 @@ fn whats() -> Vec<What> {
     vec![
         What::Recorded { record: Arc::new(record) },
         What::Logged { call, plugin: search.clone(), level: Level::Info, message: "41 files".to_owned() },
-        What::Progressed { call, plugin: search.clone(), done: 20, total: Some(41), message: "reading".to_owned() },
+        What::Progressed { call, plugin: search, done: 20, total: Some(41), message: "reading".to_owned() },
         What::Streamed { call: CallId(4), ordinal: 0, text: "Skerryvore ".to_owned() },
-        What::Denied { call, plugin: search, record: denial() },
     ]
 }
 
@@ -157,7 +159,20 @@ fn notices() -> Vec<Notice> {
             plugin: plugin("librarian"),
             fault: Fault::new(FaultKind::Cpu, "it computed for more than 1 s (plugins.librarian.limits.cpu)"),
         },
-        Notice::Denied { plugin: plugin("librarian"), record: denial() },
+        Notice::SideEffectStarted {
+            call: CallId(3),
+            ordinal: 0,
+            plugin: plugin("weather"),
+            side_effect: SideEffect::Fetch {
+                method: "GET".to_owned(),
+                url: "https://api.example.org/v1/now".to_owned(),
+                headers: Vec::new(),
+                body: None,
+                secrets: vec!["met_token".to_owned()],
+            },
+        },
+        Notice::SideEffectEnded { call: CallId(3), ordinal: 0, plugin: plugin("weather"), answer: SideEffectAnswer::Done { length: 12 } },
+        Notice::Denied { call: None, plugin: plugin("librarian"), record: denial() },
         Notice::ApprovalAsked {
             call: CallId(5),
             request: ApprovalRequest {

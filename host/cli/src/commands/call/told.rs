@@ -67,7 +67,7 @@ impl Subscriber for Told {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
                 self.line(&paint(FAINT, format_args!("{done}{of} {}", one_line(message, WIDTH))));
             }
-            What::Denied { record, .. } | What::Told { told: Notice::Denied { record, .. } } => self.denied(record),
+            What::Told { told: Notice::Denied { record, .. } } => self.denied(record),
             _ => {}
         }
     }

@@ -1,0 +1,63 @@
+//! `[secrets.NAME]`: where the host finds a secret, which hosts may receive it, and where in a request it may stand. Never its value.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::keys::SECRETS;
+use super::reader::{Item, Reader, Table};
+use super::wording::{code, string};
+use super::{KeyRef, SecretConfig, model};
+use crate::fetch::HostPattern;
+use crate::grant::SecretPlace;
+use crate::ids::SecretName;
+
+pub(crate) fn read_all(reader: &mut Reader, folder: &str, root: &Table<'_>) -> BTreeMap<SecretName, SecretConfig> {
+    let mut secrets = BTreeMap::new();
+    for (name, span, table) in root.named(reader, "secrets", SECRETS) {
+        super::plugin::check_name(reader, "secrets", name, &span);
+        let table = table.checked(reader);
+        secrets.insert(SecretName::from(name), read(reader, folder, &table));
+    }
+    secrets
+}
+
+fn read(reader: &mut Reader, folder: &str, table: &Table<'_>) -> SecretConfig {
+    let from = table.require(reader, "from").and_then(|item| model::key(reader, folder, &item, SECRETS_FROM));
+    let hosts = table.require(reader, "hosts").map(|item| hosts(reader, &item)).unwrap_or_default();
+    let places = table.get("places").and_then(|item| places(reader, &item));
+    SecretConfig {
+        from: from.unwrap_or(KeyRef::Env(String::new())),
+        hosts,
+        places: places.unwrap_or_else(|| BTreeSet::from([SecretPlace::Header])),
+    }
+}
+
+/// Where a secret comes from.
+const SECRETS_FROM: &str = super::keys::SECRET_FROM;
+
+fn hosts(reader: &mut Reader, item: &Item<'_>) -> Vec<HostPattern> {
+    let mut hosts = Vec::new();
+    for (item, name) in super::grants::names_of(reader, item, true).unwrap_or_default() {
+        match HostPattern::parse(name) {
+            Ok(pattern) => hosts.push(pattern),
+            Err(problem) => item.wrong(
+                reader,
+                &format!("must be a host such as {} or {}, not {}: {problem}", string("api.example.org"), string("*.example.org"), code(name)),
+                None,
+            ),
+        }
+    }
+    hosts
+}
+
+fn places(reader: &mut Reader, item: &Item<'_>) -> Option<BTreeSet<SecretPlace>> {
+    let entries = item.list(reader)?;
+    if entries.is_empty() {
+        item.wrong(reader, "is an empty list: the secret could be sent nowhere", "leave it out".to_owned());
+    }
+    let place = |word: &str| match word {
+        "query" => SecretPlace::Query,
+        "body" => SecretPlace::Body,
+        _ => SecretPlace::Header,
+    };
+    Some(entries.iter().filter_map(|entry| entry.choice(reader).map(place)).collect())
+}
