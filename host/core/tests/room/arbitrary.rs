@@ -9,6 +9,7 @@ use conclave_core::ids::{BackgroundId, CallId, TaskName, TimerId};
 use conclave_core::message::{Blob, Entity, Message, ToolCall};
 use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
 use conclave_core::policy::Approval;
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
 
@@ -226,8 +227,12 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
 
 /// An answer to what the host was told to do; none where it has nothing to answer. A model is asked now and then before a plugin answers.
 pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> {
-    let asks = |choices: &mut Choices<'_>, call: CallId, answer: Event| match choices.below(3) {
+    let asks = |choices: &mut Choices<'_>, call: CallId, answer: Event| match choices.below(4) {
         0 => vec![answer],
+        3 => {
+            let side_effect = SideEffect::DeleteKey { key: "k".to_owned() };
+            vec![Event::SideEffectAsked { call, ordinal: 0, side_effect }, answer]
+        }
         1 => vec![model_asked(choices, call), answer],
         // The plugin is gone before its model has answered.
         _ => vec![model_asked(choices, call), answer, Event::ModelAnswered { call, ordinal: 0, answer: completed(choices), trouble: None }],
@@ -256,6 +261,10 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         }
         Effect::Speak { call, .. } => vec![Event::Spoken { call: *call, failure: text(choices) }],
         Effect::SetTimer { timer, .. } => vec![Event::TimerFired { timer: *timer }],
+        Effect::AllowSideEffect { call, ordinal, leave: Ok(()) } => {
+            vec![Event::SideEffectEnded { call: *call, ordinal: *ordinal, answer: SideEffectAnswer::Done { length: 1 } }]
+        }
+        Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => Vec::new(),
         Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => Vec::new(),
     }
 }

@@ -402,7 +402,7 @@ impl GrantsPlan {
                 .rooms
                 .clone()
                 .map(|channels| RoomsGrant { channels: channels.into_iter().map(ChannelId::from).collect(), messages: self.messages }),
-            files: Vec::new(),
+            ..Grants::default()
         }
     }
 }

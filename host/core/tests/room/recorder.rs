@@ -79,7 +79,7 @@ impl Recorder {
                     message.tool_results.iter().map(|result| json!([result.name, result.content, result.is_error, result.call_id]));
                 self.results.extend(results);
             }
-            Notice::Denied { plugin, record } => {
+            Notice::Denied { plugin, record, .. } => {
                 self.denied.push(json!([record.denial.capability, record.denial.target, record.layer, record.suggestion, plugin]));
             }
             Notice::Delivered { id, text, channel, .. } => self.delivered.push(json!([id, text, channel])),

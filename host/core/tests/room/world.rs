@@ -210,6 +210,7 @@ impl<'a> World<'a> {
                     self.happened(Event::Decided { call, approval });
                 }
             }
+            Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => {}
             Effect::AnswerModel { call, answer, .. } => {
                 let running = self.running.get_mut(&call).filter(|running| running.relay);
                 if let (Some(running), Ok(completion)) = (running, answer) {
