@@ -1,27 +1,36 @@
-//! Approvals at the terminal: what wants to run, for whom, with what, and a letter that decides. Without a terminal everything that a
-//! rule asks about is refused, and the program says so with its exit code.
+//! Approvals at the terminal: what wants to run, for whom, with what, and a letter that decides. One question at a time. Without a terminal
+//! everything that is asked about is refused, and the program says so with its exit code, and which rules would allow it.
 
-use std::collections::HashSet;
-use std::fmt::Write as _;
+mod about;
+mod always;
+mod keys;
+mod shown;
+mod why;
+
+use std::collections::{BTreeSet, HashSet};
+use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use conclave_core::ids::PluginName;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::policy::{Approval, ApprovalRequest, Decide, decide};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use serde_json::Value;
 
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
-use crate::show::{FAINT, NAME, ODD, one_line, paint, printable};
+use crate::show::{FAINT, ODD, paint, printable};
 
-/// Characters of one argument that are shown before somebody asks for all of it.
-const SHOWN: usize = 300;
+pub(crate) use about::About;
+
+use keys::Choice;
 
 /// How long a turn may take to stop.
 const GRACE: Duration = Duration::from_millis(500);
+/// Characters of a reason that reach the agent.
+const REASON: usize = 1_000;
 
 /// The person decides.
 pub(crate) struct AtTerminal(Arc<Inner>);
@@ -29,10 +38,15 @@ pub(crate) struct AtTerminal(Arc<Inner>);
 struct Inner {
     person: Arc<Person>,
     interrupts: Interrupts,
+    about: About,
     /// What may be called for the rest of this run.
     allowed: Mutex<HashSet<Leave>>,
+    /// Rules that would have allowed what was refused because nobody could be asked.
+    missing: Mutex<BTreeSet<String>>,
     /// Something was refused because nobody could be asked.
     nobody: AtomicBool,
+    /// Whoever has it talks with the person.
+    floor: tokio::sync::Mutex<()>,
 }
 
 /// What `[r] this run` holds for: a plugin's own calls of a tool, or those that another's answers want of it, and never both.
@@ -49,25 +63,30 @@ impl Leave {
     }
 }
 
-/// What the person chose.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Choice {
-    Once,
-    ThisRun,
-    Edit,
-    ShowAll,
-    Refuse,
+/// What became of one question.
+enum Said {
+    Answer(Approval),
+    /// Asked again, with this above.
+    Again(String),
 }
 
 impl AtTerminal {
-    pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts) -> Arc<Self> {
-        let inner = Inner { person, interrupts, allowed: Mutex::default(), nobody: AtomicBool::new(false) };
-        Arc::new(Self(Arc::new(inner)))
+    pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: About) -> Arc<Self> {
+        let (allowed, missing) = (Mutex::default(), Mutex::default());
+        let (nobody, floor) = (AtomicBool::new(false), tokio::sync::Mutex::default());
+        Arc::new(Self(Arc::new(Inner { person, interrupts, about, allowed, missing, nobody, floor })))
     }
 
     /// Something was refused because nobody could be asked.
     pub(crate) fn has_refused_for_nobody(&self) -> bool {
         self.0.nobody.load(Ordering::SeqCst)
+    }
+
+    /// Says on stderr which rules would have allowed what was refused because nobody could be asked.
+    pub(crate) fn tell_missing(&self) {
+        for missing in self.0.lock_missing().iter() {
+            let _ = writeln!(anstream::stderr(), "{} {missing}", paint(FAINT, "help:"));
+        }
     }
 }
 
@@ -80,20 +99,31 @@ impl Approver for AtTerminal {
 
 impl Inner {
     async fn decide(&self, request: ApprovalRequest) -> Approval {
-        let leave = Leave::of(&request);
-        if self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&leave) {
-            return Approval::Approved;
-        }
+        let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         if !self.person.is_there() {
             self.nobody.store(true, Ordering::SeqCst);
+            self.lock_missing().extend(self.about.missing(&request));
             return refused("nobody is there to approve it: stdin and stderr are no terminal");
         }
-        let (mut text, is_cut) = shown(&request, SHOWN);
-        let mut is_sudden = true;
+        let _floor = self.floor.lock().await;
+        // What was said of another call while this one waited may hold for it too.
+        if request.problem.is_none() && self.is_allowed(&request) {
+            return Approval::Approved;
+        }
+        if let Some(problem) = &request.problem {
+            let above = format!("      {} {}", paint(ODD, "it cannot run:"), printable(problem));
+            if let Some(arguments) = self.edit(&request.arguments, above).await {
+                return Approval::Edited { arguments };
+            }
+        }
+        let (text, is_cut) = shown::shown(&request, &self.about, until, shown::SHOWN);
+        let can_always = request.problem.is_none() && self.about.can_write(&request);
+        let prompt = keys::prompt(is_cut, can_always);
+        let (mut text, mut is_sudden) = (text, true);
         loop {
-            let mut question = Question::short(std::mem::take(&mut text), keys(is_cut));
+            let mut question = Question::short(std::mem::take(&mut text), prompt.clone());
             question.is_sudden = std::mem::take(&mut is_sudden);
-            match self.person.ask(question).await {
+            let line = match self.person.ask(question).await {
                 Reply::End => return refused("nobody is there any more to approve it"),
                 Reply::Interrupted => {
                     self.interrupts.raise();
@@ -101,28 +131,75 @@ impl Inner {
                     tokio::time::sleep(GRACE).await;
                     return refused("the person at the terminal stopped it");
                 }
-                Reply::Line(line) => match choice(&line) {
-                    Some(Choice::Once) => return Approval::Approved,
-                    Some(Choice::ThisRun) => {
-                        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert(leave);
-                        return Approval::Approved;
-                    }
-                    Some(Choice::Refuse) => return refused("the person at the terminal said no"),
-                    Some(Choice::ShowAll) => text = shown(&request, usize::MAX).0,
-                    Some(Choice::Edit) => {
-                        if let Some(arguments) = self.edit(&request.arguments).await {
-                            return Approval::Edited { arguments };
-                        }
-                    }
-                    None => text = "      one letter: y, r, e or n".to_owned(),
-                },
+                Reply::Line(line) => line,
+            };
+            let choice = keys::choice(&line).filter(|choice| *choice != Choice::Always || can_always);
+            match self.act(choice, &request, until).await {
+                Said::Answer(answer) => return answer,
+                Said::Again(above) => text = above,
+            }
+        }
+    }
+
+    async fn act(&self, choice: Option<Choice>, request: &ApprovalRequest, until: Option<Instant>) -> Said {
+        let runs = matches!(choice, Some(Choice::Once | Choice::ThisRun | Choice::Always));
+        if runs && request.problem.is_some() {
+            return Said::Again("      it cannot run with these arguments: edit them, or refuse".to_owned());
+        }
+        match choice {
+            Some(Choice::Once) => Said::Answer(Approval::Approved),
+            Some(Choice::ThisRun) => {
+                self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert(Leave::of(request));
+                Said::Answer(Approval::Approved)
+            }
+            Some(Choice::Always) => self.always(request).await,
+            Some(Choice::Edit) => match self.edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned()).await {
+                Some(arguments) => Said::Answer(Approval::Edited { arguments }),
+                None => Said::Again(String::new()),
+            },
+            Some(Choice::Refuse) => match self.reason().await {
+                Some(reason) => Said::Answer(refused(&reason)),
+                None => Said::Again(String::new()),
+            },
+            Some(Choice::Why) => Said::Again(why::text(request, &self.about)),
+            Some(Choice::ShowAll) => Said::Again(shown::shown(request, &self.about, until, usize::MAX).0),
+            None => Said::Again("      one letter, as below".to_owned()),
+        }
+    }
+
+    /// Writes the rule that allows it, once the person has said for which arguments.
+    async fn always(&self, request: &ApprovalRequest) -> Said {
+        let is_exact = match self.about.leave(request, true) {
+            None => Some(false),
+            Some(_) => self.asks_whether_exact().await,
+        };
+        let Some(is_exact) = is_exact else { return Said::Again(String::new()) };
+        match self.about.write(request, is_exact) {
+            Ok(told) => {
+                let _ = writeln!(anstream::stderr(), "{told}");
+                Said::Answer(Approval::Approved)
+            }
+            Err(error) => Said::Again(format!("      {} {}", paint(ODD, "not written:"), printable(&error.to_string()))),
+        }
+    }
+
+    /// None when the person thought better of it.
+    async fn asks_whether_exact(&self) -> Option<bool> {
+        let mut above = String::new();
+        loop {
+            let question = Question::short(above, "      always with [t] these arguments  [y] any arguments; Ctrl-C goes back > ");
+            let Reply::Line(line) = self.person.ask(question).await else { return None };
+            match line.trim().to_ascii_lowercase().as_str() {
+                "t" | "these" => return Some(true),
+                "y" | "any" => return Some(false),
+                _ => above = "      t or y".to_owned(),
             }
         }
     }
 
     /// Other arguments; none when the person thought better of it.
-    async fn edit(&self, arguments: &Value) -> Option<Value> {
-        let mut question = Question::short("      as JSON; Ctrl-C goes back", "      > ");
+    async fn edit(&self, arguments: &Value, above: String) -> Option<Value> {
+        let mut question = Question::short(above, "      > ");
         question.initial = arguments.to_string();
         loop {
             let Reply::Line(line) = self.person.ask(question.clone()).await else { return None };
@@ -133,129 +210,45 @@ impl Inner {
             question.initial = line;
         }
     }
+
+    /// Why not, for the agent; none when the person thought better of it.
+    async fn reason(&self) -> Option<String> {
+        let question = Question::short("      why not? The agent reads it. Enter for no reason; Ctrl-C goes back", "      > ");
+        let said = match self.person.ask(question).await {
+            Reply::Line(line) => line.trim().chars().take(REASON).collect::<String>(),
+            Reply::End => String::new(),
+            Reply::Interrupted => return None,
+        };
+        Some(if said.is_empty() { "the person at the terminal said no".to_owned() } else { said })
+    }
+
+    /// Said before, in this run or by a rule that was written in it.
+    fn is_allowed(&self, request: &ApprovalRequest) -> bool {
+        let setup = self.about.setup();
+        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&Leave::of(request))
+            || decide(&setup, request.callers(), &request.tool, &request.arguments).decide == Decide::Allow
+    }
+
+    fn lock_missing(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 fn refused(reason: &str) -> Approval {
     Approval::Refused { reason: reason.to_owned() }
 }
 
-fn keys(is_cut: bool) -> String {
-    let all = if is_cut { "[a] show all  " } else { "" };
-    format!("      [y] once  [r] this run  [e] edit  {all}[n] refuse  > ")
-}
-
-fn choice(line: &str) -> Option<Choice> {
-    match line.trim().to_ascii_lowercase().as_str() {
-        "y" | "yes" => Some(Choice::Once),
-        "r" | "run" => Some(Choice::ThisRun),
-        "e" | "edit" => Some(Choice::Edit),
-        "a" | "all" => Some(Choice::ShowAll),
-        "n" | "no" => Some(Choice::Refuse),
-        _ => None,
-    }
-}
-
-/// What is asked, and whether an argument was cut.
-fn shown(request: &ApprovalRequest, most: usize) -> (String, bool) {
-    let ApprovalRequest { task: _, caller, asked_by, tool, arguments, source } = request;
-    let rule = paint(FAINT, format_args!("policy: {}", one_line(source, 80)));
-    let whose = asked_by.as_ref().map(|plugin| format!(", as a follow-up that {} asks for", paint(NAME, plugin))).unwrap_or_default();
-    let mut text = format!(" {}    {} wants to run for {}{whose}   {rule}", paint(ODD, "?"), one_line(tool, 80), paint(NAME, caller));
-    let mut is_cut = false;
-    let mut cut = |value: &str| {
-        let kept: String = value.chars().take(most).collect();
-        let left = value.chars().count().saturating_sub(most);
-        is_cut |= left > 0;
-        let more = if left > 0 { paint(FAINT, format_args!(" … and {left} characters more")) } else { String::new() };
-        printable(&kept) + &more
-    };
-    match arguments {
-        Value::Object(fields) if fields.is_empty() => {}
-        Value::Object(fields) => {
-            let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0).min(20);
-            for (name, value) in fields {
-                let name = cut(&told_apart(name));
-                let _ = write!(text, "\n        {name:<width$}  {}", cut(&value.to_string()));
-            }
-        }
-        other => {
-            let _ = write!(text, "\n        {}", cut(&other.to_string()));
-        }
-    }
-    (text, is_cut)
-}
-
-/// A name as it is; one that could be taken for another, or for more than a name, as JSON has it.
-fn told_apart(name: &str) -> String {
-    let is_plain = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-.".contains(c));
-    if is_plain { name.to_owned() } else { Value::from(name).to_string() }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::Leave;
+    use super::about::testing::request;
     use conclave_core::policy::ApprovalRequest;
-    use serde_json::{Value, json};
-
-    use super::{Choice, Leave, choice, shown};
-
-    fn request(arguments: Value) -> ApprovalRequest {
-        ApprovalRequest {
-            task: "desk".into(),
-            caller: "librarian".into(),
-            asked_by: None,
-            tool: "notes.save".into(),
-            arguments,
-            source: "conclave.toml:49".into(),
-        }
-    }
-
-    fn plain(arguments: Value, most: usize) -> (String, bool) {
-        let (text, is_cut) = shown(&request(arguments), most);
-        (anstream::adapter::strip_str(&text).to_string(), is_cut)
-    }
+    use serde_json::json;
 
     #[test]
-    fn a_request_shows_what_runs_for_whom_and_with_what() {
-        let (text, is_cut) = plain(json!({ "path": "/notes/a.md", "text": "lit in 1844" }), 300);
-        assert_eq!(
-            text,
-            " ?    notes.save wants to run for librarian   policy: conclave.toml:49\n        path  \"/notes/a.md\"\n        text  \"lit in 1844\""
-        );
-        assert!(!is_cut);
-    }
-
-    #[test]
-    fn arguments_cannot_deceive_whoever_approves_them() {
-        let (text, is_cut) = plain(json!({ "text": "a\u{1b}[2Kb\u{202e}", "na\nme": "x".repeat(400) }), 300);
-        assert!(!text.contains('\u{1b}') && !text.contains('\u{202e}') && text.lines().count() == 3, "{text}");
-        assert!(is_cut && text.contains("102 characters more"), "{text}");
-    }
-
-    #[test]
-    fn a_follow_up_says_who_wants_it_and_needs_a_leave_of_its_own() {
+    fn a_follow_up_needs_a_leave_of_its_own() {
         let own = request(json!({}));
         let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), ..own.clone() };
-        let text = anstream::adapter::strip_str(&shown(&follow_up, 300).0).to_string();
-        assert!(text.contains("notes.save wants to run for librarian, as a follow-up that sneaky asks for   policy"), "{text}");
         assert_ne!(Leave::of(&own), Leave::of(&follow_up));
-    }
-
-    #[test]
-    fn names_of_arguments_are_told_apart() {
-        let long = "k".repeat(400);
-        let arguments = json!({ format!("{long}a"): 1, format!("{long}b"): 2, "two words": 3, "two  words": 4 });
-        let (text, is_cut) = plain(arguments.clone(), 300);
-        assert!(is_cut && text.contains("101 characters more") && text.contains("\"two  words\""), "{text}");
-        let (text, is_cut) = plain(arguments, usize::MAX);
-        assert!(!is_cut && text.contains(&format!("{long}a")) && text.contains(&format!("{long}b")), "{text}");
-    }
-
-    #[test]
-    fn only_a_clear_answer_is_one() {
-        assert_eq!(
-            [" Y ", "yes", "r", "n", "e"].map(choice),
-            [Some(Choice::Once), Some(Choice::Once), Some(Choice::ThisRun), Some(Choice::Refuse), Some(Choice::Edit)]
-        );
-        assert_eq!(["", "yn", "ok"].map(choice), [None; 3]);
     }
 }

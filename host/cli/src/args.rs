@@ -1,6 +1,9 @@
 //! The command line. What people type, nothing of what it does.
 
+mod audit;
 mod batch;
+mod lock;
+mod mcp;
 mod model;
 mod operate;
 mod trace;
@@ -11,7 +14,10 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::exit;
 
+pub(crate) use audit::{Can, Why};
 pub(crate) use batch::Batch;
+pub(crate) use lock::{Lock, Locked, Upgrade};
+pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
 pub(crate) use trace::{Detail, TraceChoice};
@@ -58,9 +64,15 @@ pub(crate) enum Command {
     Grant(Grant),
     /// Take back from what a plugin may touch
     Revoke(Edit),
+    /// Say why something was refused or approved in a run: every layer, and the smallest grant
+    Why(Why),
+    /// Say whether a plugin may do something, and which layer says no; runs nothing
+    Can(Can),
     /// Look at plugins, and try their tools
     #[command(subcommand)]
     Plugin(Plugin),
+    /// Serve the tools of a config to a client that speaks the Model Context Protocol, on stdin and stdout
+    Mcp(Mcp),
     /// Look at what this machine can do, and whether the model servers of a config answer
     Doctor(Doctor),
     /// Print the JSON Schema of conclave.toml
@@ -85,15 +97,20 @@ pub(crate) struct Run {
     pub(crate) message: Option<String>,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
+    #[command(flatten)]
+    pub(crate) locked: Locked,
     /// An image or a text that goes with the message; may be given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
     /// Take components that are built anew while the run goes on, and begin again when something has changed after it
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Keep the journal of every room as JSON lines in this folder
+    /// Keep the journal of every room as JSON lines in this folder, not in the user's state folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
+    /// Keep no journal: `conclave why` will know nothing of it
+    #[arg(long, conflicts_with = "journal")]
+    pub(crate) no_journal: bool,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
     /// Show plugins' log lines of level debug and trace too
@@ -109,9 +126,14 @@ pub(crate) struct Chat {
     pub(crate) message: Option<String>,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
-    /// Keep the journal of every room as JSON lines in this folder
+    #[command(flatten)]
+    pub(crate) locked: Locked,
+    /// Keep the journal of every room as JSON lines in this folder, not in the user's state folder
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
+    /// Keep no journal: `conclave why` will know nothing of it
+    #[arg(long, conflicts_with = "journal")]
+    pub(crate) no_journal: bool,
     /// An image or a text that goes with the first message; may be given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,
@@ -135,6 +157,8 @@ pub(crate) struct Check {
     pub(crate) file: PathBuf,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
+    #[command(flatten)]
+    pub(crate) locked: Locked,
     /// Show every limit too
     #[arg(long)]
     pub(crate) all: bool,
@@ -157,6 +181,10 @@ pub(crate) enum Plugin {
     },
     /// Call one tool of a component once, and show what it gives, says, uses up and is refused
     Call(Call),
+    /// Pin the plugins of a config as they are now: what each is, asks for, and tells models
+    Lock(Lock),
+    /// Show what differs from the lock, and accept it
+    Upgrade(Upgrade),
     /// Put a manifest into a component that was built without one
     Embed {
         /// The component, a .wasm file; it is changed

@@ -3,6 +3,7 @@
 pub(crate) mod add;
 pub(crate) mod batch;
 pub(crate) mod call;
+pub(crate) mod can;
 pub(crate) mod chat;
 pub(crate) mod check;
 pub(crate) mod doctor;
@@ -10,6 +11,10 @@ pub(crate) mod embed;
 pub(crate) mod grant;
 pub(crate) mod init;
 pub(crate) mod inspect;
+pub(crate) mod lock;
 pub(crate) mod manual;
+pub(crate) mod mcp;
 pub(crate) mod run;
 pub(crate) mod schema;
+pub(crate) mod why;
+pub(crate) mod upgrade;

@@ -141,7 +141,7 @@ pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
 }
 
 /// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions stay.
-fn replace(target: &Path, text: &str) -> std::io::Result<()> {
+pub(crate) fn replace(target: &Path, text: &str) -> std::io::Result<()> {
     let name = target.file_name().unwrap_or_default().to_string_lossy();
     let beside = target.with_file_name(format!(".{name}.{}.new", std::process::id()));
     let written = (|| {

@@ -142,6 +142,7 @@ async fn next_press() -> Option<Pressed> {
 
 fn end() -> ! {
     crate::person::restore_terminal();
+    conclave_mcp::source::stop_all();
     std::process::exit(i32::from(exit::INTERRUPTED));
 }
 

@@ -7,17 +7,20 @@ mod attach;
 mod batch;
 mod chat;
 mod commands;
+mod compile;
 mod config_file;
 mod doctor;
 mod error;
 mod exit;
 mod folders;
 mod interrupt;
+mod journals;
 mod person;
 mod screen;
 mod setup;
 mod show;
 mod source;
+mod state_folder;
 mod stdout;
 mod terminal;
 mod watch;
@@ -32,6 +35,9 @@ use error::CliError;
 use interrupt::Interrupts;
 
 fn main() -> ExitCode {
+    if let Some(code) = compile::asked(std::env::args_os()) {
+        return code;
+    }
     let cli = Cli::parse();
     if cli.output.no_color {
         anstream::ColorChoice::Never.write_global();
@@ -47,6 +53,7 @@ fn main() -> ExitCode {
     };
     // A thread that still reads from the terminal, or compiles, must not keep the program alive.
     runtime.shutdown_background();
+    conclave_mcp::source::stop_all();
     code
 }
 
@@ -60,12 +67,17 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
         Command::Add(args) => commands::add::add(&args, output).await,
         Command::Grant(args) => commands::grant::grant(&args, output),
         Command::Revoke(args) => commands::grant::revoke(&args, output),
+        Command::Why(args) => commands::why::why(&args, output),
+        Command::Can(args) => commands::can::can(&args, output).await,
+        Command::Mcp(args) => commands::mcp::mcp(args, output, interrupts).await,
         Command::Doctor(args) => commands::doctor::doctor(args, output).await,
         Command::Schema => commands::schema::schema(),
         Command::Completions { shell } => commands::manual::completions(shell),
         Command::Man { folder } => commands::manual::man(&folder, output),
         Command::Plugin(Plugin::Call(args)) => commands::call::call(&args, output).await,
         Command::Plugin(Plugin::Inspect { source }) => commands::inspect::inspect(&source, output).await,
+        Command::Plugin(Plugin::Lock(args)) => commands::lock::lock(&args, output).await,
+        Command::Plugin(Plugin::Upgrade(args)) => commands::upgrade::upgrade(&args, output).await,
         Command::Plugin(Plugin::Embed { file, manifest }) => commands::embed::embed(&file, &manifest, output),
     }
 }

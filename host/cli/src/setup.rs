@@ -7,10 +7,13 @@ use std::sync::Arc;
 
 use conclave_core::config::{Config, ModelConfig, Problems};
 use conclave_core::ids::ModelName;
+use conclave_mcp::source::Servers;
+use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::secrets::Sources;
-use conclave_runtime::{Follow, Host, HostOptions, LoadStep, PrepareError, Prepared};
+use conclave_runtime::{Follow, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared};
 
 use crate::args::{self, Output};
+use crate::commands::lock::LockFile;
 use crate::error::CliError;
 use crate::show::{FAINT, NAME, ODD, paint, time};
 
@@ -21,25 +24,31 @@ const WORTH_A_LINE_MS: u128 = 300;
 pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
 
 /// Reads the config, loads its plugins, and checks that they fit.
-pub(crate) async fn prepare(file: &Path, models: &Models, output: Output) -> Result<Prepared, CliError> {
-    prepare_with(&open_host_in(file)?, file, models, output).await
+pub(crate) async fn prepare(file: &Path, models: &Models, locked: bool, output: Output) -> Result<Prepared, CliError> {
+    prepare_with(&open_host_in(file)?, file, models, locked, output).await
 }
 
-/// The same with a host whose attachments are needed later.
-pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, output: Output) -> Result<Prepared, CliError> {
+/// The same with a host whose attachments are needed later. The plugins are held to the lock beside the config.
+pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, locked: bool, output: Output) -> Result<Prepared, CliError> {
     let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
-    let prepared = host.prepare(&config, &follow(quiet)).await.map_err(|error| match error {
-        PrepareError::Config(problems) => config_error(&problems),
-        PrepareError::Keys(problems) => CliError::key(with_heading("the key of a model is not there", &problems)).with_problems(&problems),
-        PrepareError::Plugins(problems) => CliError::plugin(with_heading("a plugin cannot be used", &problems)).with_problems(&problems),
-    })?;
+    let pins = Pins { lock: LockFile::open(file)?.lock, locked };
+    let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     if !output.quiet {
         for warning in config.warnings.0.iter().chain(&prepared.warnings().0) {
             let _ = write!(anstream::stderr(), "{warning}");
         }
     }
     Ok(prepared)
+}
+
+/// A config that cannot be run, as an error of the command line.
+pub(crate) fn unprepared(error: PrepareError) -> CliError {
+    match error {
+        PrepareError::Config(problems) => config_error(&problems),
+        PrepareError::Keys(problems) => CliError::key(with_heading("the key of a model is not there", &problems)).with_problems(&problems),
+        PrepareError::Plugins(problems) => CliError::plugin(with_heading("a plugin cannot be used", &problems)).with_problems(&problems),
+    }
 }
 
 /// Reads a config file, with the models of the command line in the place of its own.
@@ -97,7 +106,20 @@ pub(crate) fn open_host_with(options: HostOptions) -> Result<Host, CliError> {
 
 /// What every host of this program has.
 pub(crate) fn host_options() -> HostOptions {
-    HostOptions { cache: cache_folder(), stock: conclave_stock::stock(), secrets: Arc::new(secrets()), ..HostOptions::default() }
+    HostOptions { cache: cache_folder(), stock: conclave_stock::stock(), compiler: crate::compile::compiler(), secrets: Arc::new(secrets()), servers: Some(Arc::new(servers())), kv: kv(), ..HostOptions::default() }
+}
+
+/// Servers of tools that others wrote. Of this process's environment they get `PATH` and `HOME`.
+fn servers() -> Servers {
+    Servers::new(|name| std::env::var(name).ok())
+}
+
+/// `kv.sqlite` in the state folder: what plugins keep from run to run. Nothing is made before one of them keeps something.
+fn kv() -> Arc<dyn KvStore> {
+    match crate::state_folder::state_folder() {
+        Some(folder) => Arc::new(Sqlite::new(folder.join("kv.sqlite"))),
+        None => Arc::new(NoKv("nobody knows where to keep it: set HOME or CONCLAVE_STATE".to_owned())),
+    }
 }
 
 /// `$CONCLAVE_CACHE`, else `conclave` in the user's cache folder; none where there is neither, and then nothing is cached.

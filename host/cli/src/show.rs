@@ -1,6 +1,7 @@
 //! What people see: colors that switch off, columns, sizes and times in words. Everything goes to stderr; results go to stdout elsewhere.
 
 pub(crate) mod columns;
+pub(crate) mod explanation;
 pub(crate) mod head;
 pub(crate) mod pending;
 pub(crate) mod steps;

@@ -79,7 +79,7 @@ pub(crate) fn look_up(source: &PluginSource) -> Option<Inspection> {
     let bytes = match source {
         PluginSource::Stock(name) => stock_bytes(name).ok()?,
         PluginSource::File(path) => read_component(Path::new(&path.path)).ok()?,
-        PluginSource::Native(_) | PluginSource::Url { .. } => return None,
+        PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => return None,
     };
     inspect(&bytes).ok()
 }

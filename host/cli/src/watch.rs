@@ -53,7 +53,7 @@ fn files(config: &Path) -> Vec<PathBuf> {
     if let Ok(config) = setup::read_config(config, &setup::Models::new()) {
         files.extend(config.plugins.values().filter_map(|plugin| match &plugin.source {
             PluginSource::File(path) => Some(PathBuf::from(&path.path)),
-            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } => None,
+            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => None,
         }));
     }
     files

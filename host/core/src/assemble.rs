@@ -15,6 +15,7 @@ use crate::config::{Compat, Config, ModelKind, OpenAiConfig, PluginConfig, Probl
 use crate::delivery::ChannelKind;
 use crate::ids::{ChannelId, PluginName, TaskName};
 use crate::limits::PluginLimits;
+use crate::lookalike::pairs;
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use crate::toolbox::Toolbox;
 
@@ -53,6 +54,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         let setup = PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits, config: settings };
         setups.insert(name.clone(), Arc::new(setup));
     }
+    check_lookalikes(config, &mut problems);
     tools::check_patterns(config, plugins, &mut problems);
     let admitted = tools::admitted(plugins);
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
@@ -79,6 +81,17 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         limits: config.limits.clone(),
     };
     Ok(Assembly { setup, warnings: problems.in_order() })
+}
+
+/// No plugin's name looks like another's: their tools would be taken for each other, by a model and in a log.
+fn check_lookalikes(config: &Config, problems: &mut Problems) {
+    for (earlier, name) in pairs(config.plugins.keys().map(PluginName::as_str)) {
+        let path = |name: &str| format!("plugins.{name}");
+        let line = config.problem(&path(earlier), "").line;
+        let what = format!("the names of the plugins {} and {} look alike at a glance", code(earlier), code(name));
+        let help = format!("rename one of them; {} stands in line {line}", code(earlier));
+        problems.push(config.problem(&path(name), what).help(help));
+    }
 }
 
 /// A plugin that waits for a model has at least the time that the model may take, unless the operator wrote down another: each model has
@@ -164,6 +177,7 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
         overflow: task.overflow,
         as_langroid: task.compat == Compat::Langroid,
         bytes_per_token: task.bytes_per_token,
+        narrow: task.narrow.clone(),
     }
 }
 

@@ -9,8 +9,10 @@ mod json;
 pub(crate) mod keys;
 mod langroid;
 mod limits;
+mod mcp;
 mod model;
 pub(crate) mod names;
+mod narrow;
 mod plugin;
 mod policy;
 mod problem;
@@ -39,11 +41,13 @@ use crate::ids::{ModelName, PluginName, SecretName, TaskName};
 use crate::limits::{PluginLimits, RunLimits};
 use crate::message::Entity;
 use crate::model::ToolFormat;
+use crate::narrow::Narrow;
 use crate::policy::Rule;
 use crate::setup::{AgentSeat, LoopRules, ModelSetup, NoTool, Overflow, ReturnType, TextRules};
 use crate::toolbox::HostTool;
 
 pub use keys::{KEYS, Key, Shape};
+pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
 pub use problem::{Problem, Problems, Severity};
@@ -84,6 +88,8 @@ pub enum PluginSource {
         /// Lower-case hexadecimal.
         sha256: String,
     },
+    /// A server of others, which speaks the Model Context Protocol.
+    Mcp(Box<McpSource>),
 }
 
 impl PluginSource {
@@ -95,6 +101,7 @@ impl PluginSource {
             Self::File(path) => &path.shown,
             Self::Native(_) => "native",
             Self::Url { url, .. } => url,
+            Self::Mcp(source) => &source.label,
         }
     }
 }
@@ -297,6 +304,8 @@ pub struct TaskConfig {
     pub allow_subtask_multi_tools: bool,
     pub overflow: Overflow,
     pub bytes_per_token: u32,
+    /// What of its agent's grants it leaves out.
+    pub narrow: Narrow,
     pub loops: LoopRules,
     pub text: TextRules,
 }
@@ -314,6 +323,8 @@ pub struct Config {
     pub limits: RunLimits,
     /// What is right and most likely not meant, such as a plugin that nobody uses.
     pub warnings: Problems,
+    /// What its paths start at; empty for the current folder.
+    pub folder: String,
     source: SourceText,
     spans: Spans,
 }
@@ -411,7 +422,7 @@ fn read(
         references.check(reader, &root, added);
         references::check_cycles(reader, &spans, &tasks);
     }
-    Config { entry, models, secrets, plugins, tasks, policy, limits, warnings: Problems::default(), source: reader.source.clone(), spans }
+    Config { entry, models, secrets, plugins, tasks, policy, limits, warnings: Problems::default(), folder: folder.to_owned(), source: reader.source.clone(), spans }
 }
 
 fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>, tasks: &BTreeMap<TaskName, TaskConfig>) -> TaskName {

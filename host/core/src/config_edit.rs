@@ -7,6 +7,7 @@ mod fragment;
 mod grants;
 mod place;
 mod plugins;
+mod policy;
 mod scan;
 mod sequence;
 
@@ -110,6 +111,15 @@ impl ConfigText {
         }
         let edited = self.tree().map(|tree| plugins::add(&tree, name, source, comment));
         self.replace(&["plugins", name], edited)
+    }
+
+    /// Writes rules of the policy, each a whole `[[policy]]` table, before the rule of this number, counted from 0, or behind all.
+    ///
+    /// # Errors
+    /// `Form` where the policy is written in brackets, or has no such rule.
+    pub fn add_rules(&mut self, before: Option<usize>, rules: &[String]) -> Result<(), EditError> {
+        let edited = self.tree().map(|tree| policy::add(&tree, before, rules));
+        self.replace(&["policy"], edited)
     }
 
     /// Adds to what a plugin was granted: lists grow by what is not in them, limits and directories at the same place are replaced.

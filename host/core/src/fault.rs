@@ -22,6 +22,12 @@ pub enum FaultKind {
     HostCalls,
     /// It held more resources of the host than it may.
     Handles,
+    /// Its tables would have grown past the limit.
+    Tables,
+    /// It is made of more instances than it may be.
+    Instances,
+    /// It handed over a longer list than it may.
+    List,
     /// It panicked, or executed `unreachable`.
     Panic,
     /// Any other trap.
@@ -48,6 +54,9 @@ impl FaultKind {
             Self::Output => "output",
             Self::HostCalls => "host calls",
             Self::Handles => "handles",
+            Self::Tables => "tables",
+            Self::Instances => "instances",
+            Self::List => "list",
             Self::Panic => "panic",
             Self::Trap => "trap",
             Self::BadAnswer => "bad answer",

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use crate::fetch::{HostPattern, UrlPattern};
 use crate::ids::{ChannelId, ModelName, SecretName, TaskName};
 use crate::manifest::{Capability, Manifest};
+use crate::narrow::Narrowed;
 
 /// What a plugin and a model may read of a refusal: capability and target, no more.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -311,6 +312,8 @@ pub struct Rights<'a> {
     pub plugin: &'a str,
     pub manifest: &'a Manifest,
     pub grants: &'a Grants,
+    /// What the task that the plugin works on leaves of them; none for who works on no task of its own, such as a tool.
+    pub narrowed: Option<Narrowed<'a>>,
 }
 
 impl Rights<'_> {

@@ -1,11 +1,14 @@
 //! The journal as lines of JSON, and the fold that gives a room back. Text in, text out: where the lines are kept is the host's matter.
 
 use std::fmt;
+use std::sync::Arc;
 
 use serde::Deserialize as _;
 
-use crate::event::{RULES, Record};
+use crate::event::{Event, RULES, Record};
+use crate::notice::Notice;
 use crate::room::Room;
+use crate::setup::Setup;
 
 /// A journal that cannot be folded.
 #[derive(Debug, thiserror::Error)]
@@ -83,6 +86,34 @@ pub fn fold(records: impl IntoIterator<Item = Record>) -> Room {
         while room.poll_notice().is_some() {}
     }
     room
+}
+
+/// What people were told in the course of each record, by the record's number, and with what the room ran then. For whoever looks into a run
+/// that is over.
+#[must_use]
+pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
+    let (mut room, mut setup, mut all) = (Room::new(), None, Vec::new());
+    for record in records {
+        match &record.event {
+            Event::RoomOpened { setup: opened, .. } => setup = Some(Arc::clone(opened)),
+            Event::RunStarted { setup: Some(anew), .. } => setup = Some(Arc::clone(anew)),
+            _ => {}
+        }
+        room.handle(record.event.clone(), record.at);
+        while room.poll_effect().is_some() {}
+        let told = std::iter::from_fn(|| room.poll_notice()).collect();
+        all.push(Retold { record, told, setup: setup.clone() });
+    }
+    all
+}
+
+/// A record, and what followed from it.
+#[derive(Clone, Debug)]
+pub struct Retold {
+    pub record: Record,
+    pub told: Vec<Notice>,
+    /// None: the journal does not begin as one does.
+    pub setup: Option<Arc<Setup>>,
 }
 
 impl fmt::Display for Record {

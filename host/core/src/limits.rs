@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// Limits on one plugin; those of a call start anew with each call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct PluginLimits {
     /// Bytes of all memories together.
     pub memory: u64,
@@ -23,20 +24,52 @@ pub struct PluginLimits {
     pub read: u64,
     /// Bytes of scratch.
     pub scratch: u64,
+    /// Bytes of attachments that one call keeps, all together.
+    pub blobs: u64,
     /// Calls into this plugin under way at once.
     pub at_once: u32,
+    /// Elements of all tables together.
+    pub table_elements: u32,
+    /// Core instances: componentize-py needs more than ten.
+    pub instances: u32,
+    /// Bytes of the JSON text of a tool's arguments.
+    pub arguments: u64,
+    /// Elements of one list that crosses from the plugin to the host.
+    pub list: u32,
+    /// Bytes of the component: componentize-py makes about 20 MB.
+    pub component: u64,
+    /// Milliseconds that compiling the component takes at most.
+    pub compile_ms: u64,
+    /// Bytes of memory that compiling takes at most, in a process of its own.
+    pub compile_memory: u64,
 }
 
-/// Elements of all tables of a component together.
-pub const TABLE_ELEMENTS: usize = 20_000;
-/// Core instances in a component: componentize-py needs more than ten.
-pub const CORE_INSTANCES: usize = 60;
+/// The most that `table_elements` can be set to: what a table of the pool can hold.
+pub const TABLE_ELEMENTS_MAX: u32 = 100_000;
+/// The most that `instances` can be set to.
+pub const INSTANCES_MAX: u32 = 120;
 /// Memories in a component.
 pub const MEMORIES: usize = 4;
 /// Tables in a component.
 pub const TABLES: usize = 60;
-/// Bytes of a component: componentize-py makes about 20 MB.
+/// Bytes of a component; the most that `component` can be set to.
 pub const COMPONENT_BYTES: u64 = 64 << 20;
+/// The most that `arguments` can be set to.
+pub const ARGUMENTS_MAX: u64 = 64 << 20;
+/// The most that `list` can be set to.
+pub const LIST_MAX: u32 = 1_000_000;
+/// The most that `compile_time` can be set to, in milliseconds.
+pub const COMPILE_MS_MAX: u64 = 60 * 60 * 1_000;
+/// The most that `compile_memory` can be set to.
+pub const COMPILE_MEMORY_MAX: u64 = 64 << 30;
+/// The most that `host_calls` can be set to.
+pub const HOST_CALLS_MAX: u64 = 1_000_000_000;
+/// The most that `handles` can be set to.
+pub const HANDLES_MAX: u32 = 1_000_000;
+/// The most that `at_once` can be set to.
+pub const AT_ONCE_MAX: u32 = 100_000;
+/// The most that `read` can be set to.
+pub const READ_MAX: u64 = 1 << 40;
 /// The most that `memory` can be set to: what a slot of the pool can hold.
 pub const MEMORY_MAX: u64 = 1 << 30;
 /// Milliseconds of one CPU tick.
@@ -54,7 +87,15 @@ impl Default for PluginLimits {
             handles: 256,
             read: 64 << 20,
             scratch: 64 << 10,
+            blobs: 16 << 20,
             at_once: 32,
+            table_elements: 20_000,
+            instances: 60,
+            arguments: 1 << 20,
+            list: 10_000,
+            component: COMPONENT_BYTES,
+            compile_ms: 300_000,
+            compile_memory: 2 << 30,
         }
     }
 }

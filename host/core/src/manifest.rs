@@ -7,6 +7,8 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::secret;
+
 /// Name of the custom section.
 pub const SECTION: &str = "conclave:manifest";
 /// The format that this host writes, and the newest that it reads.
@@ -145,6 +147,8 @@ pub enum ManifestError {
     TooNew { found: u32 },
     #[error("the plugin was built for contract {found:?}; this host offers {CONTRACT}. Build it again with the SDK of this host.")]
     OtherContract { found: String },
+    #[error(transparent)]
+    Secrets(#[from] secret::AskError),
     #[error("the manifest's `{field}` {problem}")]
     Field { field: &'static str, problem: &'static str },
 }
@@ -156,7 +160,7 @@ impl Manifest {
     /// `Malformed` when it is not JSON of this shape, `TooNew` and `OtherContract` when it is for another host, `Field` when a
     /// name or version is empty, too long or holds characters that could deceive a reader.
     pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
-        let manifest: Self = serde_json::from_slice(json)?;
+        let mut manifest: Self = serde_json::from_slice(json)?;
         if manifest.format > FORMAT {
             return Err(ManifestError::TooNew { found: manifest.format });
         }
@@ -171,6 +175,7 @@ impl Manifest {
                 return Err(ManifestError::Field { field, problem: "may hold ASCII letters, digits and `-_.+` only" });
             }
         }
+        manifest.asks.get_mut(Capability::Secrets.as_str()).map_or(Ok(()), secret::complete)?;
         Ok(manifest)
     }
 

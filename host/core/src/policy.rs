@@ -1,11 +1,27 @@
 //! Policy: which tool calls run, which are refused, and which an approver is asked about first. The operator's rules, first match wins;
-//! pure, and looked at after every grant has said yes. A rule never adds to a grant.
+//! without one, what the tool's plugin may do. Pure, and looked at after every grant has said yes. A rule never adds to a grant.
+
+mod arguments;
+mod derived;
+mod leave;
+mod odd;
+
+#[cfg(test)]
+mod tests;
+
+use std::fmt;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::grant::ToolPattern;
 use crate::ids::{PluginName, TaskName};
+use crate::setup::{PluginSetup, Setup};
+
+pub use arguments::{ArgumentPlace, ArgumentRule, Holds, Pattern};
+pub use derived::{derived, reason};
+pub use leave::{Leave, leave};
+pub use odd::is_odd;
 
 /// What a rule says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,6 +55,9 @@ pub struct Rule {
     /// The plugin that calls; none: whoever calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub caller: Option<PluginName>,
+    /// All of them must hold; empty: whatever the arguments are.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub arguments: Vec<ArgumentRule>,
     pub decide: Decide,
     /// How long an approver may take, in milliseconds; none: as long as the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -48,13 +67,94 @@ pub struct Rule {
     pub source: String,
 }
 
-/// The rule that holds for a call; none: nobody is asked. Each who has a part in the call (the agent that calls, a tool plugin whose answer
-/// wants it) is held against the first rule that matches; the strictest of them counts, so that nobody hides behind another's leave.
+impl Rule {
+    /// The rule is about this caller, tool and these arguments.
+    fn holds(&self, caller: &PluginName, tool: &str, arguments: &Value) -> Holds {
+        if !self.tool.covers(tool) || self.caller.as_ref().is_some_and(|name| name != caller) {
+            return Holds::No;
+        }
+        self.arguments.iter().map(|rule| rule.holds(arguments)).min().unwrap_or(Holds::Yes)
+    }
+
+    /// Whatever the other is about this one, further up, decides.
+    pub(crate) fn hides(&self, other: &Self) -> bool {
+        let is_wider = |pattern: &ToolPattern| pattern.0 == other.tool.0 || (other.tool.0 != "*" && pattern.covers(&other.tool.0));
+        is_wider(&self.tool) && (self.caller.is_none() || self.caller == other.caller) && self.arguments.is_empty()
+    }
+}
+
+/// What holds for a call.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Decision<'a> {
+    pub decide: Decide,
+    pub why: Why<'a>,
+}
+
+/// What a decision comes from. Its text is for people: where the rule stands, or what the plugin may do.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Why<'a> {
+    Rule {
+        /// In the setup's policy.
+        index: usize,
+        rule: &'a Rule,
+    },
+    /// No rule matches: what the tool's plugin may do decides.
+    Grants { plugin: &'a PluginName, setup: &'a PluginSetup },
+    /// No rule matches, and nobody knows the tool.
+    Nothing,
+}
+
+impl fmt::Display for Why<'_> {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Rule { rule, .. } => out.write_str(&rule.source),
+            Self::Grants { plugin, setup } => out.write_str(&reason(plugin, setup)),
+            Self::Nothing => out.write_str("nothing is known of it"),
+        }
+    }
+}
+
+/// What holds for a call: for each who has a part in it (the agent that calls, a tool plugin whose answer wants it) the first rule that
+/// matches, else what the tool's plugin may do; of those the strictest, so that nobody hides behind another's leave. Allocates nothing.
 #[must_use]
-pub fn rule_for<'a, 'b>(rules: &'a [Rule], callers: impl IntoIterator<Item = &'b PluginName>, tool: &str) -> Option<&'a Rule> {
-    let first =
-        |caller: &PluginName| rules.iter().find(|rule| rule.tool.covers(tool) && rule.caller.as_ref().is_none_or(|name| name == caller));
-    callers.into_iter().filter_map(first).max_by_key(|rule| rule.decide)
+pub fn decide<'a, 'b>(
+    setup: &'a Setup,
+    callers: impl IntoIterator<Item = &'b PluginName>,
+    tool: &str,
+    arguments: &Value,
+) -> Decision<'a> {
+    let otherwise = without_rule(setup, tool);
+    let each = callers.into_iter().map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
+    each.reduce(stricter).unwrap_or(otherwise)
+}
+
+/// A rule of which it cannot be told whether it holds (an argument is written in a way that hides what it leads to) never allows, and
+/// what comes after it can only be stricter.
+fn decide_for<'a>(rules: &'a [Rule], caller: &PluginName, tool: &str, arguments: &Value, otherwise: Decision<'a>) -> Decision<'a> {
+    let mut maybe: Option<Decision<'a>> = None;
+    let and = |maybe: Option<Decision<'a>>, decision| maybe.map_or(decision, |maybe| stricter(maybe, decision));
+    for (index, rule) in rules.iter().enumerate() {
+        let decision = Decision { decide: rule.decide, why: Why::Rule { index, rule } };
+        match rule.holds(caller, tool, arguments) {
+            Holds::Yes => return and(maybe, decision),
+            Holds::Maybe if rule.decide > Decide::Allow => maybe = Some(and(maybe, decision)),
+            Holds::Maybe | Holds::No => {}
+        }
+    }
+    and(maybe, otherwise)
+}
+
+/// The first of two that are alike.
+fn stricter<'a>(first: Decision<'a>, second: Decision<'a>) -> Decision<'a> {
+    if second.decide > first.decide { second } else { first }
+}
+
+fn without_rule<'a>(setup: &'a Setup, tool: &str) -> Decision<'a> {
+    let plugin = tool.split_once('.').and_then(|(plugin, _)| setup.plugins.get_key_value(plugin));
+    match plugin {
+        Some((plugin, setup)) => Decision { decide: derived(setup), why: Why::Grants { plugin, setup } },
+        None => Decision { decide: Decide::Ask, why: Why::Nothing },
+    }
 }
 
 /// What an approver is asked.
@@ -69,8 +169,24 @@ pub struct ApprovalRequest {
     /// `plugin.tool`.
     pub tool: String,
     pub arguments: Value,
-    /// The rule that asks, for people.
+    /// Why somebody is asked, for people: where the rule stands, or what the tool's plugin may do.
     pub source: String,
+    /// The rule that asks, counted from 0; none when no rule matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rule: Option<usize>,
+    /// How long there is to decide, in milliseconds; none: as long as the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub expires_ms: Option<u64>,
+    /// Asked again: what is wrong with the arguments that the approver wrote; `arguments` are those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+}
+
+impl ApprovalRequest {
+    /// All who have a part in the call.
+    pub fn callers(&self) -> impl Iterator<Item = &PluginName> {
+        [&self.caller].into_iter().chain(&self.asked_by)
+    }
 }
 
 /// What an approver says.
@@ -79,31 +195,10 @@ pub struct ApprovalRequest {
 pub enum Approval {
     /// It runs as it is.
     Approved,
-    /// It runs with these arguments instead; they are checked like any.
+    /// It runs with these arguments instead; they are checked like any, and no rule may deny them.
     Edited { arguments: Value },
     /// It does not run; the agent reads why.
     Refused { reason: String },
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn rule(tool: &str, caller: Option<&str>, decide: Decide) -> Rule {
-        Rule { tool: ToolPattern(tool.to_owned()), caller: caller.map(PluginName::from), decide, expires_ms: None, source: String::new() }
-    }
-
-    #[test]
-    fn the_first_rule_that_matches_wins() {
-        let rules =
-            [rule("notes.save", Some("librarian"), Decide::Allow), rule("notes.*", None, Decide::Ask), rule("*", None, Decide::Deny)];
-        let decided = |caller: &str, tool: &str| rule_for(&rules, [&caller.into()], tool).map(|rule| rule.decide);
-        assert_eq!(decided("librarian", "notes.save"), Some(Decide::Allow));
-        assert_eq!(decided("stranger", "notes.save"), Some(Decide::Ask));
-        assert_eq!(decided("librarian", "notes.list"), Some(Decide::Ask));
-        assert_eq!(decided("librarian", "search.find"), Some(Decide::Deny));
-        assert_eq!(rule_for(&rules[..2], [&"librarian".into()], "search.find"), None);
-        let both: [PluginName; 2] = ["librarian".into(), "stranger".into()];
-        assert_eq!(rule_for(&rules, both.iter(), "notes.save").map(|rule| rule.decide), Some(Decide::Ask), "the strictest counts");
-    }
+    /// It could not run with these arguments: the host says so, and nobody need be asked.
+    Invalid { message: String },
 }

@@ -66,6 +66,7 @@ mod tests {
             kinds: BTreeSet::from([PluginKind::Tools]),
             tools: vec![tool],
             sha256: "00".repeat(32),
+            mcp: false,
         }
     }
 

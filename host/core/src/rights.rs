@@ -46,7 +46,9 @@ pub fn data_can_leave(setup: &Setup) -> String {
     // Taken apart without `..`: a grant or a model that reaches out will not compile before it is counted here.
     let mut places = BTreeSet::new();
     for (name, plugin) in &setup.plugins {
-        if plugin.facts.is_native() {
+        if plugin.facts.mcp {
+            places.insert(format!("wherever the MCP server {name} sends it"));
+        } else if plugin.facts.is_native() {
             places.insert(format!("wherever the native plugin {name} sends it"));
         }
         let Grants { model, tools: _, delegate: _, route: _, files: _, rooms: _, fetch, kv: _, secrets: _ } =
@@ -70,6 +72,7 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Grants { model, tools, delegate, route, files, rooms, fetch, kv, secrets } = asked_for(&plugin.facts.manifest, &plugin.grants);
     let calls = tools.as_ref().and_then(|tools| tools.calls);
     let words = [
+        plugin.facts.mcp.then(|| "do whatever its server can: it runs outside the sandbox".to_owned()),
         route.as_ref().and_then(may_route),
         delegate.as_ref().map(may_delegate),
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
@@ -149,7 +152,7 @@ fn may_route(grant: &RouteGrant) -> Option<String> {
 }
 
 /// `docs/`: nearly as the operator wrote it.
-fn folder(grant: &FileGrant) -> String {
+pub(crate) fn folder(grant: &FileGrant) -> String {
     let short = match grant.shown.strip_prefix("./") {
         Some(rest) if !rest.trim_matches('/').is_empty() => rest.trim_end_matches('/'),
         _ => grant.shown.trim_end_matches('/'),

@@ -38,6 +38,8 @@ use crate::outcome::{Outcome, Status};
 use crate::setup::{Setup, TaskSetup};
 use crate::view::{AgentView, Remaining};
 
+pub(crate) use tools::wider_tools;
+
 use background::BackgroundTask;
 use context::Lost;
 use delivery::Inbox;

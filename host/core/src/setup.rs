@@ -15,6 +15,7 @@ use crate::limits::{PluginLimits, RunLimits};
 use crate::manifest::Manifest;
 use crate::message::{Entity, ToolCall};
 use crate::model::ToolFormat;
+use crate::narrow::{Narrow, Narrowed};
 use crate::policy::Rule;
 use crate::tool::ToolSpec;
 use crate::toolbox::Toolbox;
@@ -52,6 +53,9 @@ pub struct PluginFacts {
     pub tools: Vec<ToolSpec>,
     /// Lower-case hexadecimal, of the component; empty when there is none.
     pub sha256: String,
+    /// Its tools are a server's that speaks the Model Context Protocol: outside any sandbox, and what they give is text from outside.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub mcp: bool,
 }
 
 impl PluginFacts {
@@ -60,6 +64,10 @@ impl PluginFacts {
     pub fn is_native(&self) -> bool {
         self.sha256.is_empty()
     }
+}
+
+fn is_unnarrowed(narrow: &Narrow) -> bool {
+    *narrow == Narrow::default()
 }
 
 /// A plugin in a room.
@@ -175,6 +183,9 @@ pub struct TaskSetup {
     /// What the agent may call, and what this task carries out: its grant, narrowed by the task, among what was admitted, in order of
     /// name; then the tools of the host.
     pub toolbox: Arc<Toolbox>,
+    /// What the task leaves of its agent's other grants.
+    #[serde(default, skip_serializing_if = "is_unnarrowed")]
+    pub narrow: Narrow,
     /// The tool that the model must call (L-101).
     pub force: Option<String>,
     /// The delivery strategy of its results when it runs in the background.
@@ -237,6 +248,7 @@ impl Default for TaskSetup {
             description: String::new(),
             system: Arc::from(""),
             subtasks: Vec::new(),
+            narrow: Narrow::default(),
             toolbox: Arc::default(),
             force: None,
             deliver: None,
@@ -311,7 +323,15 @@ impl Setup {
     #[must_use]
     pub fn rights<'a>(&'a self, plugin: &'a PluginName) -> Option<Rights<'a>> {
         let setup = self.plugins.get(plugin)?;
-        Some(Rights { plugin: plugin.as_str(), manifest: &setup.facts.manifest, grants: &setup.grants })
+        Some(Rights { plugin: plugin.as_str(), manifest: &setup.facts.manifest, grants: &setup.grants, narrowed: None })
+    }
+
+    /// The rights of an agent while it works on a task: what the task leaves of them.
+    #[must_use]
+    pub fn rights_in<'a>(&'a self, plugin: &'a PluginName, task: &TaskName) -> Option<Rights<'a>> {
+        let found = self.tasks.get_key_value(task).filter(|(_, setup)| setup.agent == *plugin);
+        let narrowed = found.map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
+        Some(Rights { narrowed, ..self.rights(plugin)? })
     }
 
     /// The plugin and the tool behind a `plugin.tool`; none when nothing of that name was admitted.

@@ -30,7 +30,7 @@ use self::transport::Server;
 use crate::{BoxFuture, Key, ModelClient, ModelFailure, TextSink};
 
 pub use self::settings::{OpenAiError, OpenAiSettings};
-pub use self::transport::platform_tls;
+pub use self::transport::{platform_tls, shared_tls};
 
 /// A model behind Chat Completions. Cloning is cheap, and clones share connections and the key.
 #[derive(Clone)]

@@ -8,6 +8,7 @@ use conclave_core::fault::{CallReport, Fault};
 use conclave_core::grant::{Denial, DenialRecord};
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::setup::TaskSetup;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::view::AgentView;
@@ -24,6 +25,8 @@ pub struct CallStart {
     /// The time that the guest sees.
     pub now: Millis,
     pub scratch: Arc<Vec<u8>>,
+    /// The task that an agent works on, which may leave less of its grants; none for tools and strategies.
+    pub task: Option<(TaskName, Arc<TaskSetup>)>,
     pub models: Arc<dyn ModelPort>,
     pub effects: Arc<dyn EffectPort>,
     pub observer: Arc<dyn Observer>,
@@ -85,4 +88,10 @@ pub trait Plugins: Send + Sync + 'static {
     fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)>;
     fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)>;
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
+    /// Whether a tool of the plugin could be called with these arguments; else why not, for the model. Nothing is started. Without a schema
+    /// to hold them against, every call could run.
+    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+        let _ = (plugin, tool, arguments);
+        Box::pin(std::future::ready(Ok(())))
+    }
 }

@@ -2,12 +2,13 @@
 //! asks the core whether it may; what it refuses it answers, typed, and records.
 
 pub(crate) mod call;
-mod blobs;
+pub(crate) mod blobs;
 mod config;
 pub(crate) mod delivery;
 pub(crate) mod fetch;
 mod files;
 pub(crate) mod folder;
+pub(crate) mod journalled;
 mod kv;
 mod log;
 pub(crate) mod model;
@@ -16,11 +17,11 @@ mod progress;
 mod scratch;
 mod secrets;
 pub(crate) mod view;
+mod wasi_files;
 
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime_wasi::WasiView;
 use wasmtime_wasi::cli::{WasiCli, WasiCliView};
-use wasmtime_wasi::filesystem::{WasiFilesystem, WasiFilesystemView};
 use wasmtime_wasi::p2::bindings as wasi;
 use wasmtime_wasi::random::WasiRandom;
 
@@ -31,8 +32,8 @@ use crate::sandbox::CallState;
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
-    wasi::filesystem::types::add_to_linker::<CallState, WasiFilesystem>(linker, CallState::filesystem)?;
-    wasi::filesystem::preopens::add_to_linker::<CallState, WasiFilesystem>(linker, CallState::filesystem)?;
+    wasi::filesystem::types::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
+    wasi::filesystem::preopens::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
     wasi::random::insecure::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
     wasi::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
     wasi::cli::exit::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;

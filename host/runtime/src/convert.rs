@@ -10,7 +10,7 @@ mod tool;
 
 pub(crate) use action::turn_in;
 pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
-pub(crate) use message::message_out;
+pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};
 pub(crate) use state::{past_out, remaining_out, summary_out};
 pub(crate) use tool::{outcome_in, spec_in, tool_error_in};

@@ -3,6 +3,7 @@
 //! One loop is the one writer of its room. Everything that takes time runs beside it and comes back as an event. A room that is over can be
 //! given another run: `begin`, then `run` again.
 
+mod approving;
 mod perform;
 mod port;
 mod side_effects;
@@ -226,6 +227,7 @@ impl Driver {
             .collect();
         self.journal.append(&records)?;
         for record in records {
+            let seq = record.seq;
             if self.shared.subscribers.is_empty() {
                 self.room.handle(Arc::unwrap_or_clone(record).event, now);
             } else {
@@ -234,7 +236,7 @@ impl Driver {
             }
             self.end_answered();
             while let Some(told) = self.room.poll_notice() {
-                self.tell(What::Told { told });
+                self.teller.tell_of(Some(seq), || What::Told { told });
             }
         }
         Ok(())

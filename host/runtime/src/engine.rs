@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::limits::{CORE_INSTANCES, MEMORIES, MEMORY_MAX, TABLE_ELEMENTS, TABLES, TICK_MS};
+use conclave_core::limits::{INSTANCES_MAX, MEMORIES, MEMORY_MAX, TABLE_ELEMENTS_MAX, TABLES, TICK_MS};
 use tokio::sync::{Semaphore, SemaphorePermit};
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
@@ -17,13 +17,23 @@ use crate::sandbox::CallState;
 pub struct EngineSettings {
     /// Sandboxes alive at once, over all plugins; further calls wait for their turn. Each reserves address space, not memory.
     pub slots: u32,
+    /// Bytes of stack that a guest's frames may take in one call: from 64 KiB to 8 MiB, and what lies outside counts as the nearest.
+    ///
+    /// It holds for every plugin of the host: the engine knows one size. A language's own stack, in the guest's memory, is part of
+    /// `limits.memory` and ends where the guest's linker has put its end.
+    pub stack: u32,
 }
 
 impl Default for EngineSettings {
     fn default() -> Self {
-        Self { slots: 256 }
+        Self { slots: 256, stack: 512 << 10 }
     }
 }
+
+/// What `stack` can be set to.
+const STACK: std::ops::RangeInclusive<u32> = 64 << 10..=8 << 20;
+/// Bytes of a sandbox's stack that are kept for the host's own frames.
+const HOST_STACK: usize = 1536 << 10;
 
 /// The engine could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -55,7 +65,11 @@ impl Engine {
         // With none, every call would wait for ever.
         let slots = settings.slots.max(1);
         let setup = |cause: wasmtime::Error| EngineError::Setup { slots, cause: format!("{cause:#}") };
-        let wasm = wasmtime::Engine::new(&config(slots)).map_err(setup)?;
+        let mut config = code_config();
+        let stack = usize::try_from(settings.stack.clamp(*STACK.start(), *STACK.end())).unwrap_or(HOST_STACK);
+        config.max_wasm_stack(stack).async_stack_size(stack + HOST_STACK);
+        config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)));
+        let wasm = wasmtime::Engine::new(&config).map_err(setup)?;
         let mut linker = Linker::new(&wasm);
         capability::add_to_linker(&mut linker).map_err(setup)?;
         start_ticker(wasm.weak())?;
@@ -89,7 +103,16 @@ pub fn has_page_map_scan() -> bool {
     PoolingAllocationConfig::is_pagemap_scan_available()
 }
 
-fn config(slots: u32) -> Config {
+/// An engine that compiles what an [`Engine`] can load, and can run nothing: it has no pool, so it needs no address space for one.
+///
+/// # Errors
+/// When the machine cannot run compiled code.
+pub(crate) fn compiler() -> wasmtime::Result<wasmtime::Engine> {
+    wasmtime::Engine::new(&code_config())
+}
+
+/// All that compiled code depends on.
+fn code_config() -> Config {
     let mut config = Config::new();
     config
         .epoch_interruption(true)
@@ -103,25 +126,24 @@ fn config(slots: u32) -> Config {
         // Its results may differ from machine to machine, and a replayed call must give the same answer.
         .wasm_relaxed_simd(false)
         // Enough frames to tell a runaway recursion from a stray pointer.
-        .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(64))
-        .allocation_strategy(InstanceAllocationStrategy::Pooling(pool(slots)));
+        .wasm_backtrace_max_frames(std::num::NonZeroUsize::new(64));
     config
 }
 
 fn pool(slots: u32) -> PoolingAllocationConfig {
-    let each = |count: usize| slots.saturating_mul(u32::try_from(count).unwrap_or(u32::MAX));
     let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    let each = |most: usize| slots.saturating_mul(count(most));
     let mut pool = PoolingAllocationConfig::default();
     pool.total_component_instances(slots)
-        .total_core_instances(each(CORE_INSTANCES))
+        .total_core_instances(slots.saturating_mul(INSTANCES_MAX))
         .total_memories(each(MEMORIES))
         .total_tables(each(TABLES))
         // Every store that lives holds a stack, not only those that compute.
         .total_stacks(slots)
-        .max_core_instances_per_component(count(CORE_INSTANCES))
+        .max_core_instances_per_component(INSTANCES_MAX)
         .max_memories_per_component(count(MEMORIES))
         .max_tables_per_component(count(TABLES))
-        .table_elements(TABLE_ELEMENTS)
+        .table_elements(usize::try_from(TABLE_ELEMENTS_MAX).unwrap_or(usize::MAX))
         .max_memory_size(usize::try_from(MEMORY_MAX).unwrap_or(usize::MAX))
         // With the page-map scan a slot is cleaned by copying what changed, without a call that stops all threads: this is what
         // makes a fresh instance cost microseconds.
@@ -142,4 +164,55 @@ fn start_ticker(engine: EngineWeak) -> std::io::Result<()> {
         }
     };
     std::thread::Builder::new().name("conclave-ticker".to_owned()).stack_size(128 << 10).spawn(ticks).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+
+    use wasmtime::component::{Component, Instance, InstancePre};
+    use wasmtime::{Store, Trap};
+
+    use super::*;
+
+    fn hash(engine: &wasmtime::Engine) -> u64 {
+        let mut hasher = DefaultHasher::new();
+        engine.precompile_compatibility_hash().hash(&mut hasher);
+        hasher.finish()
+    }
+
+    /// Else nothing that a child compiles could be loaded, nor be found in the cache.
+    #[test]
+    fn the_compiler_makes_what_the_engine_takes() {
+        for stack in [0, 512 << 10, u32::MAX] {
+            let engine = Engine::new(&EngineSettings { slots: 1, stack }).unwrap();
+            assert_eq!(hash(engine.wasm()), hash(&compiler().unwrap()));
+        }
+    }
+
+    /// How the same recursion ends on stacks of two sizes.
+    #[test]
+    fn the_stack_has_the_size_that_is_set() {
+        let component = |engine: &Engine| -> InstancePre<CallState> {
+            let text = r#"(component
+                (core module $m (func $down (export "down") (param i32) (result i32)
+                    (if (result i32) (i32.eqz (local.get 0)) (then (i32.const 0))
+                        (else (i32.add (i32.const 1) (call $down (i32.sub (local.get 0) (i32.const 1))))))))
+                (core instance $i (instantiate $m))
+                (func (export "down") (param "deep" u32) (result u32) (canon lift (core func $i "down"))))"#;
+            engine.linker().instantiate_pre(&Component::new(engine.wasm(), wat::parse_str(text).unwrap()).unwrap()).unwrap()
+        };
+        let recurse = async |stack: u32| {
+            let engine = Engine::new(&EngineSettings { slots: 1, stack }).unwrap();
+            let code = component(&engine);
+            let mut store = Store::new(engine.wasm(), crate::sandbox::testing::state(crate::sandbox::testing::setup()));
+            store.set_epoch_deadline(1_000_000);
+            let instance: Instance = code.instantiate_async(&mut store).await.unwrap();
+            let down = instance.get_typed_func::<(u32,), (u32,)>(&mut store, "down").unwrap();
+            down.call_async(&mut store, (10_000,)).await.map_err(|error| error.downcast_ref::<Trap>().copied())
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        assert_eq!(runtime.block_on(recurse(64 << 10)).unwrap_err(), Some(Trap::StackOverflow));
+        assert_eq!(runtime.block_on(recurse(4 << 20)).unwrap().0, 10_000);
+    }
 }

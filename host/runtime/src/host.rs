@@ -2,15 +2,19 @@
 
 #[cfg(feature = "openai")]
 pub use clients::Probe;
+pub use pins::{Pins, lock_of};
 
 mod clients;
+mod folders;
 mod natives;
+mod secrets;
+mod pins;
 mod sources;
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,15 +27,17 @@ use crate::blobs::{BlobError, Blobs, MemoryBlobs};
 use crate::calls::Plugins;
 use crate::engine::{Engine, EngineError, EngineSettings};
 use crate::everything::Everything;
+use crate::kv::{KvStore, MemoryKv};
 use crate::models::ModelClient;
 use crate::native::{self, Routes};
 #[cfg(feature = "download")]
 use crate::plugin::Downloads;
-use crate::plugin::{Cache, CacheError, LoadedPlugin, Loader, Origin};
+use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, Origin};
 use crate::prepared::{PluginInfo, Prepared};
 use crate::reload::{Rebuilt, Source};
-use crate::sandbox::{Sandbox, Sandboxes};
+use crate::sandbox::{Sandbox, Sandboxes, Stores};
 use crate::secrets::{NoSecrets, SecretSource};
+use crate::servers::ToolServers;
 
 /// What the prompts of a model that the program speaks to itself can reach: the host cannot know.
 pub(crate) const OWN_CLIENT: &str = "wherever this program's client sends it";
@@ -41,6 +47,8 @@ pub struct HostOptions {
     pub engine: EngineSettings,
     /// Where compiled code is kept between runs; none: everything is compiled anew. Only this host may write there.
     pub cache: Option<PathBuf>,
+    /// Who compiles components from files and addresses, which others may have made; what is in `stock` is compiled here.
+    pub compiler: Compiler,
     /// Components that configs can name as `stock:NAME`.
     pub stock: BTreeMap<String, Cow<'static, [u8]>>,
     /// Plugins of the program's own, which configs can name as `native:NAME`; of two with one name the last.
@@ -51,6 +59,10 @@ pub struct HostOptions {
     pub secrets: Arc<dyn SecretSource>,
     /// Where attachments are kept.
     pub blobs: Arc<dyn Blobs>,
+    /// Where plugins with `grants.kv` keep what they keep from run to run.
+    pub kv: Arc<dyn KvStore>,
+    /// Speaks to servers of tools, for `source = { mcp = { … } }`; none: a config with one is refused.
+    pub servers: Option<Arc<dyn ToolServers>>,
 }
 
 impl Default for HostOptions {
@@ -58,11 +70,14 @@ impl Default for HostOptions {
         Self {
             engine: EngineSettings::default(),
             cache: None,
+            compiler: Compiler::default(),
             stock: BTreeMap::new(),
             native: Vec::new(),
             models: BTreeMap::new(),
             secrets: Arc::new(NoSecrets),
             blobs: Arc::new(MemoryBlobs::default()),
+            kv: Arc::new(MemoryKv::default()),
+            servers: None,
         }
     }
 }
@@ -72,6 +87,7 @@ impl fmt::Debug for HostOptions {
         out.debug_struct("HostOptions")
             .field("engine", &self.engine)
             .field("cache", &self.cache)
+            .field("compiler", &self.compiler)
             .field("stock", &self.stock.keys())
             .field("native", &self.native)
             .field("models", &self.models.keys())
@@ -114,6 +130,10 @@ pub struct Host {
     models: BTreeMap<String, Arc<dyn ModelClient>>,
     secrets: Arc<dyn SecretSource>,
     blobs: Arc<dyn Blobs>,
+    kv: Arc<dyn KvStore>,
+    servers: Option<Arc<dyn ToolServers>>,
+    /// The folder of the cache.
+    kept: Option<PathBuf>,
     cache_failure: Option<CacheError>,
     everything: Arc<Everything>,
     #[cfg(feature = "download")]
@@ -161,7 +181,7 @@ pub enum PrepareError {
     /// It does not fit its plugins, or names files that are not there.
     #[error("{0}")]
     Config(Problems),
-    /// Nothing is wrong but that keys of models are not where the config says.
+    /// Nothing is wrong but that keys of models, or secrets, are not where the config says.
     #[error("{0}")]
     Keys(Problems),
     /// Plugins could not be loaded; what else is wrong is among the problems.
@@ -175,22 +195,26 @@ impl Host {
     /// # Errors
     /// When the engine cannot be set up on this machine.
     pub fn new(options: HostOptions) -> Result<Self, EngineError> {
-        let HostOptions { engine, cache, stock, native, models, secrets, blobs } = options;
+        let HostOptions { engine, cache, compiler, stock, native, models, secrets, blobs, kv, servers } = options;
         let engine = Engine::new(&engine)?;
         #[cfg(feature = "download")]
         let downloads = Downloads::new(cache.as_ref().map(|folder| folder.join("components")));
+        let kept = cache.clone();
         let (cache, cache_failure) = match cache.map(|folder| Cache::open(&folder)).transpose() {
             Ok(cache) => (cache, None),
             Err(failure) => (None, Some(failure)),
         };
         let natives = native.into_iter().map(|plugin| (plugin.name().to_owned(), plugin)).collect();
         Ok(Self {
-            loader: Loader::new(engine, cache),
+            loader: Loader::new(engine, cache).with_compiler(compiler),
             stock,
             natives,
             models,
             secrets,
             blobs,
+            kv,
+            kept,
+            servers,
             cache_failure,
             everything: Arc::default(),
             #[cfg(feature = "download")]
@@ -230,39 +254,54 @@ impl Host {
     /// # Errors
     /// `Plugins` when a plugin is refused, `Config` when anything else is wrong.
     pub async fn prepare(&self, config: &Config, follow: &Follow) -> Result<Prepared, PrepareError> {
+        self.prepare_pinned(config, &Pins::default(), follow).await
+    }
+
+    /// [`prepare`](Self::prepare), with plugins held to what they were when they were let in: the models see the texts of the lock, and
+    /// no others.
+    ///
+    /// # Errors
+    /// As `prepare`; `Plugins` also when one differs from the lock.
+    pub async fn prepare_pinned(&self, config: &Config, pins: &Pins, follow: &Follow) -> Result<Prepared, PrepareError> {
         if let Some(failure) = &self.cache_failure {
             follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
         let mut problems = Problems::default();
         let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
-        let natives = self.load_natives(config, &mut problems, &mut refused).await;
+        let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
         let (models, keyless) = self.clients(config, &mut problems);
-        check_folders(config, &mut problems);
+        let (vault, missing) = self.vault(config, &mut problems);
+        let components = loaded.iter().map(|(name, plugin)| (name, plugin.facts()));
+        refused |= pins.hold(config, components.chain(natives.iter().map(|(name, native)| (name, &native.facts))), &mut problems);
+        folders::check(config, self.kept.as_deref(), &mut problems);
         if problems.has_errors() {
             let problems = problems.in_order();
             let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();
             return Err(match refused {
                 true => PrepareError::Plugins(problems),
-                false if errors == keyless => PrepareError::Keys(problems),
+                false if errors == keyless + missing => PrepareError::Keys(problems),
                 false => PrepareError::Config(problems),
             });
         }
         let components = loaded.iter().map(|(name, plugin)| (name.clone(), plugin.facts().clone()));
         let facts = components.chain(natives.iter().map(|(name, native)| (name.clone(), native.facts.clone()))).collect();
-        let Assembly { mut setup, warnings } = assemble(config, &facts).map_err(PrepareError::Config)?;
+        let Assembly { mut setup, mut warnings } = assemble(config, &facts).map_err(PrepareError::Config)?;
+        warnings.0.append(&mut problems.0);
         for (name, model) in config.models.iter().filter(|(_, model)| model.kind == ModelKind::Native) {
             let mut prices = model.prices.clone();
             prices.reached_at = Some(OWN_CLIENT.to_owned());
             setup.models.insert(name.clone(), prices);
         }
         let setup_of = |name: &PluginName| Arc::clone(setup.plugins.get(name).expect("assemble keeps every plugin of the config"));
+        let home = folders::home(config).to_string_lossy().into();
+        let stores = Stores { kv: Arc::clone(&self.kv), blobs: Arc::clone(&self.blobs), home };
         let mut sandboxes = Vec::with_capacity(loaded.len());
         let mut plugins = Vec::with_capacity(config.plugins.len());
         for (name, plugin) in loaded {
             let (from_cache, size) = (plugin.origin() == Origin::Cache, plugin.inspection().size);
             plugins.push(PluginInfo { name: name.clone(), from_cache, size, is_native: false });
             match Sandbox::new(Arc::new(plugin), name.clone(), setup_of(&name)) {
-                Ok(sandbox) => sandboxes.push(sandbox),
+                Ok(sandbox) => sandboxes.push(sandbox.with_stores(stores.clone()).with_secrets(&vault)),
                 Err(error) => problems.push(config.problem(&format!("plugins.{name}.grants.files"), error.to_string())),
             }
         }
@@ -272,9 +311,10 @@ impl Host {
         let sandboxes = Sandboxes::new(sandboxes);
         let files = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
             PluginSource::File(path) => Some((name.clone(), Source { path: PathBuf::from(&path.path), setup: setup_of(name) })),
-            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } => None,
+            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => None,
         });
-        let rebuilt = Rebuilt { loader: self.loader.clone(), sandboxes: sandboxes.clone(), sources: files.collect() };
+        let rebuilt =
+            Rebuilt { loader: self.loader.clone(), sandboxes: sandboxes.clone(), sources: files.collect(), pins: Arc::new(pins.clone()) };
         let mut calls: Arc<dyn Plugins> = Arc::new(sandboxes);
         if !natives.is_empty() {
             plugins.extend(natives.keys().map(|name| PluginInfo { name: name.clone(), from_cache: false, size: 0, is_native: true }));
@@ -299,7 +339,7 @@ impl Host {
     /// The plugins that could be loaded, and whether one was refused.
     async fn load_all(&self, config: &Config, follow: &Follow, problems: &mut Problems) -> (BTreeMap<PluginName, LoadedPlugin>, bool) {
         let (mut loaded, mut refused) = (BTreeMap::new(), false);
-        for (name, plugin) in config.plugins.iter().filter(|(_, plugin)| !matches!(plugin.source, PluginSource::Native(_))) {
+        for (name, plugin) in config.plugins.iter().filter(|(_, plugin)| !matches!(plugin.source, PluginSource::Native(_) | PluginSource::Mcp(_))) {
             let key = format!("plugins.{name}.source");
             let (told, who) = (Arc::clone(follow), name.clone());
             let from = plugin.source.label().to_owned();
@@ -313,7 +353,8 @@ impl Host {
             };
             let (told, who, size) = (Arc::clone(follow), name.clone(), bytes.len() as u64);
             let compiling = move || told(LoadStep::Compiling { plugin: who, bytes: size });
-            match self.loader.load(bytes, &plugin.limits, &plugin.config, compiling).await {
+            let loader = if matches!(plugin.source, PluginSource::Stock(_)) { self.loader.in_process() } else { self.loader.clone() };
+            match loader.load(bytes, &plugin.limits, &plugin.config, compiling).await {
                 Ok(plugin) => {
                     for note in plugin.notes() {
                         follow(LoadStep::Warning { plugin: Some(name.clone()), message: note.clone() });
@@ -329,18 +370,5 @@ impl Host {
             }
         }
         (loaded, refused)
-    }
-}
-
-/// Folders are opened once the config is known to fit; that they are there is said together with everything else.
-fn check_folders(config: &Config, problems: &mut Problems) {
-    for (name, plugin) in &config.plugins {
-        for (index, grant) in plugin.grants.files.iter().enumerate() {
-            if !Path::new(&grant.dir).is_dir() {
-                let what = format!("there is no folder {}", grant.dir);
-                let problem = config.problem(&format!("plugins.{name}.grants.files[{index}]"), what);
-                problems.push(problem.help("make it, or correct the path; it starts at the folder of the config"));
-            }
-        }
     }
 }

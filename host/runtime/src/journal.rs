@@ -166,11 +166,24 @@ impl Journals for JsonLines {
     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
         let path = self.path(room);
         let failure = |cause| JournalFailure { room: room.clone(), place: path.display().to_string(), cause };
-        std::fs::create_dir_all(&self.folder).map_err(failure)?;
+        make_folder(&self.folder).map_err(failure)?;
         // `create_new`: two runs never share a journal.
-        let file = OpenOptions::new().append(true).create_new(true).open(&path).map_err(failure)?;
+        let mut options = OpenOptions::new();
+        options.append(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let file = options.open(&path).map_err(failure)?;
         Ok(Box::new(JsonLinesJournal { room: room.clone(), path, file }))
     }
+}
+
+/// What it makes is its owner's alone: a journal holds all that was said.
+fn make_folder(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)
 }
 
 struct JsonLinesJournal {

@@ -41,22 +41,26 @@ mod digest;
 mod driver;
 pub mod engine;
 mod everything;
+#[cfg(feature = "fetch")]
+mod fetch;
 pub mod history_file;
 mod host;
 pub mod ids;
 pub mod journal;
+pub mod kv;
 pub mod native;
 pub mod plugin;
 mod prepared;
 pub mod reload;
 pub mod sandbox;
 pub mod secrets;
+pub mod servers;
 mod session;
 pub mod subscribe;
 #[cfg(feature = "tracing")]
 pub mod telemetry;
 
-pub use conclave_core::{action, config, event, fault, history, limits, manifest, message, model, notice, outcome, policy, setup, side_effect, tool};
+pub use conclave_core::{action, config, event, fault, history, limits, lock, manifest, message, model, notice, outcome, policy, setup, side_effect, tool};
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```
 /// use std::sync::Arc;
@@ -89,8 +93,8 @@ pub use conclave_core::{action, config, event, fault, history, limits, manifest,
 pub use conclave_models as models;
 #[cfg(feature = "openai")]
 pub use host::Probe;
-pub use host::{Follow, Host, HostOptions, LoadStep, PrepareError};
-pub use prepared::{CallToolError, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolRun};
+pub use host::{Follow, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
+pub use prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
 pub use session::{Ask, Session, SessionError};
 
 /// The pages whose examples are tests.

@@ -3,6 +3,7 @@
 mod anatomy;
 mod arguments;
 mod cache;
+mod compiler;
 mod contract;
 #[cfg(feature = "download")]
 mod download;
@@ -33,6 +34,8 @@ pub(crate) use arguments::Arguments;
 pub(crate) use load::schemas;
 
 pub use cache::{Cache, CacheError};
+pub use compiler::Compiler;
+pub use compiler::child::compile_component;
 #[cfg(feature = "download")]
 pub use download::{DownloadError, Downloads, fetch};
 pub use embed::embed;
@@ -42,7 +45,7 @@ pub use source::read_component;
 /// Why a component is not taken in.
 #[derive(Debug, thiserror::Error)]
 pub enum LoadError {
-    #[error("it has {size}; up to {limit} are taken")]
+    #[error("it has {size}; up to {limit} are taken (its limits.component)")]
     TooLarge { size: String, limit: String },
     #[error("it is {found}, not a component. Build it for target wasm32-wasip2, or make a component of it.")]
     NotAComponent { found: &'static str },
@@ -64,6 +67,10 @@ pub enum LoadError {
     Unoffered { capability: String, why: String, reason: &'static str },
     #[error("it cannot be compiled: {0}")]
     Compile(String),
+    #[error("compiling it took longer than {limit} (its limits.compile_time)")]
+    CompileTime { limit: String },
+    #[error("compiling it took more than {limit} of memory (its limits.compile_memory)")]
+    CompileMemory { limit: String },
     #[error("it does not fit the contract: {0}. Build it again with the SDK of this host.")]
     Types(String),
     #[error("it did not start: {}", .0.message)]
@@ -163,12 +170,12 @@ impl LoadedPlugin {
         self.facts.tools.iter().position(|tool| tool.name == name)
     }
 
-    /// Checks arguments against the schema of a tool, and gives them back with their JSON text.
+    /// Checks arguments of at most so many bytes against the schema of a tool, and gives them back with their JSON text.
     ///
     /// # Errors
     /// What is wrong with them, for the model.
-    pub(crate) async fn check_arguments(&self, tool: usize, arguments: Value) -> Result<(Value, String), String> {
-        self.arguments.check(tool, arguments).await
+    pub(crate) async fn check_arguments(&self, tool: usize, arguments: Value, most: u64) -> Result<(Value, String), String> {
+        self.arguments.check(tool, arguments, most).await
     }
 }
 

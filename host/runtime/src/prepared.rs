@@ -27,7 +27,7 @@ use crate::reload::{Rebuilt, Reloader};
 use crate::session::{Ask, Parts, Session};
 use crate::subscribe::Subscribers;
 
-pub use call_tool::{CallToolError, ToolRun};
+pub use call_tool::{CallToolError, Caller, ToolCalling, ToolRun};
 
 /// A plugin as it was loaded.
 #[derive(Clone, Debug)]
@@ -161,6 +161,12 @@ impl Prepared {
     #[must_use]
     pub fn reloader(&self) -> Reloader {
         Reloader::new(self.rebuilt.clone())
+    }
+
+    /// It was held to a lock.
+    #[must_use]
+    pub fn is_pinned(&self) -> bool {
+        self.rebuilt.pins.lock.is_some()
     }
 
     /// The plugins, in order of name.

@@ -11,6 +11,7 @@ use conclave_core::reload::may_replace;
 use conclave_core::setup::PluginSetup;
 use tokio::task::JoinHandle;
 
+use crate::host::Pins;
 use crate::plugin::{Loader, read_component};
 use crate::sandbox::{Sandbox, Sandboxes};
 
@@ -41,6 +42,7 @@ pub(crate) struct Rebuilt {
     pub(crate) loader: Loader,
     pub(crate) sandboxes: Sandboxes,
     pub(crate) sources: BTreeMap<PluginName, Source>,
+    pub(crate) pins: Arc<Pins>,
 }
 
 /// Looks after the files of a config's plugins.
@@ -49,6 +51,7 @@ pub struct Reloader {
     loader: Loader,
     sandboxes: Sandboxes,
     files: BTreeMap<PluginName, Watched>,
+    pins: Arc<Pins>,
 }
 
 #[derive(Debug)]
@@ -87,12 +90,12 @@ impl Drop for Watch {
 }
 
 impl Reloader {
-    pub(crate) fn new(Rebuilt { loader, sandboxes, sources }: Rebuilt) -> Self {
+    pub(crate) fn new(Rebuilt { loader, sandboxes, sources, pins }: Rebuilt) -> Self {
         let watched = |(name, source): (PluginName, Source)| {
             let known = Stamp::of(&source.path);
             (name, Watched { source, known, changed: None })
         };
-        Self { loader, sandboxes, files: sources.into_iter().map(watched).collect() }
+        Self { loader, sandboxes, files: sources.into_iter().map(watched).collect(), pins }
     }
 
     /// Looks again every so often, and tells what became of files that have changed.
@@ -135,8 +138,14 @@ impl Reloader {
         let bytes = read_component(&source.path).map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
         let plugin = self.loader.load(bytes, &source.setup.limits, &source.setup.config, || {}).await.map_err(|error| error.to_string())?;
         may_replace(&source.setup.facts, plugin.facts()).map_err(|what| format!("{what}; start anew to take it"))?;
+        let held = self.pins.admit(name, plugin.facts());
+        held.map_err(|refusal| format!("{refusal}; `{}` shows the difference", refusal.remedy(name)))?;
         let (sha256, took) = (plugin.facts().sha256.clone(), plugin.took());
         let sandbox = Sandbox::new(Arc::new(plugin), name.clone(), Arc::clone(&source.setup)).map_err(|error| error.to_string())?;
+        let sandbox = match self.sandboxes.get(name) {
+            Some(before) => sandbox.with_stores(before.stores().clone()).with_secrets(before.vault()),
+            None => sandbox,
+        };
         self.sandboxes.replace(sandbox);
         Ok((sha256, took))
     }

@@ -3,6 +3,7 @@
 mod errands;
 mod fault;
 mod grantee;
+mod lists;
 pub(crate) mod log;
 mod meter;
 pub(crate) mod network;
@@ -23,16 +24,18 @@ use conclave_core::ids::PluginName;
 use conclave_core::setup::PluginSetup;
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::view::AgentView;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::calls::{CallStart, Plugins, ToolStart};
 use crate::capability::folder::FolderError;
 use crate::clock::BoxFuture;
 use crate::plugin::LoadedPlugin;
+use crate::secrets::vault::Vault;
 
-pub(crate) use grantee::Grantee;
+pub(crate) use grantee::{Grantee, Stores};
 pub(crate) use run::{Errand, run};
-pub(crate) use state::{CallState, Lent};
+pub(crate) use state::{CallState, Lent, Tally};
 
 /// One configured plugin, ready for calls.
 #[derive(Debug)]
@@ -51,6 +54,33 @@ impl Sandbox {
         let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
         let grantee = Arc::new(Grantee::new(name, setup)?);
         Ok(Self { plugin, grantee, at_once: Semaphore::new(at_once) })
+    }
+
+    /// With the secrets of its config; without this it is granted none.
+    #[must_use]
+    pub(crate) fn with_secrets(mut self, vault: &Arc<Vault>) -> Self {
+        if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
+            grantee.vault = Arc::clone(vault);
+        }
+        self
+    }
+
+    pub(crate) fn vault(&self) -> &Arc<Vault> {
+        &self.grantee.vault
+    }
+
+    /// With these stores; without this they are its own, and gone with it.
+    #[must_use]
+    pub(crate) fn with_stores(mut self, stores: Stores) -> Self {
+        if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
+            grantee.stores = stores;
+        }
+        self
+    }
+
+    /// Where it keeps what it keeps.
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.grantee.stores
     }
 
     /// The agent's turn.
@@ -106,7 +136,8 @@ impl Sandbox {
             let message = format!("{} has no tool {:?}", self.grantee.name, tool.tool);
             return (Err(ToolError::Other { message }), CallReport::default());
         };
-        let arguments = match self.plugin.check_arguments(index, std::mem::take(&mut tool.arguments)).await {
+        let most = self.grantee.limits().arguments;
+        let arguments = match self.plugin.check_arguments(index, std::mem::take(&mut tool.arguments), most).await {
             Ok((checked, text)) => {
                 tool.arguments = checked;
                 text
@@ -116,6 +147,14 @@ impl Sandbox {
         let errand = errands::CallTool { tools, name: tool.tool.clone(), arguments };
         let (answer, report) = self.run(start, Lent::Tool(tool), errand).await;
         (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)
+    }
+
+    /// Whether a tool could be called with these arguments; else why not, for the model.
+    pub(crate) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
+        match self.plugin.tool_index(tool) {
+            Some(index) => self.plugin.check_arguments(index, arguments, self.grantee.limits().arguments).await.map(drop),
+            None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
+        }
     }
 
     fn lacks<T>(&self, export: &str) -> (Result<T, Fault>, CallReport) {
@@ -185,6 +224,16 @@ impl Plugins for Sandboxes {
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
         let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
         Box::pin(async move { sandbox.decide(start, &wake, view).await })
+    }
+
+    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+        let (sandbox, tool) = (self.get(plugin), tool.to_owned());
+        Box::pin(async move {
+            match sandbox {
+                Some(sandbox) => sandbox.check(&tool, arguments).await,
+                None => Ok(()),
+            }
+        })
     }
 }
 

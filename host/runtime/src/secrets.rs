@@ -2,6 +2,8 @@
 //! program chooses, when a model is first asked. Plugins never see one.
 
 mod command;
+pub(crate) mod scrub;
+pub(crate) mod vault;
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};

@@ -25,6 +25,10 @@ pub enum Level {
 pub struct Happening {
     pub room: RoomId,
     pub at: Millis,
+    /// The number of the journal's record that it follows from: with the room, its address in the journal, `3f2a91c0:17`. None beside the
+    /// journal, and of a record itself.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub seq: Option<u64>,
     #[serde(flatten)]
     pub what: What,
 }
@@ -130,8 +134,13 @@ impl Teller {
     }
 
     pub(crate) fn tell(&self, what: impl FnOnce() -> What) {
+        self.tell_of(None, what);
+    }
+
+    /// Tells what follows from a record of this number.
+    pub(crate) fn tell_of(&self, seq: Option<u64>, what: impl FnOnce() -> What) {
         if !self.subscribers.is_empty() {
-            self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), what: what() });
+            self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), seq, what: what() });
         }
     }
 }

@@ -239,10 +239,11 @@ fn word(kind: &impl Serialize) -> String {
 
 /// What was decided, without what it was decided about.
 fn tag(approval: &conclave_core::policy::Approval) -> &'static str {
-    use conclave_core::policy::Approval::{Approved, Edited, Refused};
+    use conclave_core::policy::Approval::{Approved, Edited, Invalid, Refused};
     match approval {
         Approved => "approved",
         Edited { .. } => "edited",
         Refused { .. } => "refused",
+        Invalid { .. } => "invalid",
     }
 }

@@ -3,6 +3,7 @@
 //! It starts other programs (cargo, rustup, `conclave`) and moves files within the target folder. It knows nothing of the host's
 //! own code, so it builds in seconds and works while the rest does not compile.
 
+mod attacks;
 mod bench;
 mod components;
 mod conformance;
@@ -31,6 +32,7 @@ usage: cargo xtask COMMAND [OPTIONS]
       --folder PATH    about the files in this folder instead of this repository's documents
       --hostile        run the plugins that try to break out instead
   test [FILTER…]     everything that CI checks; with filters only the tests whose names contain one of them
+  attacks            try every attack that docs/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run
   install            the program `conclave` for daily use, built within minutes
@@ -75,6 +77,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
     match command.as_str() {
         "demo" => demo::run(Place::find()?, rest),
         "test" => test::run(Place::find()?, rest),
+        "attacks" => attacks::run(Place::find()?, rest),
         "build" => components::run_build(Place::find()?, rest),
         "install" => install::run_install(Place::find()?, rest),
         "dist" => install::run_dist(Place::find()?, rest),

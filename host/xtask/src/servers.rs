@@ -1,4 +1,5 @@
-//! A model server that others wrote, for the tests that talk to one: LiteLLM from pip, in a virtual environment below the target folder.
+//! Programs that others wrote, for the tests that talk to them: LiteLLM and the MCP SDK from pip, each in a virtual environment below the
+//! target folder.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,18 +9,42 @@ use crate::failure::Failure;
 use crate::phase::Phases;
 use crate::place::Place;
 
-/// Held to a version: what it does is compared with what was seen.
-const PACKAGE: &str = "litellm[proxy]==1.106.2";
+/// A package from pip, held to a version: what it does is compared with what was seen.
+struct Foreign {
+    folder: &'static str,
+    package: &'static str,
+    /// What is run of it.
+    program: &'static str,
+    label: &'static str,
+}
+
+const LITELLM: Foreign = Foreign {
+    folder: "litellm",
+    package: "litellm[proxy]==1.106.2",
+    program: "bin/litellm",
+    label: "getting LiteLLM, a model server that others wrote",
+};
+const MCP: Foreign =
+    Foreign { folder: "mcp", package: "mcp==2.3.0", program: "bin/python", label: "getting the MCP SDK for Python, which others wrote" };
 
 /// One phase. The program of the server; none, after saying why, where there is no Python, no pip or no way to the package.
 pub(crate) fn litellm(place: &Place, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
-    let folder = place.own().join("litellm");
-    let (program, installed) = (folder.join("bin/litellm"), folder.join("installed"));
-    let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == PACKAGE) && program.is_file();
+    foreign(&LITELLM, place, phases)
+}
+
+/// One phase. The Python that has the package; none likewise.
+pub(crate) fn mcp(place: &Place, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+    foreign(&MCP, place, phases)
+}
+
+fn foreign(foreign: &Foreign, place: &Place, phases: &mut Phases) -> Result<Option<PathBuf>, Failure> {
+    let folder = place.own().join(foreign.folder);
+    let (program, installed) = (folder.join(foreign.program), folder.join("installed"));
+    let has_it = fs::read_to_string(&installed).is_ok_and(|found| found == foreign.package) && program.is_file();
     let mut why_not = None;
-    phases.check("getting LiteLLM, a model server that others wrote", || {
+    phases.check(foreign.label, || {
         if !has_it {
-            why_not = install(&folder).err();
+            why_not = install(&folder, foreign.package).err();
         }
         Ok(())
     })?;
@@ -27,16 +52,16 @@ pub(crate) fn litellm(place: &Place, phases: &mut Phases) -> Result<Option<PathB
         eprintln!("      skipped, and with it the tests that talk to it: {reason}");
         return Ok(None);
     }
-    fs::write(&installed, PACKAGE).map_err(|error| Failure::io("write", &installed, &error))?;
+    fs::write(&installed, foreign.package).map_err(|error| Failure::io("write", &installed, &error))?;
     Ok(Some(program))
 }
 
-fn install(folder: &Path) -> Result<(), String> {
+fn install(folder: &Path, package: &str) -> Result<(), String> {
     let _ = fs::remove_dir_all(folder);
     succeeds(Command::new("python3").args(["-m", "venv"]).arg(folder)).map_err(|reason| format!("python3 -m venv: {reason}"))?;
     let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", PACKAGE]);
-    succeeds(&mut pip).map_err(|reason| format!("pip install {PACKAGE}: {reason}"))
+    pip.args(["install", "--quiet", "--disable-pip-version-check", package]);
+    succeeds(&mut pip).map_err(|reason| format!("pip install {package}: {reason}"))
 }
 
 fn succeeds(command: &mut Command) -> Result<(), String> {

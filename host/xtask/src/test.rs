@@ -1,5 +1,6 @@
 //! `cargo xtask test`: everything that CI checks, the cheap things first, the tests' own summary last.
 
+use std::collections::BTreeSet;
 use std::process::{Command, ExitCode};
 
 use crate::components;
@@ -11,8 +12,9 @@ use crate::place::Place;
 use crate::servers;
 
 /// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 11] = [
+const TESTED: [&str; 12] = [
     "conclave-core",
+    "conclave-mcp",
     "conclave-models",
     "conclave-runtime",
     "conclave-stock",
@@ -45,7 +47,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     needs::check(&place)?;
     if filters.is_empty() {
         needs::check_companions(&place)?;
-        return everything(&place, &mut Phases::new(&place, 12, verbose));
+        return everything(&place, &mut Phases::new(&place, 14, verbose));
     }
     let mut phases = Phases::new(&place, 5, verbose);
     prepare(&place, &mut phases)?;
@@ -70,6 +72,7 @@ fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
     let mut examples = place.cargo(["test", "--doc", "--all-features"]);
     examples.args(packages(&[
         "conclave-core",
+        "conclave-mcp",
         "conclave-models",
         "conclave-runtime",
         "conclave-stock",
@@ -79,24 +82,29 @@ fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
     phases.run("testing the examples in the documentation", "doc-tests", examples)?;
     let litellm = servers::litellm(place, phases)?;
     if let Some(program) = litellm {
-        let mut command = foreign(place);
+        let mut command = foreign(place, "servers::");
         command.env("CONCLAVE_LITELLM", program);
         phases.run("talking to LiteLLM", "servers", command)?;
+    }
+    if let Some(python) = servers::mcp(place, phases)? {
+        let mut command = foreign(place, "mcp::");
+        command.env("CONCLAVE_MCP_PYTHON", python);
+        phases.run("talking to MCP servers and clients", "mcp", command)?;
     }
     run_tests(place, phases, &[])
 }
 
-/// The tests that talk to a server that others wrote; the others leave them out.
-fn foreign(place: &Place) -> Command {
+/// The tests that talk to a program that others wrote; the others leave them out.
+fn foreign(place: &Place, filter: &str) -> Command {
     if needs::has_nextest(place) {
-        place.cargo(["nextest", "run", "-p", "conclave-suite", "--all-features", "--run-ignored", "only", "servers::"])
+        place.cargo(["nextest", "run", "-p", "conclave-suite", "--all-features", "--run-ignored", "only", filter])
     } else {
-        place.cargo(["test", "-p", "conclave-suite", "--all-features", "--tests", "--", "--ignored", "servers::"])
+        place.cargo(["test", "-p", "conclave-suite", "--all-features", "--tests", "--", "--ignored", filter])
     }
 }
 
 /// Four phases: components, the program, the tests' binaries.
-fn prepare(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+pub(crate) fn prepare(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
     build_components(place, phases)?;
     build_tests(place, phases)
 }
@@ -138,6 +146,19 @@ fn runner(place: &Place) -> Command {
         place.cargo(["test", "--lib", "--bins", "--tests", "--all-features"])
     };
     command.args(packages(&TESTED));
+    command
+}
+
+/// The runner for tests of exactly these names, in whatever module they are.
+pub(crate) fn runner_of(place: &Place, names: &BTreeSet<&str>) -> Command {
+    let mut command = runner(place);
+    if needs::has_nextest(place) {
+        let any: Vec<String> = names.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
+        command.args(["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar", "-E"]);
+        command.arg(any.join(" + "));
+    } else {
+        command.args(["--no-fail-fast", "--quiet", "--"]).args(names);
+    }
     command
 }
 

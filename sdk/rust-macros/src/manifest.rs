@@ -88,7 +88,7 @@ fn each(
     entries.iter().map(|(name, value)| (name.get_ref().to_string(), read(problems, name, value))).collect::<Map<_, _>>().into()
 }
 
-/// `secrets` asks for each secret by name, all other capabilities once.
+/// `secrets` asks for each secret by name, or for any; all other capabilities once.
 fn ask_or_secrets(problems: &mut Problems, name: &Spanned<toml::de::DeString>, value: &Entry) -> Value {
     let capability = name.get_ref().as_ref();
     if !CAPABILITIES.contains(&capability) {
@@ -96,7 +96,8 @@ fn ask_or_secrets(problems: &mut Problems, name: &Spanned<toml::de::DeString>, v
     }
     let path = format!("asks.{capability}");
     let Some(table) = problems.table(&path, value) else { return Value::Null };
-    if capability != "secrets" {
+    let is_any = table.iter().any(|(_, value)| !matches!(value.get_ref(), DeValue::Table(_)));
+    if capability != "secrets" || is_any {
         return ask(problems, &path, value, table);
     }
     let secrets = table.iter().map(|(secret, value)| {

@@ -35,6 +35,8 @@ pub mod tool {
             "conclave:plugin/model@0.1.0-draft": crate::bindings::imports::conclave::plugin::model,
             "conclave:plugin/files@0.1.0-draft": crate::bindings::imports::conclave::plugin::files,
             "conclave:plugin/kv@0.1.0-draft": crate::bindings::imports::conclave::plugin::kv,
+            "conclave:plugin/secrets@0.1.0-draft": crate::bindings::imports::conclave::plugin::secrets,
+            "conclave:plugin/fetch@0.1.0-draft": crate::bindings::imports::conclave::plugin::fetch,
         },
     });
 }
@@ -61,6 +63,8 @@ pub mod agent {
             "conclave:plugin/model@0.1.0-draft": crate::bindings::imports::conclave::plugin::model,
             "conclave:plugin/files@0.1.0-draft": crate::bindings::imports::conclave::plugin::files,
             "conclave:plugin/kv@0.1.0-draft": crate::bindings::imports::conclave::plugin::kv,
+            "conclave:plugin/secrets@0.1.0-draft": crate::bindings::imports::conclave::plugin::secrets,
+            "conclave:plugin/fetch@0.1.0-draft": crate::bindings::imports::conclave::plugin::fetch,
         },
     });
 }
@@ -87,6 +91,8 @@ pub mod delivery {
             "conclave:plugin/model@0.1.0-draft": crate::bindings::imports::conclave::plugin::model,
             "conclave:plugin/files@0.1.0-draft": crate::bindings::imports::conclave::plugin::files,
             "conclave:plugin/kv@0.1.0-draft": crate::bindings::imports::conclave::plugin::kv,
+            "conclave:plugin/secrets@0.1.0-draft": crate::bindings::imports::conclave::plugin::secrets,
+            "conclave:plugin/fetch@0.1.0-draft": crate::bindings::imports::conclave::plugin::fetch,
         },
     });
 }

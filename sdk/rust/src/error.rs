@@ -7,7 +7,7 @@ use std::fmt;
 
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError;
-use crate::bindings::imports::conclave::plugin::{blobs, files, kv, model, scratch, types};
+use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model, scratch, types};
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
 
 /// What a plugin's function returns.
@@ -86,6 +86,9 @@ impl<E: std::error::Error + 'static> From<E> for Error {
             return from_kv(error);
         }
         if let Some(error) = any.downcast_ref() {
+            return from_fetch(error);
+        }
+        if let Some(error) = any.downcast_ref() {
             return from_blobs(error);
         }
         if let Some(error) = any.downcast_ref() {
@@ -124,6 +127,18 @@ fn from_kv(error: &kv::KvError) -> Error {
     match error {
         Case::QuotaExceeded(limit) => Error::Other(format!("kv: the limit of {limit} bytes is reached")),
         Case::Denied(denial) => Error::Denied(denial.clone()),
+        Case::Other(text) => Error::Other(text.clone()),
+    }
+}
+
+fn from_fetch(error: &fetch::FetchError) -> Error {
+    use fetch::FetchError as Case;
+    match error {
+        Case::Denied(denial) => Error::Denied(denial.clone()),
+        Case::InvalidRequest(problem) => Error::Other(format!("fetch: {problem}")),
+        Case::LimitExceeded(limit) => Error::Other(format!("fetch: past the limit {limit}")),
+        Case::TimedOut => Error::other("fetch: no answer in time"),
+        Case::Unavailable(retry_after_ms) => Error::Unavailable { retry_after_ms: *retry_after_ms },
         Case::Other(text) => Error::Other(text.clone()),
     }
 }

@@ -68,18 +68,22 @@ extern crate self as conclave_sdk;
 mod agent;
 #[doc(hidden)]
 pub mod bindings;
+pub mod blobs;
 pub mod config;
 pub mod delivery;
 mod error;
 #[doc(hidden)]
 pub mod export;
+pub mod fetch;
 pub mod files;
 mod history;
+pub mod kv;
 pub mod log;
 pub mod model;
 mod outcome;
 pub mod progress;
 pub mod scratch;
+pub mod secrets;
 mod tool;
 mod turn;
 
@@ -88,7 +92,6 @@ pub use bindings::agent::conclave::plugin::actions;
 pub use bindings::agent::conclave::plugin::actions::{Observation, ToolOutput};
 pub use bindings::agent::conclave::plugin::state::{Past, Peer, Remaining, ToolSummary};
 pub use bindings::imports::conclave::plugin::types::{Blob, Denial, Draft, Entity, Extra, Message, ToolCall, ToolResult, Usage};
-pub use bindings::imports::conclave::plugin::{blobs, kv};
 pub use bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolSpec};
 pub use conclave_sdk_macros::{export, tool};
 pub use error::{Error, Result};

@@ -42,6 +42,13 @@ impl Outcome {
         Ok(self)
     }
 
+    /// Adds an attachment that this call kept or was given; the host leaves out any other.
+    #[must_use]
+    pub fn with_attachment(mut self, blob: crate::Blob) -> Self {
+        self.attachments.push(blob);
+        self
+    }
+
     /// Adds a call that is run next, as a call of the calling agent. Orchestration tools, such as `done`, need the `route` grant.
     #[must_use]
     pub fn then(mut self, tool: impl Into<String>, arguments: impl Into<serde_json::Value>) -> Self {

@@ -29,6 +29,7 @@ use crate::BenchError;
 
 /// A host with a task that calls the tool of a guest once and answers with what it gave.
 pub(crate) struct Hosted {
+    host: Host,
     prepared: Prepared,
     start: Parts,
     arguments: Value,
@@ -64,7 +65,12 @@ impl Hosted {
             scratch: Arc::default(),
             nobody: Arc::new(Nobody),
         };
-        Ok(Self { prepared, start, arguments: arguments.clone(), calls: AtomicU64::new(1) })
+        Ok(Self { host, prepared, start, arguments: arguments.clone(), calls: AtomicU64::new(1) })
+    }
+
+    /// What it runs in.
+    pub(crate) fn host(&self) -> &Host {
+        &self.host
     }
 
     /// One tool call in a sandbox of its own: the content of the outcome.
@@ -101,6 +107,7 @@ impl Hosted {
             plugin: plugin.clone(),
             now: Millis(0),
             scratch: Arc::clone(&self.start.scratch),
+            task: None,
             models: Arc::clone(&self.start.nobody) as Arc<dyn ModelPort>,
             effects: Arc::new(NoEffects),
             observer: Arc::clone(&self.start.nobody) as Arc<dyn Observer>,

@@ -4,7 +4,9 @@
 mod bare;
 mod bare_agent;
 mod conclave;
+mod decision;
 mod measure;
+mod neighbour;
 mod report;
 mod rows;
 

@@ -33,6 +33,8 @@ pub(crate) struct Side {
 pub(crate) enum Reach {
     /// The subject takes at most so many times as long as the baseline.
     AtMost(f64),
+    /// The slowest of a hundred takes at most so many times as long as that of the baseline.
+    P99AtMost(f64),
     /// The subject is at least so many times as fast.
     Faster(f64),
     /// About so many microseconds, on two cores of a rented machine: for orientation.
@@ -71,7 +73,8 @@ impl Row {
     /// Subject to baseline.
     fn ratio(&self) -> Option<f64> {
         let baseline = self.baseline.as_ref()?;
-        Some(self.subject.times.median_ns as f64 / baseline.times.median_ns.max(1) as f64)
+        let compared = |times: Times| if matches!(self.reach, Reach::P99AtMost(_)) { times.p99_ns } else { times.median_ns };
+        Some(compared(self.subject.times) as f64 / compared(baseline.times).max(1) as f64)
     }
 
     fn cells(&self) -> [String; 9] {
@@ -89,6 +92,9 @@ impl Row {
         match (self.reach, self.ratio()) {
             (Reach::AtMost(most), ratio) => {
                 (times(ratio), format!("≤ {} ×", rounded(most)), verdict(ratio.is_some_and(|ratio| ratio <= most)))
+            }
+            (Reach::P99AtMost(most), ratio) => {
+                (times(ratio), format!("p99 ≤ {} ×", rounded(most)), verdict(ratio.is_some_and(|ratio| ratio <= most)))
             }
             (Reach::Faster(least), ratio) => {
                 let faster = ratio.map(|ratio| 1.0 / ratio.max(f64::MIN_POSITIVE));

@@ -11,7 +11,9 @@ use crate::BenchError;
 use crate::bare::{self, Allocator, Request, Tool};
 use crate::bare_agent::Agent;
 use crate::conclave::{self, Hosted};
+use crate::decision::Decisions;
 use crate::measure::{self, Effort, Plan, Times};
+use crate::neighbour::Noise;
 use crate::report::{Reach, Report, Row, Side};
 
 /// What messages say.
@@ -37,6 +39,8 @@ const BATCH: &str = "task of a batch of 1 000, four at once";
 const ALLOCATOR: &str = "what the pool brings";
 const WARM: &str = "what a fresh sandbox costs";
 const LOAD: &str = "plugin load, cached";
+const DECISION: &str = "policy decision, the last of 21 rules; and a grant";
+const NEIGHBOUR: &str = "tool call in a fresh sandbox, 1 KB, beside a noisy plugin";
 
 /// Measures the rows that are `wanted`, one after the other.
 pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> bool) -> Result<Report, BenchError> {
@@ -72,6 +76,12 @@ pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> 
     }
     if wanted(LOAD) {
         keep(bench.load(guests).await?);
+    }
+    if wanted(DECISION) {
+        keep(bench.decision().await?);
+    }
+    if wanted(NEIGHBOUR) {
+        keep(bench.neighbour(guests).await?);
     }
     Ok(Report::new(effort == Effort::Quick, rows))
 }
@@ -221,6 +231,40 @@ impl Bench {
             baseline: Some(side("compile", baseline)),
             subject: side("from the cache", subject),
             reach: Reach::Faster(50.0),
+        })
+    }
+
+    /// Both are far below what a clock tells apart, so each time is that of a thousand.
+    async fn decision(&self) -> Result<Row, BenchError> {
+        const EACH: u32 = 1_000;
+        let decisions = Decisions::prepare()?;
+        let of = |decide: &dyn Fn() -> bool| {
+            let samples = if self.effort == Effort::Quick { 200 } else { 2_000 };
+            let times = (0..samples).map(|_| {
+                let began = Instant::now();
+                let allowed = (0..EACH).filter(|_| decide()).count();
+                std::hint::black_box(allowed);
+                began.elapsed() / EACH
+            });
+            Times::of(times.collect())
+        };
+        let (baseline, subject) = (of(&|| decisions.require()), of(&|| decisions.decide()));
+        Ok(Row { what: DECISION, baseline: Some(side("grant", baseline)), subject: side("policy", subject), reach: Reach::AboutMicros(1.0) })
+    }
+
+    /// The noise computes in a thread of its own without end; the calls are the same before and beside it.
+    async fn neighbour(&self, guests: &Path) -> Result<Row, BenchError> {
+        let plan = Plan::short(self.effort);
+        let quiet = async || self.hosted.call_fresh().await.map(drop);
+        let baseline = measure::alone(plan, quiet).await?;
+        let noise = Noise::start(self.hosted.host(), guests).await?;
+        let subject = measure::alone(plan, quiet).await?;
+        drop(noise);
+        Ok(Row {
+            what: NEIGHBOUR,
+            baseline: Some(side("alone", baseline)),
+            subject: side("beside it", subject),
+            reach: Reach::P99AtMost(2.0),
         })
     }
 

@@ -1,6 +1,6 @@
 //! Asks a model without a grant.
 
-use conclave_sdk::{Json, model, tool};
+use conclave_sdk::{Draft, Entity, Json, model, tool};
 
 /// Completes and starts; each entry is what came of it.
 #[tool]
@@ -10,4 +10,18 @@ fn run() -> Json<[String; 2]> {
     Json([completed, started])
 }
 
-conclave_sdk::export!(tools: [run], asks: [model?]);
+/// Waits for an answer of the model.
+#[tool]
+fn wait() -> String {
+    let draft = model::Part::Draft(Draft {
+        role: Entity::User,
+        content: "Are you there?".to_owned(),
+        tool_calls: Vec::new(),
+        tool_results: Vec::new(),
+        attachments: Vec::new(),
+    });
+    let request = model::Request { prompt: vec![draft], ..model::Request::default() };
+    format!("{:?}", model::complete(&request).map(|completion| completion.content))
+}
+
+conclave_sdk::export!(tools: [run, wait], asks: [model?]);

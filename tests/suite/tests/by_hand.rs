@@ -1,5 +1,4 @@
-//! Components that no compiler makes: many memories, large tables, many instances. The bounds are constants of the host, so there is no
-//! key for them. The template is `tests/data/guests/tool.wat`.
+//! Components that no compiler makes: many memories, large tables, many instances, long lists. The template is `tests/data/guests/tool.wat`.
 
 use conclave_core::fault::FaultKind;
 use conclave_core::manifest::Manifest;
@@ -8,15 +7,15 @@ use conclave_test_support::{Ran, Rig, guest, refused};
 
 /// What a component has besides its one tool.
 #[derive(Clone, Copy, Default)]
-struct More<'a> {
-    component: &'a str,
-    import: &'a str,
-    with: &'a str,
-    module: &'a str,
-    call: &'a str,
+pub(crate) struct More<'a> {
+    pub(crate) component: &'a str,
+    pub(crate) import: &'a str,
+    pub(crate) with: &'a str,
+    pub(crate) module: &'a str,
+    pub(crate) call: &'a str,
 }
 
-fn tool(more: More<'_>) -> Vec<u8> {
+pub(crate) fn tool(more: More<'_>) -> Vec<u8> {
     let mut text = include_str!("../../data/guests/tool.wat").to_owned();
     let parts = [("IMPORT", more.import), ("WITH", more.with), ("MODULE", more.module), ("COMPONENT", more.component), ("CALL", more.call)];
     for (place, part) in parts {
@@ -28,7 +27,7 @@ fn tool(more: More<'_>) -> Vec<u8> {
     conclave_runtime::plugin::embed(&component, &manifest).expect("it is a component")
 }
 
-fn config(limits: &str) -> String {
+pub(crate) fn config(limits: &str) -> String {
     format!(
         "entry = \"main\"\n[plugins.caller]\nsource = \"{}\"\ngrants.tools = [\"subject.*\"]\nconfig = {{ tool = \"subject.run\" }}\n\
          [plugins.subject]\nsource = \"subject.wasm\"\nlimits = {{ {limits} }}\n[tasks.main]\nagent = \"caller\"\n",
@@ -78,17 +77,42 @@ fn more_memories_than_the_host_gives_are_refused_at_load() {
 #[test]
 fn a_table_that_is_too_large_is_refused_at_load() {
     let told = problems(tool(More { module: "(table 30000 funcref)", ..More::default() }));
-    assert!(told.contains("`subject` is refused") && told.contains("table"), "{told}");
+    assert!(
+        told.contains("`subject` is refused") && told.contains("more than 20000 elements") && told.contains("limits.table_elements"),
+        "{told}"
+    );
 }
 
 #[test]
 fn a_table_grows_up_to_the_bound_and_no_further() {
-    let grow = |by: u32| {
+    let grow = |by: u32, limits: &str| {
         let call = format!("(if (i32.eq (table.grow $t (ref.null func) (i32.const {by})) (i32.const -1)) (then (unreachable)))");
-        run(tool(More { module: "(table $t 0 funcref)", call: &call, ..More::default() }), "").answer()
+        run(tool(More { module: "(table $t 0 funcref)", call: &call, ..More::default() }), limits)
     };
-    assert!(!grow(10_000).is_error);
-    assert!(grow(30_000).is_error);
+    assert!(!grow(10_000, "").answer().is_error);
+    assert!(!grow(30_000, "table_elements = 30_000").answer().is_error);
+    for (ran, most) in [(grow(30_000, ""), "20000"), (grow(200, "table_elements = 100"), "100")] {
+        let fault = ran.fault();
+        assert_eq!(fault.kind, FaultKind::Tables);
+        assert!(fault.message.contains(most) && fault.message.contains("limits.table_elements"), "{}", fault.message);
+    }
+}
+
+/// A list of empty calls, which costs the guest a store of two numbers.
+#[test]
+fn a_list_that_is_too_long_is_refused() {
+    let then = |calls: u32, limits: &str| {
+        let call = format!(
+            "(drop (memory.grow (i32.const 16))) (i32.store (i32.const 2080) (i32.const 131072)) (i32.store (i32.const 2084) (i32.const {calls}))"
+        );
+        run(tool(More { call: &call, ..More::default() }), limits)
+    };
+    for (ran, most) in [(then(101, "list = 100"), "100"), (then(10_001, ""), "10000")] {
+        let fault = ran.fault();
+        assert_eq!(fault.kind, FaultKind::List, "{}", fault.message);
+        assert!(fault.message.contains(most) && fault.message.contains("limits.list"), "{}", fault.message);
+    }
+    assert!(then(100, "list = 100").answer().fault.is_none(), "as many as it may");
 }
 
 #[test]
@@ -96,5 +120,12 @@ fn more_instances_than_the_host_gives_are_refused_at_load() {
     let instances: String = (0..80).map(|index| format!("(core instance $more{index} (instantiate $empty))")).collect();
     let component = format!("(core module $empty) {instances}");
     let told = problems(tool(More { component: &component, ..More::default() }));
-    assert!(told.contains("`subject` is refused") && told.contains("instances"), "{told}");
+    assert!(
+        told.contains("`subject` is refused") && told.contains("more than 60 core instances") && told.contains("limits.instances"),
+        "{told}"
+    );
+    let loads = Rig::new().with_file("subject.wasm", tool(More { component: &component, ..More::default() }));
+    assert!(loads.prepare(&config("instances = 120")).is_ok());
+    let told = refused(&loads, &config("instances = 10"));
+    assert!(told.contains("more than 10 core instances"), "{told}");
 }

@@ -8,7 +8,7 @@ use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::{Rig, calling, guest, stepping, stock};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, text};
+use crate::cli::{cache, program, state, text};
 
 fn start(rig: &Rig, arguments: &[&str]) -> Child {
     let mut command = Command::new(program());
@@ -141,7 +141,7 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
     let output = chat(&rig, &["c.toml"], "go\n");
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
     let mut run = Command::new(program());
-    run.current_dir(rig.folder()).args(["run", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).stdin(Stdio::null());
+    run.current_dir(rig.folder()).args(["run", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state()).stdin(Stdio::null());
     let run = run.output().expect("the program runs");
     assert_eq!(run.status.code(), Some(6), "{}", text(&run.stderr));
     for output in [output, run] {
@@ -155,7 +155,7 @@ fn a_run_whose_key_is_not_taken_says_so_with_its_exit_code() {
     let server = Server::start(vec![Answer::error(401, "Incorrect key")]);
     let rig = with_model(&server);
     let mut run = Command::new(program());
-    run.current_dir(rig.folder()).args(["run", "--quiet", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).stdin(Stdio::null());
+    run.current_dir(rig.folder()).args(["run", "--quiet", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state()).stdin(Stdio::null());
     let run = run.output().expect("the program runs");
     assert_eq!(outcome(&run), (Some(3), String::new()), "{}", text(&run.stderr));
     assert_eq!(text(&run.stderr).matches("Incorrect key").count(), 1, "{}", text(&run.stderr));

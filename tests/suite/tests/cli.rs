@@ -17,12 +17,17 @@ pub(crate) fn program() -> PathBuf {
 
 pub(crate) fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache());
+    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
     command.output().expect("the program runs")
 }
 
 pub(crate) fn cache() -> PathBuf {
     conclave_test_support::stock().join("../test-cache")
+}
+
+/// Where these tests' runs keep their journals: not in the user's own folder.
+pub(crate) fn state() -> PathBuf {
+    conclave_test_support::stock().join("../test-state")
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -130,7 +135,7 @@ fn an_answer_that_cannot_be_written_is_no_success() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("linux has it");
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(["run", "-q", "c.toml", "hello"]).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache());
+    command.current_dir(rig.folder()).args(["run", "-q", "c.toml", "hello"]).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
     let output = command.stdout(full).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 }
@@ -224,7 +229,7 @@ fn ctrl_c_ends_at_once_although_a_guest_spins() {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state())
         .spawn()
         .expect("the program runs");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();

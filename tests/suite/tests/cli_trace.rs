@@ -5,12 +5,12 @@ use std::process::{Command, Output, Stdio};
 use conclave_test_support::{Rig, calling, guest, stepping};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, text};
+use crate::cli::{cache, program, state, text};
 
 /// The program where nobody knows how wide the terminal is, but `COLUMNS` says so.
 fn conclave(rig: &Rig, columns: usize, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache());
+    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
     command.env("COLUMNS", columns.to_string()).env_remove("NO_COLOR").envs(variables.iter().copied());
     command.output().expect("the program runs")
 }

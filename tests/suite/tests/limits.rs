@@ -1,5 +1,8 @@
 //! Each limit that the config accepts, and a guest that exceeds it. A fault is an observation: the task answers all the same.
 
+use std::net::TcpListener;
+
+use conclave_core::config::KEYS;
 use conclave_core::fault::{Fault, FaultKind};
 use conclave_core::outcome::Status;
 use conclave_test_support::{Ran, Rig, calling, stepping};
@@ -129,6 +132,62 @@ fn a_spinning_agent_is_stopped_and_its_task_ends_with_the_reason() {
 fn an_agent_that_says_too_much_is_refused() {
     let ran = Rig::new().run(&stepping("agent_big_turn", r#"limits = { memory = "256 MiB", output = "64 KiB", cpu = "5 s" }"#, ""), "go");
     assert_eq!(ran.plugin_faults().first(), Some(&FaultKind::Output));
+}
+
+#[test]
+fn arguments_that_are_too_large_are_refused() {
+    let call = |limits: &str| Rig::new().run(&calling("echo", "run", &json!({ "text": "x".repeat(2_000) }), limits), "go");
+    let ran = call(r#"limits = { arguments = "1 KiB" }"#);
+    assert!(ran.answer().is_error);
+    assert!(ran.content().contains("up to 1 KiB are taken (limits.arguments of the plugin)"), "{}", ran.content());
+    assert!(!call(r#"limits = { arguments = "4 KiB" }"#).answer().is_error);
+}
+
+/// Nobody accepts, so the guest waits inside of the host; there the engine's own clock cannot reach it.
+#[test]
+fn a_tool_whose_model_never_answers_is_stopped_at_its_wall_limit() {
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}/v1", silent.local_addr().expect("it has one"));
+    let config = calling("model_denied", "wait", &json!({}), "grants.model = [\"default\"]\nlimits = { wall = \"500 ms\" }")
+        + &format!("[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n");
+    let ran = Rig::new().run(&config, "go");
+    assert_eq!((ran.status(), ran.fault().kind), (Status::Done, FaultKind::Wall), "{}", ran.content());
+}
+
+/// Each key of `limits`, and the test here, in `by_hand`, `compile` or `blobs` that exceeds it.
+const EXCEEDED: [(&str, &str); 18] = [
+    ("memory", "endless_allocation_is_stopped_at_the_memory_limit"),
+    ("cpu", "a_spinning_tool_is_stopped_at_its_cpu_limit"),
+    ("wall", "a_tool_that_waits_is_stopped_at_its_wall_limit_and_used_no_cpu"),
+    ("output", "too_much_output_is_refused"),
+    ("log", "a_flood_of_log_lines_is_cut_and_counted_and_the_tool_goes_on"),
+    ("host_calls", "a_flood_of_host_calls_is_stopped"),
+    ("handles", "a_flood_of_wasi_resources_is_stopped"),
+    ("read", "reading_more_files_than_allowed_is_refused_with_the_quota"),
+    ("scratch", "a_scratch_that_is_too_large_is_refused"),
+    ("blobs", "what_one_call_keeps_is_bounded_altogether"),
+    ("at_once", "calls_beyond_those_allowed_at_once_wait_for_their_turn"),
+    ("table_elements", "a_table_grows_up_to_the_bound_and_no_further"),
+    ("instances", "more_instances_than_the_host_gives_are_refused_at_load"),
+    ("arguments", "arguments_that_are_too_large_are_refused"),
+    ("list", "a_list_that_is_too_long_is_refused"),
+    ("component", "a_component_that_is_too_large_is_refused"),
+    ("compile_time", "a_component_that_takes_long_to_compile_is_given_up"),
+    ("compile_memory", "a_component_that_takes_much_memory_to_compile_is_given_up"),
+];
+
+/// A limit that a config takes and nothing holds to is worse than none.
+#[test]
+fn every_limit_has_a_test_that_exceeds_it_and_a_row_in_the_manual() {
+    let tests = [include_str!("limits.rs"), include_str!("by_hand.rs"), include_str!("compile.rs"), include_str!("blobs.rs")].join("\n");
+    let manual = include_str!("../../../docs/capabilities.md");
+    let keys: Vec<&str> = KEYS.iter().filter(|key| key.table == "plugins.NAME.limits").map(|key| key.name).collect();
+    assert_eq!(keys, EXCEEDED.map(|(key, _)| key));
+    for (key, test) in EXCEEDED {
+        let is_test = |attribute: &str| tests.contains(&format!("{attribute}\nfn {test}() {{"));
+        assert!(is_test("#[test]"), "there is no test {test}");
+        assert!(manual.contains(&format!("\n| `{key}` | ")), "docs/capabilities.md has no row for {key}");
+    }
 }
 
 #[test]

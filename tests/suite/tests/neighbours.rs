@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
+use conclave_core::config::Config;
 use conclave_core::outcome::Status;
-use conclave_test_support::{Rig, calling};
+use conclave_runtime::{Prepared, RunOptions};
+use conclave_test_support::{Rig, block_on, calling, host};
 use serde_json::json;
 
 #[test]
@@ -33,4 +35,60 @@ fn a_tool_that_fails_says_why_and_the_task_goes_on() {
     let ran = Rig::new().run(&calling("echo", "fail", &json!({ "text": "no paper" }), ""), "go");
     assert_eq!(ran.status(), Status::Done);
     assert!(ran.answer().is_error && ran.content().contains("no paper"), "{}", ran.content());
+}
+
+/// Guests that harm, each with the limits that stop it.
+const HOSTILE: [(&str, &str); 8] = [
+    ("spin", r#"cpu = "50 ms""#),
+    ("allocate", r#"memory = "16 MiB""#),
+    ("recurse", r#"memory = "16 MiB""#),
+    ("panic", r#"memory = "16 MiB""#),
+    ("host_call_flood", "host_calls = 1000"),
+    ("log_flood", "host_calls = 2000"),
+    ("huge_output", r#"memory = "128 MiB", output = "64 KiB""#),
+    ("pollable_flood", "handles = 50"),
+];
+
+const QUIET: usize = 100;
+
+/// All in one host, on one engine and one pool of sandboxes, started together. Nothing is timed: only what comes out counts.
+#[test]
+fn a_hundred_quiet_tasks_are_all_right_while_a_hostile_plugin_runs_beside_each() {
+    block_on(async {
+        let host = host();
+        let prepare = async |text: String| {
+            let config = Config::parse("conclave.toml", "", &text).expect("the config is right");
+            host.load(&config).await.unwrap_or_else(|error| panic!("{error}"))
+        };
+        let mut hostile = Vec::new();
+        for (guest, limits) in HOSTILE {
+            hostile.push(prepare(calling(guest, "run", &json!({}), &format!("limits = {{ {limits} }}"))).await);
+        }
+        let mut quiet = Vec::new();
+        for number in 0..QUIET {
+            quiet.push(prepare(calling("echo", "run", &json!({ "text": format!("quiet task {number}") }), "")).await);
+        }
+        let start = |prepared: &Prepared| prepared.start(Some("go".to_owned()), RunOptions::default()).expect("a journal in memory opens");
+        let mut pairs = tokio::task::JoinSet::new();
+        for (number, prepared) in quiet.iter().enumerate() {
+            // The noise begins first.
+            let (noise, run) = (start(&hostile[number % HOSTILE.len()]), start(prepared));
+            pairs.spawn(async move { (number, run.outcome().await, noise.outcome().await) });
+        }
+        let mut stopped = [0; HOSTILE.len()];
+        while let Some(pair) = pairs.join_next().await {
+            let (number, quiet, noise) = pair.expect("nothing panics");
+            let (quiet, noise) = (quiet.expect("it ends"), noise.expect("it ends"));
+            assert_eq!(
+                (quiet.status, quiet.content.as_deref()),
+                (Status::Done, Some(format!("quiet task {number}").as_str())),
+                "{quiet:?}"
+            );
+            let (guest, _) = HOSTILE[number % HOSTILE.len()];
+            let said = noise.content.as_deref().unwrap_or_default();
+            assert!(said.contains("limits.") || said.contains("too deep") || said.contains("panic"), "{guest}: {said}");
+            stopped[number % HOSTILE.len()] += 1;
+        }
+        assert_eq!(stopped.iter().sum::<usize>(), QUIET, "a hostile plugin beside each: {stopped:?}");
+    });
 }

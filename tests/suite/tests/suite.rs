@@ -2,21 +2,32 @@
 //! here is also rebuilt by folding its journal (see `conclave-test-support`).
 
 mod agents;
+mod any_component;
+mod blobs;
+mod audit;
 mod by_hand;
 mod capabilities;
 mod chat;
 mod cli;
 mod cli_batch;
 mod cli_trace;
+mod compile;
 mod contract;
 mod delivery;
 mod demo;
 mod docs;
+mod fetch;
+mod files_write;
+mod kv;
 mod limits;
 mod loading;
+mod lock;
+mod mcp;
 mod models;
 mod neighbours;
 mod operate;
+mod policy;
 mod reload;
+mod secrets;
 mod servers;
 mod wasi;

@@ -20,6 +20,41 @@ fn files_past_the_contract_are_not_there() {
     assert!(["READ", "WROTE", "LISTED"].iter().all(|success| !content.contains(success)), "{content}");
 }
 
+#[cfg(unix)]
+#[test]
+fn granted_folders_are_there_for_the_standard_library_with_the_same_checks_and_journal() {
+    use std::os::unix::fs::symlink;
+
+    let rig = Rig::new().with_file("data/a.txt", "inside").with_file("data/sub/b.txt", "").with_file("secret", "OUTSIDE").with_file("read/a.txt", "inside");
+    let data = rig.folder().join("data");
+    symlink("../secret", data.join("link-up")).expect("a link can be made");
+    symlink("..", data.join("link-dir")).expect("a link can be made");
+    std::fs::hard_link(rig.folder().join("secret"), data.join("hard")).expect("a link can be made");
+    assert!(std::process::Command::new("mkfifo").arg(data.join("pipe")).status().expect("mkfifo runs").success());
+    let grants = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read-write", bytes = "1 MiB" }, { dir = "read", at = "/reading", mode = "read" }]"#;
+    let call = |tool: &str| {
+        let config = calling("std_fs_write", tool, &json!({}), grants) + "[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
+        let ran = rig.run(&config, "go");
+        let tried: Vec<(String, String)> = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
+        (ran, tried)
+    };
+    let (ran, honest) = call("run");
+    let found = |what: &str| honest.iter().find(|(tried, _)| tried == what).map(|(_, result)| result.as_str()).unwrap_or_default();
+    assert_eq!((found("read"), found("length")), ("DONE \"inside\"", "DONE 6"), "{honest:?}");
+    assert_eq!((found("write"), found("patch")), ("DONE ()", "DONE \"01XY456789\""), "{honest:?}");
+    assert_eq!((found("append"), found("remove")), ("DONE \"01XY456789!\"", "DONE ()"), "{honest:?}");
+    assert_eq!(found("list"), r#"DONE ["a.txt", "hard", "sub"]"#, "what leads outside or is no file is not shown: {honest:?}");
+    assert!(found("gone").starts_with("refused"), "{honest:?}");
+    let journalled = ran.events("test").iter().filter(|event| matches!(event, conclave_core::event::Event::SideEffectEnded { .. })).count();
+    assert!(journalled >= 5, "make, write, patch, append, remove: {journalled}");
+
+    let (ran, hostile) = call("escape");
+    assert!(hostile.len() > 30 && hostile.iter().all(|(_, result)| !result.starts_with("DONE")), "{hostile:?}");
+    let read = |path: &str| std::fs::read_to_string(rig.folder().join(path)).unwrap_or_default();
+    assert_eq!((read("secret").as_str(), read("data/a.txt").as_str(), read("read/a.txt").as_str()), ("OUTSIDE", "inside", "inside"));
+    assert!(!ran.denials().is_empty());
+}
+
 #[test]
 fn the_network_is_refused_with_an_audit_event() {
     let ran = run("std_net");

@@ -7,7 +7,7 @@ mod rig;
 use std::path::PathBuf;
 
 pub use ran::{Answer, Ran};
-pub use rig::{Rig, block_on, refused};
+pub use rig::{Rig, block_on, host, refused};
 
 /// The component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks that each is named in a test.
 #[must_use]
@@ -32,10 +32,12 @@ fn built() -> PathBuf {
     target.join("conclave")
 }
 
-/// A tool call through an agent that makes it and finishes with the result: the smallest task that runs a guest's tool.
+/// A tool call through an agent that makes it and finishes with the result: the smallest task that runs a guest's tool. Nobody is asked
+/// about it, whatever the plugin is granted.
 #[must_use]
 pub fn calling(guest_name: &str, tool: &str, arguments: &serde_json::Value, plugin_lines: &str) -> String {
     let settings = serde_json::json!({ "tool": format!("subject.{tool}"), "arguments": arguments });
+    let policy = if plugin_lines.contains("grants") { "[[policy]]\ntool = \"subject.*\"\ndecide = \"allow\"" } else { "" };
     format!(
         r#"
 entry = "main"
@@ -46,6 +48,7 @@ config = {settings}
 [plugins.subject]
 source = "{subject}"
 {plugin_lines}
+{policy}
 [tasks.main]
 agent = "caller"
 "#,

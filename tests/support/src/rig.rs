@@ -8,9 +8,12 @@ use std::time::Duration;
 use conclave_core::config::Config;
 use conclave_core::ids::{ChannelId, RoomId, TaskName};
 use conclave_core::outcome::Outcome;
+use conclave_runtime::blobs::MemoryBlobs;
 use conclave_runtime::channel::{Answer, Channels};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::secrets::Sources;
+use conclave_runtime::kv::MemoryKv;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOptions};
 
@@ -24,6 +27,9 @@ pub struct Rig {
     folder: tempfile::TempDir,
     answers: Vec<String>,
     refuse_speech: bool,
+    /// Outlive each run's host, as a file on the disk would.
+    kv: Arc<MemoryKv>,
+    blobs: Arc<MemoryBlobs>,
 }
 
 impl Default for Rig {
@@ -36,13 +42,19 @@ impl Rig {
     /// An empty folder, and nobody who answers.
     #[must_use]
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a test can make a folder"), answers: Vec::new(), refuse_speech: false }
+        Self { folder: tempfile::tempdir().expect("a test can make a folder"), answers: Vec::new(), refuse_speech: false, kv: Arc::default(), blobs: Arc::default() }
     }
 
     /// The folder that configs start at.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
+    }
+
+    /// Attachments that its runs keep.
+    #[must_use]
+    pub fn blobs(&self) -> &MemoryBlobs {
+        &self.blobs
     }
 
     /// Puts a file there.
@@ -81,7 +93,7 @@ impl Rig {
     async fn prepare_now(&self, config: &str) -> Result<Prepared, String> {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let config = Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
-        let host = host();
+        let host = host_with(HostOptions { kv: Arc::clone(&self.kv) as _, blobs: Arc::clone(&self.blobs) as _, ..HostOptions::default() });
         host.prepare(&config, &(Arc::new(|_| {}) as Follow)).await.map_err(|error| match error {
             PrepareError::Config(problems) | PrepareError::Keys(problems) | PrepareError::Plugins(problems) => problems.to_string(),
         })
@@ -173,7 +185,12 @@ impl Channels for People {
 }
 
 /// A host with the stock plugins and a cache that all tests share, so that each component is compiled once.
-fn host() -> Host {
+#[must_use]
+pub fn host() -> Host {
+    host_with(HostOptions::default())
+}
+
+fn host_with(options: HostOptions) -> Host {
     let mut stock = BTreeMap::new();
     for file in std::fs::read_dir(crate::stock()).into_iter().flatten().flatten() {
         let path = file.path();
@@ -182,7 +199,8 @@ fn host() -> Host {
         }
     }
     let cache = Some(crate::built().join("test-cache"));
-    Host::new(HostOptions { cache, stock, ..HostOptions::default() }).expect("the engine starts")
+    let secrets = Arc::new(Sources::new(|name| std::env::var(name).ok()));
+    Host::new(HostOptions { cache, stock, secrets, ..options }).expect("the engine starts")
 }
 
 /// Runs a future to its end.

@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use conclave_runtime::batch::OnError;
 
 use super::operate::CONFIG;
-use super::{ModelChoice, TraceChoice};
+use super::{Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Args)]
 pub(crate) struct Batch {
@@ -17,6 +17,8 @@ pub(crate) struct Batch {
     pub(crate) config: PathBuf,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
+    #[command(flatten)]
+    pub(crate) locked: Locked,
     /// How many runs go on at the same time
     #[arg(long, value_name = "N", default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..))]
     pub(crate) concurrency: u16,

@@ -1,5 +1,5 @@
 //! `conclave add SOURCE`: looks into a component, says what it asks for and why, and writes it into the config with the grants that a
-//! person confirmed. Runs nothing of it.
+//! person confirmed, and pins it. Runs nothing of it but its list of tools, with nothing granted.
 
 pub(crate) mod hints;
 mod questions;
@@ -14,6 +14,7 @@ use serde_json::json;
 
 use crate::args::{Add, Output};
 use crate::ask;
+use crate::commands::lock::{self, LockFile};
 use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
@@ -54,9 +55,15 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     let edited = edit.finish().map_err(|error| refused(&error))?;
     // Whoever was asked has said yes already.
     Guard::new(file.folder(), args.yes || asks).check(&name, &chosen, before.as_ref(), &edited)?;
+    // One that cannot be read is told of before anything is written.
+    let lock = LockFile::open(&args.file)?;
     file.write(&edited)?;
+    let pinned = lock::pin(&lock, &name, &found).await?;
     let hints = edited.config.as_ref().map(|config| hints::hints(&name, &found.inspection, config, &args.file)).unwrap_or_default();
-    tell(&file, &edited, json!({ "plugin": name, "inspection": found.inspection, "hints": hints }), output)?;
+    tell(&file, &edited, json!({ "plugin": name, "inspection": found.inspection, "pinned": pinned.is_some(), "hints": hints }), output)?;
+    if let Some(pinned) = pinned.filter(|_| !quiet) {
+        let _ = writeln!(anstream::stderr(), "{pinned}");
+    }
     if !quiet {
         hints::show(&hints, &args.file);
     }

@@ -16,7 +16,7 @@ use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions, Stopper};
 
-use crate::approve::AtTerminal;
+use crate::approve::{About, AtTerminal};
 use crate::args::{self, Detail, Output};
 use crate::batch::input::{self, Input};
 use crate::batch::progress::Progress;
@@ -41,7 +41,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
     let host = setup::open_host_in(&args.config)?;
-    let prepared = setup::prepare_with(&host, &args.config, &args.model.models()?, output).await?;
+    let prepared = setup::prepare_with(&host, &args.config, &args.model.models()?, args.locked.locked, output).await?;
     check_entry(&prepared)?;
     let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
     let mut results = Results::new(Arc::clone(&inputs), Arc::clone(&screen), args.output.as_deref(), output.json)?;
@@ -102,6 +102,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
         return Err(error);
     }
     let code = all.code(&policy, ended.ended_by, &results);
+    all.approver.tell_missing();
     if !output.quiet {
         let _ = writeln!(anstream::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
     }
@@ -161,13 +162,14 @@ impl All {
             None => Arc::new(NoJournals),
         };
         let person = Person::new(Arc::clone(screen), None, None);
+        let about = About::new(&prepared, &args.file);
         Arc::new(Self {
             prepared,
             room,
             turns: args.turns,
             journals,
             screen: Arc::clone(screen),
-            approver: AtTerminal::new(Arc::clone(&person), interrupts.clone()),
+            approver: AtTerminal::new(Arc::clone(&person), interrupts.clone(), about),
             person,
             tally: Arc::new(Tally::default()),
             staged,

@@ -1,6 +1,6 @@
 //! `conclave chat FILE [MESSAGE]`: a conversation with the entry task. What is said goes to stdout, everything else to stderr.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -9,13 +9,12 @@ use conclave_core::ids::{RoomId, TaskName};
 use conclave_core::outcome::{Outcome, Status};
 use conclave_runtime::channel::Answer;
 use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, Run, RunOptions};
 use tokio::sync::Notify;
 
 use super::run::{JsonLinesOnStdout, limit_hint};
-use crate::approve::AtTerminal;
+use crate::approve::{About, AtTerminal};
 use crate::args::{self, Output};
 use crate::attach;
 use crate::chat::conversation::Conversation;
@@ -24,6 +23,7 @@ use crate::chat::status;
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
+use crate::journals::Kept;
 use crate::person::{Person, Stops};
 use crate::screen::{Loudness, Screen};
 use crate::setup;
@@ -31,6 +31,7 @@ use crate::show::steps::Steps;
 use crate::show::tally::Tally;
 use crate::show::trace::Trace;
 use crate::show::{BAD, FAINT, ODD, head, paint, printable, time};
+use crate::state_folder::state_folder;
 use crate::{stdout, watch};
 
 /// How often it is looked at how long a turn takes.
@@ -40,7 +41,7 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     let loading = Instant::now();
     let detail = args.trace.detail(output)?;
     let host = setup::open_host_in(&args.file)?;
-    let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, output).await?.for_chat();
+    let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, args.locked.locked, output).await?.for_chat();
     let talk = Talk::new(&args, output, &host, &prepared, interrupts)?;
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&talk.room), loading.elapsed());
@@ -60,7 +61,8 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     talk.interrupts.chat_begins();
     let text = message.text.clone();
     let _hushed = talk.person.hush();
-    let options = talk.options(message, steps, args.journal.as_deref(), args.verbose, output);
+    let kept = Kept::open(args.journal.as_deref(), args.no_journal, &talk.room, &args.file);
+    let options = talk.options(message, steps, &kept, args.verbose, output);
     let run = prepared.start(Some(text), options).map_err(|failure| CliError::internal(failure.to_string()))?;
     let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
     let ended = talk.follow(run, prepared.turn_wall()).await;
@@ -73,6 +75,7 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
         talk.person.forget_typed();
     }
     let code = talk.finish(&*ended?, output)?;
+    talk.approver.tell_missing();
     talk.screen.line(paint(FAINT, format_args!("{} in {}", status::spent(talk.tally.counts()), time(begun.elapsed()))));
     Ok(code)
 }
@@ -121,7 +124,7 @@ impl Talk {
             has_ended: AtomicBool::new(false),
             stops_background: AtomicBool::new(false),
         });
-        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone());
+        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, &args.file));
         Ok(Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops })
     }
 
@@ -137,23 +140,19 @@ impl Talk {
         }
     }
 
-    fn options(&self, message: Answer, steps: Option<Steps>, journal: Option<&Path>, verbose: bool, output: Output) -> RunOptions {
-        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone()).with_steps(steps);
+    fn options(&self, message: Answer, steps: Option<Steps>, kept: &Kept, verbose: bool, output: Output) -> RunOptions {
+        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone()).with_addresses(kept.is_kept()).with_steps(steps);
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
             vec![Arc::clone(&self.tally) as _, Arc::clone(&self.conversation) as _, Arc::new(trace)];
         if output.json {
             subscribers.push(Arc::new(JsonLinesOnStdout));
         }
-        let journals: Arc<dyn Journals> = match journal {
-            Some(folder) => Arc::new(JsonLines::in_folder(folder)),
-            None => Arc::new(NoJournals),
-        };
         RunOptions {
             ids: Arc::new(self.room.clone()),
             attachments: message.attachments,
             channels: Arc::new(self.channel.clone()),
             approver: Arc::clone(&self.approver) as _,
-            journals,
+            journals: kept.journals(),
             subscribers: Subscribers::new(subscribers),
             ..RunOptions::default()
         }
@@ -232,10 +231,7 @@ impl Talk {
     }
 }
 
-/// `conclave/chat-history` in the user's state folder; none where there is none, or nothing is to be remembered.
+/// `chat-history` in the state folder; none where there is none, or nothing is to be remembered.
 fn history_file(nothing: bool) -> Option<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    let state = named("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
-    let state = state.or_else(|| named("HOME").map(|home| home.join(".local").join("state")));
-    state.filter(|_| !nothing).map(|folder: PathBuf| folder.join(Path::new("conclave/chat-history")))
+    state_folder().filter(|_| !nothing).map(|folder| folder.join("chat-history"))
 }

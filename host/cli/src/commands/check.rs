@@ -16,7 +16,7 @@ use crate::show::{FAINT, GOOD, NAME, bytes, head, paint, plural};
 use crate::stdout;
 
 pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
-    let prepared = setup::prepare(&args.file, &args.model.models()?, output).await?;
+    let prepared = setup::prepare(&args.file, &args.model.models()?, args.locked.locked, output).await?;
     if output.json {
         stdout::line(as_json(&prepared))?;
     } else {
@@ -52,6 +52,10 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
             }
         }
     }
+    if !prepared.is_pinned() {
+        let what = "no plugin is pinned: what they say to models may change unseen; `conclave plugin lock` pins them";
+        writeln!(out, "  {}", paint(FAINT, what))?;
+    }
     writeln!(out, "\nTasks")?;
     for (name, task) in &setup.tasks {
         let entry = if *name == setup.entry { " (entry)" } else { "" };
@@ -75,11 +79,14 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
     Ok(())
 }
 
-fn limits(limits: &PluginLimits) -> [String; 3] {
-    let PluginLimits { memory, cpu_ms, wall_ms, output, log, host_calls, handles, read, scratch, at_once } = limits;
+fn limits(limits: &PluginLimits) -> [String; 5] {
+    let PluginLimits { memory, cpu_ms, wall_ms, output, log, host_calls, handles, read, scratch, blobs, at_once, .. } = limits;
+    let PluginLimits { table_elements, instances, arguments, list, component, compile_ms, compile_memory, .. } = limits;
     [
         format!("memory {} · cpu {cpu_ms} ms · wall {wall_ms} ms · output {}", bytes(*memory), bytes(*output)),
-        format!("log {} · read {} · scratch {}", bytes(*log), bytes(*read), bytes(*scratch)),
+        format!("log {} · read {} · scratch {} · blobs {}", bytes(*log), bytes(*read), bytes(*scratch), bytes(*blobs)),
         format!("host calls {host_calls} · handles {handles} · at once {at_once}"),
+        format!("table elements {table_elements} · instances {instances} · arguments {} · list {list}", bytes(*arguments)),
+        format!("component {} · compile time {compile_ms} ms · compile memory {}", bytes(*component), bytes(*compile_memory)),
     ]
 }

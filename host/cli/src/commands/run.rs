@@ -8,17 +8,17 @@ use std::time::{Duration, Instant};
 use conclave_core::message::ToolCall;
 use conclave_core::outcome::{Outcome, Status};
 use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Prepared, Run, RunOptions};
 
-use crate::approve::AtTerminal;
+use crate::approve::{About, AtTerminal};
 use crate::args::{self, Output};
 use crate::attach;
 use crate::chat::status;
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
+use crate::journals::Kept;
 use crate::person::Person;
 use crate::screen::{Loudness, Screen};
 use crate::setup;
@@ -62,31 +62,28 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
     let loading = Instant::now();
     let host = setup::open_host_in(&args.file)?;
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
-    let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, output).await?;
+    let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, args.locked.locked, output).await?;
     check_message(&prepared, message.as_deref())?;
+    let room = RandomIds.run();
+    let kept = Kept::open(args.journal.as_deref(), args.no_journal, &room, &args.file);
     let screen = Screen::new(Loudness::of(output));
     let person = Person::new(Arc::clone(&screen), None, None);
     let tally = Arc::new(Tally::default());
-    let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone());
+    let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(&prepared, &args.file));
     let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&tally) as _];
     if output.json {
         subscribers.push(Arc::new(JsonLinesOnStdout));
     }
     let steps = args.trace.detail(output)?.map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
     let trace = (steps.is_some() || !(output.json || output.quiet))
-        .then(|| Arc::new(Trace::of_run(Arc::clone(&screen), args.verbose, prepared.setup()).with_steps(steps)));
+        .then(|| Arc::new(Trace::of_run(Arc::clone(&screen), args.verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps)));
     subscribers.extend(trace.clone().map(|trace| trace as _));
-    let journals: Arc<dyn Journals> = match &args.journal {
-        Some(folder) => Arc::new(JsonLines::in_folder(folder)),
-        None => Arc::new(NoJournals),
-    };
-    let room = RandomIds.run();
     let options = RunOptions {
         ids: Arc::new(room.clone()),
         attachments,
         channels: Arc::new(Terminal { person: Arc::clone(&person), screen: Arc::clone(&screen), interrupts: interrupts.clone() }),
         approver: Arc::clone(&approver) as _,
-        journals,
+        journals: kept.journals(),
         subscribers: Subscribers::new(subscribers),
         ..RunOptions::default()
     };
@@ -111,6 +108,7 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
         let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
     }
     finish(&outcome, code, output, started.elapsed(), tally.counts(), args.journal.as_deref())?;
+    approver.tell_missing();
     if outcome.status == Status::Stalled && !output.json && asks_user(&prepared) && !person.is_there() {
         let _ = writeln!(anstream::stderr(), "{} {ASKS_NOBODY}", paint(FAINT, "help:"));
     }

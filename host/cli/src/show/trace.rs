@@ -31,6 +31,8 @@ pub(crate) struct Trace {
     screen: Arc<Screen>,
     manner: Manner,
     verbose: bool,
+    /// What is refused can be looked up later.
+    has_journal: bool,
     /// Shown in the place of lines about calls and answers.
     steps: Option<Steps>,
     state: Mutex<State>,
@@ -68,17 +70,22 @@ impl Trace {
     pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
         let asks = setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
         let manner = Manner::Run { started: Instant::now(), asking: asks.map(|(name, _)| name.clone()).collect() };
-        Self { screen, manner, verbose, steps: None, state: Mutex::default() }
+        Self { screen, manner, verbose, has_journal: false, steps: None, state: Mutex::default() }
     }
 
     /// Of a conversation with a task.
     pub(crate) fn of_chat(screen: Arc<Screen>, verbose: bool, room: RoomId, task: TaskName) -> Self {
-        Self { screen, manner: Manner::Chat { room, task }, verbose, steps: None, state: Mutex::default() }
+        Self { screen, manner: Manner::Chat { room, task }, verbose, has_journal: false, steps: None, state: Mutex::default() }
     }
 
     /// With these steps in the place of lines about calls and answers, where there are some. What goes wrong is told as ever.
     pub(crate) fn with_steps(self, steps: Option<Steps>) -> Self {
         Self { steps, ..self }
+    }
+
+    /// With the address of each refusal, where a journal is kept in which it can be looked up.
+    pub(crate) fn with_addresses(self, has_journal: bool) -> Self {
+        Self { has_journal, ..self }
     }
 
     /// What the columns of the steps are; nothing where there are none.
@@ -123,7 +130,7 @@ impl Trace {
         matches!(self.manner, Manner::Chat { .. })
     }
 
-    fn told(&self, room: &RoomId, notice: &Notice) {
+    fn told(&self, room: &RoomId, seq: Option<u64>, notice: &Notice) {
         if self.steps.as_ref().is_some_and(|steps| steps.told(room, notice)) {
             return;
         }
@@ -166,7 +173,7 @@ impl Trace {
                     self.line(plugin.as_str(), &format!("{} {}", paint(BAD, "stopped:"), as_one_line(&fault.message, WIDTH)));
                 }
             }
-            Notice::Denied { plugin, record, .. } => self.denied(plugin, record),
+            Notice::Denied { plugin, record, .. } => self.denied(&address(room, seq), plugin, record),
             Notice::SideEffectStarted { plugin, side_effect, .. } => self.line(plugin.as_str(), &one_line(&told_side_effect(side_effect), WIDTH)),
             Notice::SideEffectEnded { plugin, answer, .. } => {
                 if let Some(text) = told_answer(answer) {
@@ -285,11 +292,15 @@ impl Trace {
         }
     }
 
-    fn denied(&self, plugin: &PluginName, record: &DenialRecord) {
+    fn denied(&self, address: &str, plugin: &PluginName, record: &DenialRecord) {
         let denial = &record.denial;
         self.line(plugin.as_str(), &format!("{} {}: {}", paint(BAD, "DENIED"), denial.capability, one_line(&denial.target, 70)));
         let mut more = vec![format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 120))];
         more.extend(record.suggestion.as_ref().map(|suggestion| format!("  to allow it: {suggestion}")));
+        if self.has_journal {
+            let no_line = if record.suggestion.is_none() { "No grant is suggested. " } else { "" };
+            more.push(format!("{no_line}Details: conclave why {address}"));
+        }
         for line in more.iter().flat_map(|more| more.lines()) {
             match &self.steps {
                 Some(steps) => steps.more(&paint(FAINT, line)),
@@ -299,10 +310,15 @@ impl Trace {
     }
 }
 
+/// The address of what follows from a record: `3f2a91c0:17`.
+fn address(room: &RoomId, seq: Option<u64>) -> String {
+    seq.map_or_else(|| room.to_string(), |seq| format!("{room}:{seq}"))
+}
+
 impl Subscriber for Trace {
     fn on(&self, happening: &Happening) {
         match &happening.what {
-            What::Told { told } => self.told(&happening.room, told),
+            What::Told { told } => self.told(&happening.room, happening.seq, told),
             What::Logged { plugin, level, message, .. } => {
                 if self.verbose || *level >= Level::Info {
                     self.line(plugin.as_str(), &paint(FAINT, format_args!("log: {}", one_line(message, WIDTH))));

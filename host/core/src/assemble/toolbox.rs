@@ -11,6 +11,7 @@ use crate::config::wording::code;
 use crate::config::{Compat, Config, Listed, Problems, TaskConfig, ToolEntry};
 use crate::grant::ToolPattern;
 use crate::ids::TaskName;
+use crate::lookalike::pairs;
 use crate::manifest::Capability;
 use crate::toolbox::{HostTool, TaskTool, ToolTarget, Toolbox};
 
@@ -139,6 +140,16 @@ fn check_names(config: &Config, task: &TaskName, tools: &[Placed], admitted: &BT
             }
             None => drop(seen.insert(name, (*index, own))),
         }
+    }
+    for (earlier, name) in pairs(tools.iter().map(|(_, tool)| tool.summary.name.as_str())) {
+        let place = |name: &str| seen.get(name).and_then(|(index, _)| *index);
+        let at = place(name).or_else(|| place(earlier)).map_or_else(|| format!("tasks.{task}"), |index| entry_path(task, index, "tool"));
+        let own = |name: &str| seen.get(name).map_or(name, |(_, own)| own.as_str()).to_owned();
+        let what = format!("a model would take the tools {} and {} of the task `{task}` for each other", code(earlier), code(name));
+        let (own, plugin) = (own(name), own(name).split_once('.').map(|(plugin, _)| plugin.to_owned()));
+        let rename = plugin.map(|plugin| format!("call the plugin something else than `{plugin}`, or ")).unwrap_or_default();
+        let help = format!("{rename}give the tool a name of its own: `tools = [{{ tool = \"{own}\", as = \"NAME\" }}]`");
+        problems.push(config.problem(&at, what).because("their names look alike at a glance").help(help));
     }
 }
 

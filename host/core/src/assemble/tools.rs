@@ -7,6 +7,7 @@ use super::{Plugins, authors_problem};
 use crate::config::wording::{code, suggest};
 use crate::config::{Config, Listed, NAME_MAX, Problem, Problems, TaskConfig};
 use crate::grant::ToolPattern;
+use crate::hidden::{code_point, in_tool};
 use crate::ids::{PluginName, TaskName};
 use crate::setup::PluginFacts;
 use crate::text::is_deceptive;
@@ -40,10 +41,8 @@ fn faults(tool: &ToolSpec) -> Vec<String> {
     if tool.description.len() > DESCRIPTION_MAX {
         faults.push(format!("has a description of {} bytes; {DESCRIPTION_MAX} are allowed", tool.description.len()));
     }
-    // Text that a person does not see and a model reads; joiners are part of ordinary writing in some scripts.
-    let hidden = |c: char| is_deceptive(c) && !matches!(c, '\n' | '\t' | '\u{200c}' | '\u{200d}');
-    if let Some(c) = tool.description.chars().find(|c| hidden(*c)) {
-        faults.push(format!("has an invisible character in its description: U+{:04X}", u32::from(c)));
+    if let Some((place, c)) = in_tool(tool) {
+        faults.push(format!("has an invisible character in its {place}: {}", code_point(c)));
     }
     match &tool.input_schema {
         serde_json::Value::Object(schema) if schema.get("type").is_none_or(|kind| kind == "object") => {}

@@ -162,7 +162,7 @@ fn fetch_rules(reader: &mut Reader, item: &Item<'_>, methods_of_all: Option<&[St
     let mut rules: Vec<FetchRule> = Vec::new();
     for entry in &entries {
         let (url, of_this) = if entry.value.is_table() {
-            let Some(table) = entry.table(reader, "plugins.NAME.grants.fetch[]") else { continue };
+            let Some(table) = entry.table(reader, "plugins.NAME.grants.fetch.urls[]") else { continue };
             let of_this = table.get("methods").and_then(|item| methods(reader, &item));
             (table.require(reader, "url").and_then(|item| url_pattern(reader, &item)), of_this)
         } else {

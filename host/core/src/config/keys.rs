@@ -1,6 +1,8 @@
 //! Every key of conclave.toml, with a line of documentation: the reader accepts exactly these, so the list is complete by construction.
 //! A JSON schema and the operator's manual can be made from it.
 
+use crate::limits;
+
 /// A key that this or a later version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Key {
@@ -76,6 +78,12 @@ pub(crate) const KEY: &str = "models.NAME.key";
 /// A rule.
 pub(crate) const POLICY: &str = "policy[]";
 const PLUGIN: &str = "plugins.NAME";
+/// A source that is more than a text.
+pub(crate) const SOURCE: &str = "plugins.NAME.source";
+/// A server of tools.
+pub(crate) const MCP: &str = "plugins.NAME.source.mcp";
+/// The key of a server of tools.
+pub(crate) const MCP_KEY: &str = "plugins.NAME.source.mcp.key";
 /// Where grants stand.
 pub(crate) const GRANTS: &str = "plugins.NAME.grants";
 const TOOLS: &str = "plugins.NAME.grants.tools";
@@ -85,7 +93,7 @@ const FILES: &str = "plugins.NAME.grants.files[]";
 const ROOMS: &str = "plugins.NAME.grants.rooms";
 const LIMITS: &str = "plugins.NAME.limits";
 const FETCH: &str = "plugins.NAME.grants.fetch";
-const FETCH_RULE: &str = "plugins.NAME.grants.fetch[]";
+const FETCH_RULE: &str = "plugins.NAME.grants.fetch.urls[]";
 const KV: &str = "plugins.NAME.grants.kv";
 /// Secrets.
 pub(crate) const SECRETS: &str = "secrets.NAME";
@@ -94,6 +102,8 @@ pub(crate) const SECRET_FROM: &str = "secrets.NAME.from";
 const METHODS: &Shape = &Shape::Choice(&["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"]);
 /// A task.
 pub(crate) const TASK: &str = "tasks.NAME";
+/// What a task leaves of its agent's grants.
+pub(crate) const NARROW: &str = "tasks.NAME.narrow";
 /// A tool in a task's list.
 pub(crate) const TASK_TOOL: &str = "tasks.NAME.tools[]";
 /// What a run returns.
@@ -154,7 +164,17 @@ pub const KEYS: &[Key] = &[
     key(SECRET_FROM, "env", TEXT, r#"env = "MET_TOKEN""#, "A variable of the environment."),
     key(SECRET_FROM, "file", TEXT, r#"file = "token.txt""#, "A file, from the config's folder; its first line is the secret."),
     key(SECRET_FROM, "command", TEXTS, r#"command = ["pass", "show", "met"]"#, "A program and its arguments; the first line that it prints is the secret."),
-    key(PLUGIN, "source", TEXT, r#"source = "./x.wasm""#, "`stock:` and a name, the path of a .wasm file from the config's folder, or `https://…#sha256=…`."),
+    key(PLUGIN, "source", Shape::Either(&[TEXT, Shape::Table(SOURCE)]), r#"source = "./x.wasm""#, "`stock:` and a name, the path of a .wasm file from the config's folder, or `https://…#sha256=…`; a table for a server of tools."),
+    key(SOURCE, "mcp", Shape::Table(MCP), r#"mcp = { command = ["my-server"] }"#, "A server of tools that speaks the Model Context Protocol: a program, or an address. It runs outside the sandbox, and no grant holds it back."),
+    key(MCP, "command", TEXTS, r#"command = ["my-server", "--stdio"]"#, "The program and its arguments; it is started as you, in no sandbox, and speaks on stdin and stdout."),
+    key(MCP, "env", Shape::Texts, r#"env = { LANG = "C.UTF-8" }"#, "Its environment, besides `PATH` and `HOME`; no secrets."),
+    key(MCP, "keys", Shape::Free, r#"keys = { API_KEY = { env = "API_KEY" } }"#, "Variables of its environment whose values are found as keys of models are: `env`, `file` or `command`."),
+    key(MCP, "cwd", TEXT, r#"cwd = "servers""#, "The folder that it starts in, from the config's folder, which it is without this."),
+    key(MCP, "url", TEXT, r#"url = "http://127.0.0.1:3000/mcp""#, "Where it listens, when it is not started here."),
+    key(MCP, "key", Shape::Table(MCP_KEY), r#"key = { env = "MY_KEY" }"#, "The key that its address wants, sent as a bearer token."),
+    key(MCP_KEY, "env", TEXT, r#"env = "MY_KEY""#, "A variable of the host's environment."),
+    key(MCP_KEY, "file", TEXT, r#"file = "key.txt""#, "A file, from the config's folder; its first line."),
+    key(MCP_KEY, "command", TEXTS, r#"command = ["pass", "show", "key"]"#, "A program and its arguments; the first line that it prints."),
     key(PLUGIN, "grants", Shape::Table(GRANTS), r#"grants.tools = ["search.*"]"#, "What the plugin may touch; what is not listed is not allowed."),
     key(PLUGIN, "limits", Shape::Table(LIMITS), r#"limits = { memory = "64 MiB" }"#, "What one call of the plugin may use up."),
     key(PLUGIN, "config", Shape::Free, r#"config = { units = "celsius" }"#, "The plugin's own settings."),
@@ -203,16 +223,25 @@ pub const KEYS: &[Key] = &[
     key(LIMITS, "wall", Shape::Duration, r#"wall = "2 s""#, "One call, waiting included; when it is not given 30 s, and the time that its models may take."),
     key(LIMITS, "output", Shape::Size, r#"output = "256 KiB""#, "What crosses to the host in one host call or answer."),
     key(LIMITS, "log", Shape::Size, r#"log = "64 KiB""#, "Log lines and progress in one call."),
-    key(LIMITS, "host_calls", COUNT, "host_calls = 100_000", "Calls of host functions in one call."),
-    key(LIMITS, "handles", COUNT_32, "handles = 256", "Resources of the host held at once."),
+    key(LIMITS, "host_calls", Shape::Whole { least: 1, most: limits::HOST_CALLS_MAX }, "host_calls = 100_000", "Calls of host functions in one call."),
+    key(LIMITS, "handles", Shape::Whole { least: 1, most: limits::HANDLES_MAX as u64 }, "handles = 256", "Resources of the host held at once."),
     key(LIMITS, "read", Shape::Size, r#"read = "64 MiB""#, "What one call may read from files."),
     key(LIMITS, "scratch", Shape::Size, r#"scratch = "64 KiB""#, "What it may remember from call to call."),
-    key(LIMITS, "at_once", COUNT_32, "at_once = 32", "Calls into the plugin under way at once."),
+    key(LIMITS, "blobs", Shape::Size, r#"blobs = "16 MiB""#, "Attachments that one call may keep, all together."),
+    key(LIMITS, "at_once", Shape::Whole { least: 1, most: limits::AT_ONCE_MAX as u64 }, "at_once = 32", "Calls into the plugin under way at once."),
+    key(LIMITS, "table_elements", Shape::Whole { least: 1, most: limits::TABLE_ELEMENTS_MAX as u64 }, "table_elements = 20_000", "Elements of all tables together."),
+    key(LIMITS, "instances", Shape::Whole { least: 1, most: limits::INSTANCES_MAX as u64 }, "instances = 60", "Core instances that the component is made of."),
+    key(LIMITS, "arguments", Shape::Size, r#"arguments = "1 MiB""#, "Arguments of one tool call, as JSON text; 64 MiB at most."),
+    key(LIMITS, "list", Shape::Whole { least: 1, most: limits::LIST_MAX as u64 }, "list = 10_000", "Elements of one list that crosses to the host."),
+    key(LIMITS, "component", Shape::Size, r#"component = "64 MiB""#, "The component itself; 64 MiB when it is not given, which is also the most."),
+    key(LIMITS, "compile_time", Shape::Duration, r#"compile_time = "5 min""#, "Compiling the component; 5 min when it is not given, 1 h at most."),
+    key(LIMITS, "compile_memory", Shape::Size, r#"compile_memory = "2 GiB""#, "What compiling may take up, in a process of its own; 64 GiB at most."),
     key(TASK, "agent", TEXT, r#"agent = "librarian""#, "The plugin that does the work."),
     key(TASK, "description", TEXT, r#"description = "Answers from the library.""#, "For people, and for agents that may hand work to it."),
     key(TASK, "system", TEXT, r#"system = "You are a librarian.""#, "The system message of its agent."),
     key(TASK, "subtasks", TEXTS, r#"subtasks = ["answer"]"#, "Tasks that are tried in this order."),
     key(TASK, "tools", Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(TASK_TOOL)])), r#"tools = ["search.find", "done"]"#, "The tools that its agent is offered: of those that it was granted, all when this is not given or with `*`, and of the host's `done`, `pass`, `forward`, `send`, `rewind` and so on; a table says more of one."),
+    key(TASK, "narrow", Shape::Table(NARROW), "narrow = { read_only = true }", "What the task leaves of its agent's grants; it can only take away. Tools are narrowed by `tools`."),
     key(TASK, "deliver", TEXT, r#"deliver = "immediate""#, "The plugin that delivers its result when it ran in the background."),
     key(TASK, "interactive", Shape::Flag, "interactive = true", "The user is asked after each step of somebody else."),
     key(TASK, "compat", COMPAT, r#"compat = "langroid""#, "The defaults of this task are Langroid's; what is written holds all the same."),
@@ -249,6 +278,14 @@ pub const KEYS: &[Key] = &[
     key(TASK_TOOL, "use", Shape::Flag, "use = false", "It is shown to the agent, which may call it; true when it is not given."),
     key(TASK_TOOL, "handle", Shape::Flag, "handle = false", "This task carries it out, else a sub-task may; true when it is not given."),
     key(TASK_TOOL, "final", Shape::Flag, "final = true", "A call of it is the result of the task and of all its callers."),
+    key(NARROW, "model", TEXTS, r#"model = ["default"]"#, "The models that are left; all that were granted when it is not given."),
+    key(NARROW, "delegate", TEXTS, r#"delegate = ["digest"]"#, "The tasks that it may still start in the background."),
+    key(NARROW, "route", TEXTS, r#"route = ["answer"]"#, "Whom it may still address."),
+    key(NARROW, "files", TEXTS, r#"files = ["/docs"]"#, "The folders that are left, by their places."),
+    key(NARROW, "read_only", Shape::Flag, "read_only = true", "Folders can be read and not written."),
+    key(NARROW, "fetch", TEXTS, r#"fetch = ["https://api.example.org/v1/*"]"#, "The addresses that are left."),
+    key(NARROW, "secrets", TEXTS, "secrets = []", "The secrets that are left."),
+    key(NARROW, "kv", Shape::Flag, "kv = false", "False: its store is out of reach."),
     key(TASK_TOOL, "title", TEXT, r#"title = "Find""#, "A second name, which `done_sequences` know too."),
     key(TASK_TOOL, "result_tokens", COUNT, "result_tokens = 2_000", "Tokens of a result at most; the plugin's own number holds where it is smaller."),
     key(TASK_TOOL, "retained_tokens", COUNT, "retained_tokens = 100", "Tokens of a result that stay in the history once it was answered; the plugin's own number holds where it is smaller."),
@@ -268,7 +305,8 @@ pub const KEYS: &[Key] = &[
     key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "This tool is called instead, by the name that the agent sees."),
     key(NO_TOOL, "arguments", Shape::Free, r#"arguments = { query = "news" }"#, "With these arguments; none when it is not given."),
     key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`."),
-    key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The plugin that calls; whoever calls when it is not given."),
+    key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The plugin that calls, `(mcp)` for a client at `conclave mcp` or `(you)` for `plugin call`; whoever calls when it is not given."),
+    key(POLICY, "arguments", Shape::Free, r#"arguments = { path = "/notes/public/*" }"#, "What the arguments must be: a property or a JSON pointer, and a pattern or a list of such; `*` is any text."),
     key(POLICY, "decide", Shape::Choice(&["allow", "ask", "deny"]), r#"decide = "ask""#, "`allow`, `ask` or `deny`."),
     key(POLICY, "expires", Shape::Duration, r#"expires = "10 min""#, "How long an approver may take; then the call is refused."),
     key(LIMITS_TABLE, "run", Shape::Table(RUN), r#"run = { wall = "5 min" }"#, "Hard stops of the whole tree of tasks."),

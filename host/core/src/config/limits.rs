@@ -2,7 +2,10 @@
 
 use super::reader::{Item, Reader, Table};
 use super::units::DURATION_MAX;
-use crate::limits::{MEMORY_MAX, PluginLimits, RunLimits, TICK_MS};
+use crate::limits::{
+    ARGUMENTS_MAX, AT_ONCE_MAX, COMPILE_MEMORY_MAX, COMPILE_MS_MAX, COMPONENT_BYTES, HANDLES_MAX, HOST_CALLS_MAX, INSTANCES_MAX, LIST_MAX,
+    MEMORY_MAX, PluginLimits, READ_MAX, RunLimits, TABLE_ELEMENTS_MAX, TICK_MS,
+};
 
 /// Bytes of a page: no component runs in less.
 const MEMORY_MIN: u64 = 64 << 10;
@@ -20,10 +23,18 @@ pub(crate) fn read_plugin(reader: &mut Reader, item: &Item<'_>) -> PluginLimits 
     set(&table, "output", &mut limits.output, |item| item.size(reader, 1, MEMORY_MAX));
     set(&table, "log", &mut limits.log, |item| item.size(reader, 1, MEMORY_MAX));
     set(&table, "scratch", &mut limits.scratch, |item| item.size(reader, 1, MEMORY_MAX));
-    set(&table, "read", &mut limits.read, |item| item.size(reader, 1, COUNT_MAX));
-    set(&table, "host_calls", &mut limits.host_calls, |item| item.count(reader, COUNT_MAX));
-    set(&table, "handles", &mut limits.handles, |item| count32(reader, item));
-    set(&table, "at_once", &mut limits.at_once, |item| count32(reader, item));
+    set(&table, "blobs", &mut limits.blobs, |item| item.size(reader, 1, MEMORY_MAX));
+    set(&table, "read", &mut limits.read, |item| item.size(reader, 1, READ_MAX));
+    set(&table, "host_calls", &mut limits.host_calls, |item| item.count(reader, HOST_CALLS_MAX));
+    set(&table, "handles", &mut limits.handles, |item| count_to(reader, item, HANDLES_MAX));
+    set(&table, "at_once", &mut limits.at_once, |item| count_to(reader, item, AT_ONCE_MAX));
+    set(&table, "table_elements", &mut limits.table_elements, |item| count_to(reader, item, TABLE_ELEMENTS_MAX));
+    set(&table, "instances", &mut limits.instances, |item| count_to(reader, item, INSTANCES_MAX));
+    set(&table, "arguments", &mut limits.arguments, |item| item.size(reader, 1, ARGUMENTS_MAX));
+    set(&table, "list", &mut limits.list, |item| count_to(reader, item, LIST_MAX));
+    set(&table, "component", &mut limits.component, |item| item.size(reader, 1, COMPONENT_BYTES));
+    set(&table, "compile_time", &mut limits.compile_ms, |item| item.duration(reader, 1, COMPILE_MS_MAX));
+    set(&table, "compile_memory", &mut limits.compile_memory, |item| item.size(reader, 1, COMPILE_MEMORY_MAX));
     limits
 }
 
@@ -44,7 +55,11 @@ pub(crate) fn read_run(reader: &mut Reader, root: &Table<'_>) -> RunLimits {
 
 /// A count of 32 bits.
 pub(crate) fn count32(reader: &mut Reader, item: &Item<'_>) -> Option<u32> {
-    item.count(reader, u64::from(u32::MAX)).and_then(|count| u32::try_from(count).ok())
+    count_to(reader, item, u32::MAX)
+}
+
+fn count_to(reader: &mut Reader, item: &Item<'_>, most: u32) -> Option<u32> {
+    item.count(reader, u64::from(most)).and_then(|count| u32::try_from(count).ok())
 }
 
 fn set<T>(table: &Table<'_>, name: &str, limit: &mut T, mut read: impl FnMut(&Item<'_>) -> Option<T>) {

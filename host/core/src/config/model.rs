@@ -126,7 +126,7 @@ fn full(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 }
 
 /// An address of the web without user and password: a secret has no place in it.
-fn http_url(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
+pub(crate) fn http_url(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
     let text = item.string(reader)?;
     match address::check_http_url(text) {
         Ok(()) => Some(text.to_owned()),
@@ -162,7 +162,7 @@ pub(crate) fn key(reader: &mut Reader, folder: &str, item: &Item<'_>, kind: &'st
     env.or(file).or(command)
 }
 
-fn command(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
+pub(crate) fn command(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
     let words: Vec<String> = item.list(reader)?.iter().filter_map(|word| word.string(reader)).map(str::to_owned).collect();
     if words.first().is_none_or(String::is_empty) {
         item.wrong(reader, "names no program", None);

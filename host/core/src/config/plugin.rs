@@ -48,6 +48,9 @@ fn read(
 
 /// `stock:NAME`, or the path of a .wasm file.
 fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<PluginSource> {
+    if item.value.is_table() {
+        return super::mcp::source(reader, item, folder).map(|source| PluginSource::Mcp(Box::new(source)));
+    }
     let text = item.string(reader)?;
     let scheme = text.split_once(':').filter(|(scheme, _)| !scheme.is_empty() && scheme.bytes().all(|b| b.is_ascii_alphanumeric()));
     match scheme {

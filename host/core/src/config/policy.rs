@@ -1,12 +1,21 @@
 //! `[[policy]]`: which tool calls run, are refused, or wait for an approval.
 
+use toml::de::DeValue;
+
 use super::grants::patterns;
 use super::keys::POLICY;
+use super::mcp::{MCP_CLIENT, YOU};
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::units::DURATION_MAX;
+use super::wording::code;
 use crate::ids::PluginName;
-use crate::policy::{Decide, Rule};
+use crate::policy::{ArgumentPlace, ArgumentRule, Decide, Pattern, Rule};
+
+/// Characters of a pattern.
+const PATTERN_MAX: usize = 4_096;
+/// Patterns of one argument, and arguments of one rule.
+const MOST: usize = 64;
 
 pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> Vec<Rule> {
     let entries = root.get("policy").and_then(|item| item.list(reader)).unwrap_or_default();
@@ -21,9 +30,12 @@ fn rule(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Op
     });
     let caller = table.get("caller").and_then(|item| {
         let name = item.string(reader)?;
-        references.add_plugin(&item, name);
+        if ![MCP_CLIENT, YOU].contains(&name) {
+            references.add_plugin(&item, name);
+        }
         Some(PluginName::from(name))
     });
+    let arguments = table.get("arguments").map(|item| arguments(reader, &item));
     let decide = table.require(reader, "decide").and_then(|item| item.choice(reader));
     let expires = table.get("expires");
     if let Some(item) = expires.as_ref().filter(|_| decide.is_some_and(|decide| decide != "ask")) {
@@ -36,5 +48,60 @@ fn rule(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Op
         _ => Decide::Deny,
     };
     let (line, _) = reader.source.position(table.span.start);
-    Some(Rule { tool: tool?, caller, decide, expires_ms, source: format!("{}:{line}", reader.source.name()) })
+    let source = format!("{}:{line}", reader.source.name());
+    // Without what could not be read a rule would be about more than was meant.
+    Some(Rule { tool: tool?, caller, arguments: arguments.unwrap_or(Some(Vec::new()))?, decide, expires_ms, source })
+}
+
+/// What the arguments must be; none after a problem.
+fn arguments(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<ArgumentRule>> {
+    let entries = item.entries(reader, "a table of arguments and patterns")?;
+    if entries.is_empty() || entries.len() > MOST {
+        item.wrong(reader, &format!("must hold 1 to {MOST} arguments"), "leave it out for any arguments".to_owned());
+        return None;
+    }
+    let mut rules = Some(Vec::new());
+    for (key, value) in entries {
+        let name: &str = key.get_ref();
+        if let Some(problem) = ArgumentPlace::problem(name) {
+            let what = format!("{} in {} {problem}", code(name), code(&item.name));
+            reader.error(&key.span(), what, r#"write a name, or a pointer such as `"/user/id"`"#.to_owned());
+            rules = None;
+            continue;
+        }
+        match (patterns_of(reader, &item.below(key, value)), rules.as_mut()) {
+            (Some(patterns), Some(rules)) => rules.push(ArgumentRule { at: ArgumentPlace(name.to_owned()), patterns }),
+            _ => rules = None,
+        }
+    }
+    rules
+}
+
+fn patterns_of(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<Pattern>> {
+    let DeValue::Array(_) = item.value else { return Some(vec![pattern(reader, item)?]) };
+    let entries = item.list(reader)?;
+    if entries.is_empty() || entries.len() > MOST {
+        item.wrong(reader, &format!("must hold 1 to {MOST} patterns"), "one of them must match".to_owned());
+        return None;
+    }
+    // All are read, so that every problem is reported.
+    let patterns: Vec<Option<Pattern>> = entries.iter().map(|item| pattern(reader, item)).collect();
+    patterns.into_iter().collect()
+}
+
+fn pattern(reader: &mut Reader, item: &Item<'_>) -> Option<Pattern> {
+    let text = match item.value {
+        DeValue::String(text) => text.to_string(),
+        DeValue::Boolean(flag) => flag.to_string(),
+        DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
+        _ => {
+            item.expected(reader, "a pattern in quotes, or a list of such");
+            return None;
+        }
+    };
+    if text.chars().count() > PATTERN_MAX {
+        item.wrong(reader, &format!("is longer than {PATTERN_MAX} characters"), "put a `*` where it may differ".to_owned());
+        return None;
+    }
+    Some(Pattern(text))
 }

@@ -246,6 +246,30 @@ impl<'a> Item<'a> {
         Some(entries.iter().enumerate().map(item).collect())
     }
 
+    /// The entries of a table whose keys are of the operator's choice.
+    pub(crate) fn members(&self, reader: &mut Reader) -> Vec<(&'a str, Item<'a>)> {
+        let entries = self.entries(reader, "a table").into_iter().flatten();
+        let item = |(key, value): (&'a toml::Spanned<std::borrow::Cow<'a, str>>, &'a toml::Spanned<DeValue<'a>>)| {
+            let name: &'a str = key.get_ref();
+            let item = Item {
+                name: format!("{}.{name}", self.name),
+                place: self.place.clone(),
+                key: self.key,
+                key_span: key.span(),
+                span: value.span(),
+                value: value.get_ref(),
+            };
+            (name, item)
+        };
+        entries.map(item).collect()
+    }
+
+    /// The value under a key of this table, which is of the operator's choice.
+    pub(crate) fn below(&self, key: &toml::Spanned<toml::de::DeString<'a>>, value: &'a toml::Spanned<DeValue<'a>>) -> Item<'a> {
+        let name = format!("{}.{}", self.name, key.get_ref().chars().take(NAME_MAX).collect::<String>());
+        Item { name, key_span: key.span(), span: value.span(), value: value.get_ref(), ..self.clone() }
+    }
+
     /// It is a list without entries.
     pub(crate) fn is_empty_list(&self) -> bool {
         self.value.as_array().is_some_and(|entries| entries.is_empty())

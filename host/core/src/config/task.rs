@@ -11,7 +11,7 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{code, string, suggest};
-use super::{Compat, PluginConfig, TaskConfig, is_reserved_task, task_rules, task_tools};
+use super::{Compat, PluginConfig, TaskConfig, is_reserved_task, narrow, task_rules, task_tools};
 use crate::ids::{PluginName, TaskName};
 use crate::message::Entity;
 use crate::model::ToolFormat;
@@ -101,6 +101,7 @@ fn read(
         allow_subtask_multi_tools: flag(reader, table, "allow_subtask_multi_tools", usual.allow_subtask_multi_tools),
         overflow: table.get("overflow").and_then(|item| overflow(reader, &item)).unwrap_or_default(),
         bytes_per_token: whole32(reader, table, "bytes_per_token", MOST_BYTES_PER_TOKEN).unwrap_or(usual.bytes_per_token),
+        narrow: table.get("narrow").map(|item| narrow::read(reader, references, &item)).unwrap_or_default(),
         loops: task_rules::loops(reader, table),
         text: task_rules::words(reader, table, compat),
         subtasks,

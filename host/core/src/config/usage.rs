@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Config, ModelKind, Problems, address};
+use super::{Config, McpReach, ModelKind, PluginSource, Problems, address};
 use crate::ids::{ModelName, PluginName, TaskName};
 use crate::message::Entity;
 use crate::setup::NoTool;
@@ -31,6 +31,17 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_costs(config, problems);
     check_keys(config, problems);
     check_seats(config, problems);
+    check_policy(config, problems);
+}
+
+/// A rule behind one that decides everything that it is about.
+fn check_policy(config: &Config, problems: &mut Problems) {
+    for (index, rule) in config.policy.iter().enumerate() {
+        let Some(earlier) = config.policy[..index].iter().find(|earlier| earlier.hides(rule)) else { continue };
+        let what = format!("the rule at {} is never looked at: the one at {} decides all that it is about", rule.source, earlier.source);
+        let help = "the first rule that matches wins: put the narrower one first, or leave it out";
+        problems.push(config.problem(&format!("policy[{index}]"), what).help(help).as_warning());
+    }
 }
 
 /// What is to become of a message without a call is carried out on the agent seat (L-125). Where nobody sits there, and nothing else ends
@@ -65,6 +76,15 @@ fn check_keys(config: &Config, problems: &mut Problems) {
             let what = format!("the key of the model `{name}` goes over the network for everybody to read");
             let help = "write `https://` in its `url`, if the server can do that";
             problems.push(config.problem(&format!("models.{name}.url"), what).help(help).as_warning());
+        }
+    }
+    for (name, plugin) in &config.plugins {
+        let PluginSource::Mcp(source) = &plugin.source else { continue };
+        let McpReach::Address { url, key: Some(_) } = &source.reach else { continue };
+        if url.starts_with("http://") && !address::is_loopback(url) {
+            let what = format!("the key of the server `{name}` goes over the network for everybody to read");
+            let help = "write `https://` in its `url`, if the server can do that";
+            problems.push(config.problem(&format!("plugins.{name}.source.mcp.url"), what).help(help).as_warning());
         }
     }
 }

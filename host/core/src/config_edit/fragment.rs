@@ -56,7 +56,7 @@ pub enum FragmentError {
     UnknownGrant { key: String, help: String },
     #[error("{} is not available in this version", code(.0))]
     Unavailable(String),
-    #[error("{} must be a list or a table; write {}", code(.key), code(.example))]
+    #[error("{} has another form; write {}", code(.key), code(.example))]
     Form { key: &'static str, example: &'static str },
 }
 
@@ -143,12 +143,16 @@ fn known(name: &str) -> Result<&'static Key, FragmentError> {
     Err(FragmentError::UnknownGrant { key: name.to_owned(), help })
 }
 
+/// The grant that is no list.
+pub(super) const STORE: &str = "kv";
+
 /// The key of the list within the table form of a grant; none where there is no table form.
 pub(super) fn list_key(grant: &str) -> Option<&'static str> {
     match grant {
         "tools" | "model" => Some("names"),
         "delegate" => Some("tasks"),
         "rooms" => Some("channels"),
+        "fetch" => Some("urls"),
         _ => None,
     }
 }
@@ -158,6 +162,9 @@ fn grant(text: &str, key: &str, item: &Item) -> Result<GrantText, FragmentError>
     let form = || FragmentError::Form { key: key.name, example: key.example };
     let written = |value: &Value| value.span().map(|span| text[span].to_owned()).ok_or_else(form);
     let value = item.as_value().ok_or_else(form)?;
+    if key.name == STORE {
+        return store(key, value, written);
+    }
     let mut limits = Vec::new();
     let entries = match (value, list_key(key.name)) {
         (Value::Array(entries), _) => entries,
@@ -170,7 +177,37 @@ fn grant(text: &str, key: &str, item: &Item) -> Result<GrantText, FragmentError>
         _ => return Err(form()),
     };
     let entries = entries.iter().map(|value| entry(text, value)).collect::<Option<Vec<_>>>().filter(|entries| !entries.is_empty());
-    Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries: entries.ok_or_else(form)?, limits })
+    let mut entries = entries.ok_or_else(form)?;
+    if let Some(index) = limits.iter().position(|(name, _)| name == "methods") {
+        // Beside a list that holds others too they would be for all of them.
+        let (_, methods) = limits.remove(index);
+        entries.iter_mut().for_each(|entry| with_methods(entry, &methods));
+    }
+    Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries, limits })
+}
+
+/// `true`, or a table of limits; there is no list.
+fn store(
+    key: &'static Key,
+    value: &Value,
+    written: impl Fn(&Value) -> Result<String, FragmentError>,
+) -> Result<GrantText, FragmentError> {
+    let limits = match value {
+        Value::Boolean(granted) if *granted.value() => Vec::new(),
+        Value::InlineTable(table) => {
+            table.iter().map(|(name, limit)| Ok((name.to_owned(), written(limit)?))).collect::<Result<Vec<_>, FragmentError>>()?
+        }
+        _ => return Err(FragmentError::Form { key: key.name, example: key.example }),
+    };
+    Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries: Vec::new(), limits })
+}
+
+/// The methods of a whole table, written beside the one address.
+fn with_methods(entry: &mut Entry, methods: &str) {
+    let is_plain = entry.text.starts_with(['"', '\'']);
+    if is_plain {
+        entry.text = format!("{{ url = {}, methods = {methods} }}", entry.text);
+    }
 }
 
 /// An entry as it stands in a text; none when it is neither text nor table.
@@ -182,7 +219,7 @@ pub(super) fn entry(text: &str, value: &Value) -> Option<Entry> {
             let name = name.value();
             Some(Entry { text: written, name: Some(name.clone()), dir: None })
         }
-        Value::InlineTable(_) => Some(Entry { text: written, name: string("at"), dir: string("dir") }),
+        Value::InlineTable(_) => Some(Entry { text: written, name: string("at").or_else(|| string("url")), dir: string("dir") }),
         _ => None,
     }
 }

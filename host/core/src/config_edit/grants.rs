@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use toml_edit::{Item, Value};
 
-use super::fragment::{Entry, GrantText, entry, list_key};
+use super::fragment::{Entry, GrantText, STORE, entry, list_key};
 use super::place::{Tree, brackets};
 use super::scan::{Splice, apply};
 use super::{ConfigText, EditError};
@@ -17,6 +17,9 @@ pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> R
     let path = ["plugins", plugin, "grants", grant.key];
     if !is_there(edit, &path) {
         return edit.set_after(&path, &grant.value, Some("source"));
+    }
+    if grant.key == STORE {
+        return if grant.limits.is_empty() { Ok(()) } else { edit.set(&path, &grant.value) };
     }
     add_entries(edit, &path, grant)?;
     if !grant.limits.is_empty() {
@@ -31,7 +34,7 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     if !is_there(edit, &path) {
         return Ok(false);
     }
-    if grant.is_whole {
+    if grant.is_whole || grant.key == STORE {
         return remove_grant(edit, plugin, &path).map(|()| true);
     }
     let entries = entries(edit, &path, grant.key)?;
@@ -184,7 +187,12 @@ fn place_in_list(key: &str, entry: &Entry) -> Option<String> {
 }
 
 fn is_equal(key: &str, new: &Entry, old: &Entry) -> bool {
-    key != "files" || dir_of(new) == dir_of(old)
+    match key {
+        "files" => dir_of(new) == dir_of(old) && new.text.contains("read-write") == old.text.contains("read-write"),
+        // The same address with other methods is another grant.
+        "fetch" => new.text == old.text,
+        _ => true,
+    }
 }
 
 /// What is to be taken back.

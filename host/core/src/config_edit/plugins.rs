@@ -86,7 +86,7 @@ fn after_comments(text: &str, mut at: usize) -> usize {
 }
 
 /// Comments directly above a header belong to it.
-fn before_comments(text: &str, mut at: usize) -> usize {
+pub(super) fn before_comments(text: &str, mut at: usize) -> usize {
     while at > 0 {
         let line = line_start(text, at - 1);
         if !text[line..at].trim_start_matches([' ', '\t']).starts_with('#') {

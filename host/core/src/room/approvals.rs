@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use super::frame::Wait;
 use super::posting::unknown_plugin;
 use super::tools::failed;
 use super::{Purpose, Room, TimerPurpose};
@@ -12,13 +13,24 @@ use crate::ids::{CallId, FrameId, PluginName, TimerId};
 use crate::manifest::Capability;
 use crate::message::{ToolCall, ToolResult};
 use crate::notice::Notice;
-use crate::policy::{Approval, ApprovalRequest, Decide, rule_for};
+use crate::policy::{Approval, ApprovalRequest, Decide, Decision, Why, decide};
+use crate::tool::ToolError;
 
 /// What the operator's rules say about a call.
 pub(super) enum Ruling {
     Runs,
     Waits,
     Refused(ToolResult),
+}
+
+/// What an approver has said of a call already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Asked {
+    NotYet,
+    /// It runs as it was asked about.
+    Approved,
+    /// The approver wrote other arguments: what no rule may do they may not either.
+    Edited,
 }
 
 impl Room {
@@ -28,16 +40,16 @@ impl Room {
         id: FrameId,
         slot: usize,
         call: &ToolCall,
-        caller: &PluginName,
-        asked_by: Option<&PluginName>,
+        (caller, asked_by): (&PluginName, Option<&PluginName>),
+        asked: Asked,
     ) -> Ruling {
         let setup = Arc::clone(&self.setup);
         let callers = [caller].into_iter().chain(asked_by);
-        let Some(rule) = rule_for(&setup.policy, callers, &call.name) else { return Ruling::Runs };
-        match rule.decide {
+        let Decision { decide, why } = decide(&setup, callers, &call.name, &call.arguments);
+        match decide {
             Decide::Allow => Ruling::Runs,
             Decide::Deny => {
-                let reason = format!("the rule at {} denies it", rule.source);
+                let reason = format!("the rule at {why} denies it");
                 let record = match setup.rights(caller) {
                     Some(rights) => rights.refuse(Capability::Tools, &call.name, Layer::Policy, &reason, None),
                     None => unknown_plugin(caller, Capability::Tools, &call.name),
@@ -45,27 +57,42 @@ impl Room {
                 Ruling::Refused(failed(call, self.denied(caller, *record)))
             }
             // O-110, O-185: asked for every tool alike, and kept under the id of this call.
-            Decide::Ask => {
+            Decide::Ask if asked == Asked::NotYet => {
                 let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
                     return Ruling::Refused(failed(call, "the task is over".to_owned()));
                 };
-                let request = ApprovalRequest {
-                    task,
-                    caller: caller.clone(),
-                    asked_by: asked_by.cloned(),
-                    tool: call.name.clone(),
-                    arguments: call.arguments.clone(),
-                    source: rule.source.clone(),
+                let (rule, expires_ms) = match why {
+                    Why::Rule { index, rule } => (Some(index), rule.expires_ms),
+                    Why::Grants { .. } | Why::Nothing => (None, None),
                 };
-                let waiting = self.next_call(Purpose::Approval { frame: id, slot });
-                self.tell(Notice::ApprovalAsked { call: waiting, request: request.clone() });
-                self.effects.push_back(Effect::AskApproval { call: waiting, request });
-                if let Some(expires) = rule.expires_ms {
-                    let at = self.now.plus(expires);
-                    self.set_timer(TimerPurpose::Approval { call: waiting }, at);
-                }
+                self.ask_approver(
+                    (id, slot),
+                    ApprovalRequest {
+                        task,
+                        caller: caller.clone(),
+                        asked_by: asked_by.cloned(),
+                        tool: call.name.clone(),
+                        arguments: call.arguments.clone(),
+                        source: why.to_string(),
+                        rule,
+                        expires_ms,
+                        problem: None,
+                    },
+                );
                 Ruling::Waits
             }
+            Decide::Ask => Ruling::Runs,
+        }
+    }
+
+    fn ask_approver(&mut self, (frame, slot): (FrameId, usize), request: ApprovalRequest) {
+        let expires = request.expires_ms;
+        let waiting = self.next_call(Purpose::Approval { frame, slot });
+        self.tell(Notice::ApprovalAsked { call: waiting, request: request.clone() });
+        self.effects.push_back(Effect::AskApproval { call: waiting, request });
+        if let Some(expires) = expires {
+            let at = self.now.plus(expires);
+            self.set_timer(TimerPurpose::Approval { call: waiting }, at);
         }
     }
 
@@ -77,14 +104,27 @@ impl Room {
         let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| of_call(purpose)).map(|(timer, _)| *timer).collect();
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
         self.tell(Notice::ApprovalGiven { call, approval: approval.clone() });
+        let asked_by = self.asker_of(id, slot);
         self.go_on_with(id, slot, |room, wanted| match approval {
-            Approval::Approved => room.start_approved(id, slot, wanted),
+            Approval::Approved => room.start_approved(id, slot, wanted, asked_by.as_ref(), Asked::Approved),
             Approval::Edited { arguments } => {
                 wanted.arguments = arguments;
-                room.start_approved(id, slot, wanted)
+                room.start_approved(id, slot, wanted, asked_by.as_ref(), Asked::Edited)
             }
             Approval::Refused { reason } => Some(failed(wanted, format!("Not approved: {reason}"))),
+            Approval::Invalid { message } => {
+                let text = ToolError::InvalidArguments { message }.to_text(&wanted.name);
+                Some(failed(wanted, text))
+            }
         });
+    }
+
+    /// Whose answer wants the call that waits.
+    fn asker_of(&self, id: FrameId, slot: usize) -> Option<PluginName> {
+        match &self.frames.get(&id)?.attempt.as_ref()?.wait {
+            Wait::Tools(round) => round.slots.get(slot)?.asked_by.clone(),
+            _ => None,
+        }
     }
 
     pub(super) fn approval_expired(&mut self, call: CallId) {

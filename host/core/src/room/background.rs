@@ -11,7 +11,7 @@ use crate::action::Background;
 use crate::delivery::{BackgroundStatus, EndedTask, Wake};
 use crate::effect::Effect;
 use crate::event::{Opening, Spent, UsedByPlugin};
-use crate::grant::{Layer, list_with};
+use crate::grant::Layer;
 use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName};
 use crate::limits::RunLimits;
 use crate::manifest::Capability;
@@ -41,23 +41,10 @@ impl Room {
     pub(super) fn may_delegate(&mut self, frame: FrameId, name: &str) -> Result<TaskName, String> {
         let Some(agent) = self.agent_of(frame).cloned() else { return Err("the task is over".to_owned()) };
         let setup = Arc::clone(&self.setup);
-        let Some(rights) = setup.rights(&agent) else { return Err("the task is over".to_owned()) };
-        let smallest = || {
-            setup.tasks.contains_key(name).then(|| {
-                let granted = rights.grants.delegate.iter().flat_map(|grant| &grant.tasks).map(TaskName::as_str);
-                format!("[plugins.{agent}] grants.delegate = {}", list_with(granted, name))
-            })
-        };
-        if let Err(record) = rights.require(Capability::Delegate, name, smallest) {
-            return Err(self.denied(&agent, *record));
-        }
-        let tasks = rights.grants.delegate.as_ref().map_or(&[][..], |grant| &grant.tasks);
-        if let Some(task) = tasks.iter().find(|task| task.as_str() == name) {
-            return Ok(task.clone());
-        }
-        let reason = format!("plugins.{agent}.grants.delegate does not hold \"{name}\"");
-        let record = rights.refuse(Capability::Delegate, name, Layer::Config, &reason, smallest());
-        Err(self.denied(&agent, *record))
+        let rights = self.task_of(frame).and_then(|(frame, _)| setup.rights_in(&agent, &frame.task));
+        let Some(rights) = rights else { return Err("the task is over".to_owned()) };
+        let is_task = |name: &str| setup.tasks.contains_key(name);
+        rights.may_delegate(name, is_task).cloned().map_err(|record| self.denied(&agent, *record))
     }
 
     /// Starts a background task; the receipt of R-083, or a text that says why not (R-084 done right).

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::posting::unknown_plugin;
 use super::{Purpose, Room, TimerPurpose};
+use crate::config::TERMINAL;
 use crate::delivery::{Activity, BackgroundStatus, Channel, Decision, DeliveryView, EndedTask, Wake};
 use crate::effect::Effect;
 use crate::fault::{CallReport, Fault};
@@ -186,24 +187,23 @@ impl Room {
         let view = self.view_for(strategy);
         let target = wanted.clone().unwrap_or_else(|| "a channel".to_owned());
         let Some(rights) = setup.rights(strategy) else { return Err(unknown_plugin(strategy, Capability::Rooms, &target)) };
-        let smallest = || {
-            let name = wanted.as_deref().unwrap_or("terminal");
-            setup.channels.contains_key(name).then(|| format!("[plugins.{strategy}] grants.rooms = [\"{name}\"]"))
+        let is_channel = |name: &str| setup.channels.contains_key(name);
+        let found = match &wanted {
+            Some(name) => rights.may_speak(name, is_channel).cloned()?,
+            None => {
+                let smallest = || is_channel(TERMINAL).then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"));
+                rights.require(Capability::Rooms, &target, smallest)?;
+                let reason = format!("plugins.{strategy}.grants.rooms does not hold {target:?}");
+                let refused = || rights.refuse(Capability::Rooms, &target, Layer::Config, &reason, smallest());
+                view.transport().map(|channel| channel.id.clone()).ok_or_else(refused)?
+            }
         };
-        rights.require(Capability::Rooms, &target, smallest)?;
         let limit = rights.grants.rooms.as_ref().and_then(|grant| grant.messages);
         if let Some(limit) = limit.filter(|limit| self.used_by(strategy).speeches >= *limit) {
             let reason = format!("plugins.{strategy}.grants.rooms.messages is {limit}");
             return Err(rights.refuse(Capability::Rooms, &target, Layer::Runtime, &reason, None));
         }
-        let found = match &wanted {
-            Some(name) => view.channels.iter().find(|channel| channel.id.as_str() == name),
-            None => view.transport(),
-        };
-        found.map(|channel| channel.id.clone()).ok_or_else(|| {
-            let reason = format!("plugins.{strategy}.grants.rooms does not hold {target:?}");
-            rights.refuse(Capability::Rooms, &target, Layer::Config, &reason, smallest())
-        })
+        Ok(found)
     }
 
     /// The host's text for the status of each result; a failure is never told as a success (R-106 done right).

@@ -10,9 +10,8 @@ use super::{Purpose, Room};
 use crate::calling::fit::DoesNotFit;
 use crate::effect::Effect;
 use crate::event::Spent;
-use crate::grant::{DenialRecord, Layer, ModelGrant, list_with};
+use crate::grant::{DenialRecord, ModelGrant};
 use crate::ids::{CallId, ModelName, PluginName, TaskName};
-use crate::manifest::Capability;
 use crate::model::{Completion, ModelError, ModelRequest, Trouble, TroubleKind, Usage};
 use crate::notice::Notice;
 
@@ -42,7 +41,7 @@ impl Room {
 
     fn admit_model_call(&mut self, call: CallId, ordinal: u32, request: ModelRequest) -> Result<Option<Effect>, ModelError> {
         let Some((plugin, task)) = self.who_asks(call) else { return Ok(None) };
-        let model = self.granted_model(&plugin, request.model.as_deref())?;
+        let model = self.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
         self.check_model_budget(&plugin)?;
         let mut prompt = self.prompt(call, task.as_ref(), request)?;
         let fits = self.fit_prompt(call, task.as_ref(), &model, &mut prompt);
@@ -72,31 +71,20 @@ impl Room {
         }
     }
 
-    fn granted_model(&mut self, plugin: &PluginName, name: Option<&str>) -> Result<ModelName, ModelError> {
+    /// The task that the agent behind a call works on; none for tools and strategies.
+    #[must_use]
+    pub fn works_on(&self, call: CallId) -> Option<TaskName> {
+        self.who_asks(call)?.1
+    }
+
+    fn granted_model(&mut self, plugin: &PluginName, task: Option<&TaskName>, name: Option<&str>) -> Result<ModelName, ModelError> {
         let setup = Arc::clone(&self.setup);
-        let Some(rights) = setup.rights(plugin) else { return Err(ModelError::UnknownModel { name: String::new() }) };
-        let wanted = name.unwrap_or("default");
-        let smallest = || {
-            let granted = rights.grants.model.iter().flat_map(|grant| &grant.names).map(ModelName::as_str);
-            Some(format!("[plugins.{plugin}] grants.model = {}", list_with(granted, wanted)))
-        };
-        if let Err(record) = rights.require(Capability::Model, wanted, smallest) {
-            return Err(self.deny_model(plugin, *record));
-        }
-        let names = rights.grants.model.as_ref().map_or(&[][..], |grant| &grant.names);
-        let found = match name {
-            Some(name) => names.iter().find(|granted| granted.as_str() == name),
-            // Without a name: `default` if it was granted, else the first that was.
-            None => names.iter().find(|granted| granted.as_str() == "default").or_else(|| names.first()),
-        };
-        match found {
-            Some(model) if setup.models.contains_key(model) => Ok(model.clone()),
-            Some(model) => Err(ModelError::UnknownModel { name: model.to_string() }),
-            None => {
-                let reason = format!("plugins.{plugin}.grants.model does not hold \"{wanted}\"");
-                let record = rights.refuse(Capability::Model, wanted, Layer::Config, &reason, smallest());
-                Err(self.deny_model(plugin, *record))
-            }
+        let rights = task.map_or_else(|| setup.rights(plugin), |task| setup.rights_in(plugin, task));
+        let Some(rights) = rights else { return Err(ModelError::UnknownModel { name: String::new() }) };
+        match rights.may_use_model(name) {
+            Ok(model) if setup.models.contains_key(model) => Ok(model.clone()),
+            Ok(model) => Err(ModelError::UnknownModel { name: model.to_string() }),
+            Err(record) => Err(self.deny_model(plugin, *record)),
         }
     }
 

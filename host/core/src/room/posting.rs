@@ -10,7 +10,7 @@ use super::frame::Responder;
 use super::tools::failed;
 use crate::action::{Action, Observation, Past, Reply, Turn};
 use crate::calling::{json, routing, routing::Route};
-use crate::grant::{Denial, DenialRecord, Layer, list_with};
+use crate::grant::{Denial, DenialRecord, Layer};
 use crate::ids::{FrameId, PluginName, TaskName};
 use crate::manifest::Capability;
 use crate::message::{Entity, Label, Message, Signal, ToolCall};
@@ -134,24 +134,14 @@ impl Room {
         if is_own || !self.setup.tasks.keys().any(|task| is_named(task.as_str())) {
             return Ok(());
         }
-        self.require_route(agent, recipient)
+        self.require_route(id, agent, recipient)
     }
 
-    pub(super) fn require_route(&mut self, plugin: &PluginName, name: &str) -> Result<(), Box<DenialRecord>> {
+    pub(super) fn require_route(&mut self, id: FrameId, plugin: &PluginName, name: &str) -> Result<(), Box<DenialRecord>> {
         let setup = Arc::clone(&self.setup);
-        let Some(rights) = setup.rights(plugin) else { return Err(unknown_plugin(plugin, Capability::Route, name)) };
-        let smallest = || {
-            let granted = rights.grants.route.iter().flat_map(|grant| &grant.names).map(String::as_str);
-            Some(format!("[plugins.{plugin}] grants.route = {}", list_with(granted, name)))
-        };
-        rights.require(Capability::Route, name, smallest)?;
-        let granted =
-            rights.grants.route.as_ref().is_some_and(|grant| grant.names.iter().any(|granted| granted.eq_ignore_ascii_case(name)));
-        if granted {
-            return Ok(());
-        }
-        let reason = format!("plugins.{plugin}.grants.route does not hold \"{name}\"");
-        Err(rights.refuse(Capability::Route, name, Layer::Config, &reason, smallest()))
+        let rights = self.task_of(id).and_then(|(frame, _)| setup.rights_in(plugin, &frame.task));
+        let Some(rights) = rights else { return Err(unknown_plugin(plugin, Capability::Route, name)) };
+        rights.may_route(name)
     }
 
     /// Tells the operator of a refusal, and gives the text that the agent may read.

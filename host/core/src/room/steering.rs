@@ -27,7 +27,7 @@ impl Room {
         message: &Arc<Message>,
     ) -> Said {
         if let Some(plugin) = asked_by
-            && let Err(record) = self.require_route(plugin, tool.as_str())
+            && let Err(record) = self.require_route(id, plugin, tool.as_str())
         {
             let text = self.denied(plugin, *record);
             return self.said_error(id, text);
@@ -72,7 +72,7 @@ impl Room {
         }
         let hands_on = matches!(tool, HostTool::AgentDone | HostTool::AgentSend | HostTool::Result) && asked_by.is_none();
         if hands_on && calls_in(call).iter().any(|handed| toolbox.get(&handed.name).is_none()) {
-            return self.require_route(&agent, tool.as_str()).map_err(|record| self.denied(&agent, *record));
+            return self.require_route(id, &agent, tool.as_str()).map_err(|record| self.denied(&agent, *record));
         }
         Ok(())
     }

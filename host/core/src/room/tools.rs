@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::approvals::Ruling;
+use super::approvals::{Asked, Ruling};
 use super::frame::{Frame, Responder, Said, Slot, ToolRound, Wait};
 use super::posting::{text_form, unknown_plugin};
 use super::steps::MAX_WEIGHT;
@@ -14,7 +14,7 @@ use crate::action::{Action, Observation};
 use crate::calling::{fit, routing};
 use crate::effect::Effect;
 use crate::fault::CallReport;
-use crate::grant::{DenialRecord, Layer, list_with};
+use crate::grant::{DenialRecord, Layer};
 use crate::ids::{CallId, FrameId, PluginName, TaskName};
 use crate::manifest::Capability;
 use crate::message::{Entity, Label, Message, ToolCall, ToolResult};
@@ -234,7 +234,7 @@ impl Room {
             // Each may repeat the message that it stands in.
             Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
             Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
-            None => self.start_tool(id, index, &call, asked_by.as_ref(), false).map(|result| self.said_result(id, result)),
+            None => self.start_tool(id, index, &call, asked_by.as_ref(), Asked::NotYet).map(|result| self.said_result(id, result)),
         };
         if let Some(said) = &said {
             self.tell_answer(id, &call.name, said);
@@ -277,8 +277,15 @@ impl Room {
     }
 
     /// Starts a tool that an approver has let through; everything else is looked at again, for much may have been used up since.
-    pub(super) fn start_approved(&mut self, id: FrameId, slot: usize, call: &ToolCall) -> Option<ToolResult> {
-        self.start_tool(id, slot, call, None, true)
+    pub(super) fn start_approved(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+        asked: Asked,
+    ) -> Option<ToolResult> {
+        self.start_tool(id, slot, call, asked_by, asked)
     }
 
     /// Starts a tool of a plugin, or asks about it; a result at once when it may not run.
@@ -288,7 +295,7 @@ impl Room {
         slot: usize,
         call: &ToolCall,
         asked_by: Option<&PluginName>,
-        is_approved: bool,
+        asked: Asked,
     ) -> Option<ToolResult> {
         let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
         let (task_name, agent, toolbox) = (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
@@ -309,8 +316,8 @@ impl Room {
         {
             return Some(failed(call, self.denied(origin, *record)));
         }
-        if !is_approved {
-            match self.rule_on(id, slot, &ToolCall { name: admitted, ..call.clone() }, &agent, asked_by) {
+        if asked != Asked::Approved {
+            match self.rule_on(id, slot, &ToolCall { name: admitted, ..call.clone() }, (&agent, asked_by), asked) {
                 Ruling::Runs => {}
                 Ruling::Waits => return None,
                 Ruling::Refused(result) => return Some(result),
@@ -343,26 +350,11 @@ impl Room {
     /// Why an admitted tool is not among those that the task's agent may call.
     fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
         let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
-        let smallest = || {
-            let granted = rights.grants.tools.iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.as_str());
-            let list = list_with(granted, tool);
-            // A list alone in the place of a table would lift its limit.
-            let value = match rights.grants.tools.as_ref().and_then(|grant| grant.calls) {
-                Some(calls) => format!("{{ names = {list}, calls = {calls} }}"),
-                None => list,
-            };
-            Some(format!("[plugins.{agent}] grants.tools = {value}"))
-        };
-        if let Err(record) = rights.require(Capability::Tools, tool, smallest) {
+        if let Err(record) = rights.may_call(tool) {
             return record;
         }
-        let granted = rights.grants.tools.as_ref().is_some_and(|grant| grant.names.iter().any(|pattern| pattern.covers(tool)));
-        if granted {
-            let (reason, wider) = wider_tools(&self.toolbox(task), agent, task, tool);
-            return rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider);
-        }
-        let reason = format!("plugins.{agent}.grants.tools does not cover it");
-        rights.refuse(Capability::Tools, tool, Layer::Config, &reason, smallest())
+        let (reason, wider) = wider_tools(&self.toolbox(task), agent, task, tool);
+        rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider)
     }
 
     fn calls_are_used_up(&mut self, agent: &PluginName, tool: &str) -> Option<Box<DenialRecord>> {
@@ -471,7 +463,7 @@ impl Room {
             return None;
         }
         let steering = host_tool_of(&toolbox, &next).unwrap_or(HostTool::AgentSend);
-        if let Err(record) = self.require_route(plugin, steering.as_str()) {
+        if let Err(record) = self.require_route(id, plugin, steering.as_str()) {
             let text = self.denied(plugin, *record);
             return Some(self.said_error(id, text));
         }
@@ -558,7 +550,8 @@ impl Room {
                 self.remember(id, None, Some(Observation::Tool(result)), round.message.seq);
             }
         }
-        let tainted = round.message.labels.contains(&Label::Untrusted) || round.slots.iter().any(|slot| slot.now.untrusted);
+        let tainted = round.message.labels.contains(&Label::Untrusted)
+            || round.slots.iter().any(|slot| slot.now.untrusted || self.is_from_a_server(id, &slot.now.name));
         let message = match round.slots.as_mut_slice() {
             [] => None,
             [only] => alone(only, native.first().copied().unwrap_or_default()),
@@ -570,6 +563,15 @@ impl Room {
             message.labels.insert(0, Label::Untrusted);
         }
         Wait::Ready(Some(Arc::new(message)))
+    }
+
+    /// What the tool gives comes from outside: it belongs to a server that no sandbox holds.
+    fn is_from_a_server(&self, id: FrameId, tool: &str) -> bool {
+        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        match toolbox.get(tool).map(|tool| &tool.target) {
+            Some(ToolTarget::Plugin { plugin, .. }) => self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.mcp),
+            Some(ToolTarget::Host(_)) | None => false,
+        }
     }
 
     /// Several results as one answer.
@@ -729,7 +731,7 @@ pub(super) fn failed(call: &ToolCall, content: String) -> ToolResult {
 
 /// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools than
 /// their names.
-fn wider_tools(toolbox: &Toolbox, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
+pub(crate) fn wider_tools(toolbox: &Toolbox, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
     let is_it = |target: &ToolTarget| match target {
         ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
         ToolTarget::Host(_) => false,

@@ -159,7 +159,7 @@ fn tools_are_declared_as_the_contract_says() {
     }
     insta::assert_snapshot!(shown);
     let mut chat = plugin(&[PluginKind::Agent, PluginKind::Tools], &[], &[]);
-    chat.tools = vec![with("x".repeat(4 << 10), json!({})), with("Zeile\n\tzwei \u{200d}".into(), object())];
+    chat.tools = vec![with("x".repeat(4 << 10), json!({})), with("Zeile\n\tzweié\u{200d}n".into(), object())];
     chat.tools[1].name = "even".into();
     assembled(&Parts::default().text(), &named([("chat", chat)]));
 }

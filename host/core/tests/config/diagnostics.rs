@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::support::{LIBRARY, Parts, bad};
+use crate::support::{good, LIBRARY, Parts, bad};
 
 /// Breaks a rule for each line and shows what is said, one after the other.
 fn all(parts: impl Fn(&'static str) -> Parts<'static>, lines: &[&'static str]) -> String {
@@ -57,17 +57,43 @@ fn keys_of_later_versions_are_refused_by_name() {
     let mut shown = all(
         in_plugin,
         &[
-            "grants.fetch = [\"https://api.met.no/*\"]",
-            "grants.kv = true",
-            "grants.secrets = [\"x\"]",
             "grants.exec = [\"ls\"]",
             "grants.blobs = true",
             "grants.route = [\"reject\"]",
-            "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
         ],
     );
     shown += &all(at_end, &["[plugins.x]\nsource = \"oci://example.org/x@sha256:00\""]);
     insta::assert_snapshot!(shown);
+}
+
+#[test]
+fn grants_that_reach_out_are_held_to_their_form() {
+    insta::assert_snapshot!(all(
+        in_plugin,
+        &[
+            "grants.fetch = \"https://api.met.no/*\"",
+            "grants.fetch = []",
+            "grants.fetch = { urls = [\"https://a.example/*\", \"https://a.example/*\"], methods = [\"FETCH\"], private = [\"home\"], time = \"1 h\" }",
+            "grants.fetch = { requests = 3 }",
+            "grants.fetch = [{ url = \"https://a.example/\", method = \"GET\" }]",
+            "grants.kv = false",
+            "grants.kv = { bytes = 5 }",
+            "grants.secrets = [\"x\"]",
+            "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read\", bytes = \"1 MiB\", files = 20 }]",
+            "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"write\" }]",
+        ],
+    ));
+    insta::assert_snapshot!(
+        "secrets",
+        all(
+            at_end,
+            &[
+                "[secrets.met]",
+                "[secrets.met]\nfrom = \"sk-very-secret\"\nhosts = []",
+                "[secrets.met]\nfrom = { env = \"A\", file = \"b\" }\nhosts = [\"a.example\"]\nplaces = [\"path\"]",
+            ],
+        )
+    );
 }
 
 #[test]
@@ -459,13 +485,13 @@ fn a_long_line_is_shown_around_its_mistake() {
 }
 
 #[test]
-fn the_sketch_of_the_design_lacks_only_what_comes_later() {
+fn the_sketch_of_the_design_is_right() {
     let sketch = LIBRARY.replace(
         "grants.files = [\"./notes\"]",
         "grants.files = [{ dir = \"notes\", at = \"/notes\", mode = \"read-write\", bytes = \"1 MiB\", files = 20 }]",
     );
     let policy = "[[policy]]\ntool = \"notes.save\"\ndecide = \"ask\"\nexpires = \"10 min\"\n\n[limits.run]";
-    insta::assert_snapshot!(bad(&sketch.replace("[limits.run]", policy)));
+    good(&sketch.replace("[limits.run]", policy));
 }
 
 #[test]

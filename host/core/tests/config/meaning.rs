@@ -57,7 +57,8 @@ fn the_library_is_read_whole() {
 #[test]
 fn every_limit_has_its_key() {
     let all = "limits = { memory = \"1 GiB\", cpu = \"10 ms\", wall = \"1 ms\", output = \"1 MB\", log = \"2 kB\", host_calls = 3, handles = 4, \
-        read = \"5 B\", scratch = \"6 B\", at_once = 7 }";
+        read = \"5 B\", scratch = \"6 B\", at_once = 7, table_elements = 8, instances = 9, arguments = \"10 B\", list = 11, component = \"12 B\", \
+        compile_time = \"13 ms\", compile_memory = \"14 B\", blobs = \"15 B\" }";
     let run = "[limits.run]\nwall = \"1 h\"\nturns = 2\ntokens = 3\ncost_usd = 4\ndepth = 0\ntask_turns = 5";
     let config = good(&Parts { plugin: all, end: run, ..Parts::default() }.text());
     let limits = PluginLimits {
@@ -71,6 +72,14 @@ fn every_limit_has_its_key() {
         read: 5,
         scratch: 6,
         at_once: 7,
+        table_elements: 8,
+        instances: 9,
+        arguments: 10,
+        list: 11,
+        component: 12,
+        compile_ms: 13,
+        compile_memory: 14,
+        blobs: 15,
     };
     assert_eq!(config.plugins[&PluginName::from("chat")].limits, limits);
     let limits = RunLimits {
@@ -82,6 +91,36 @@ fn every_limit_has_its_key() {
         task_turns: Some(5),
     };
     assert_eq!(config.limits, limits);
+}
+
+/// Past its maximum a limit would say what nothing holds to.
+#[test]
+fn every_limit_has_a_maximum() {
+    for past in [
+        "memory = \"2 GiB\"",
+        "cpu = \"721 h\"",
+        "wall = \"721 h\"",
+        "output = \"2 GiB\"",
+        "log = \"2 GiB\"",
+        "scratch = \"2 GiB\"",
+        "blobs = \"2 GiB\"",
+        "read = \"2000 GiB\"",
+        "host_calls = 1_000_000_001",
+        "handles = 1_000_001",
+        "at_once = 100_001",
+        "table_elements = 100_001",
+        "instances = 121",
+        "arguments = \"65 MiB\"",
+        "list = 1_000_001",
+        "component = \"65 MiB\"",
+        "compile_time = \"61 min\"",
+        "compile_memory = \"65 GiB\"",
+    ] {
+        let key = past.split(' ').next().unwrap();
+        let text = Parts { plugin: &format!("limits = {{ {past} }}"), ..Parts::default() }.text();
+        let told = parse(&text).expect_err(past).to_string();
+        assert!(told.contains(key) && (told.contains("must be") || told.contains("too")), "{past}: {told}");
+    }
 }
 
 #[test]
@@ -242,7 +281,7 @@ fn every_available_example_is_accepted_where_it_belongs() {
         "limits.run" => Some(Parts { end: line, ..Parts::default() }),
         _ => None,
     };
-    let more = "[plugins.search]\nsource = \"stock:search\"\n[plugins.immediate]\nsource = \"stock:i\"\n[plugins.librarian]\n\
+    let more = "[secrets.met_token]\nfrom = { env = \"T\" }\nhosts = [\"api.example.org\"]\n[plugins.search]\nsource = \"stock:search\"\n[plugins.immediate]\nsource = \"stock:i\"\n[plugins.librarian]\n\
         source = \"stock:l\"\n[tasks.answer]\nagent = \"chat\"\n[tasks.digest]\nagent = \"chat\"\n[models.default]\n\
         kind = \"scripted\"\nreplies = \"r.json\"\n";
     for key in KEYS.iter().filter(|key| key.available && key.name != "agent") {

@@ -77,6 +77,11 @@ fn alone(key: &Key, value: &str) -> String {
         ("models.NAME", "kind") => "",
         ("models.NAME", "replies") => "kind = \"scripted\"\n",
         ("models.NAME", _) => "kind = \"openai\"\n",
+        ("plugins.NAME.source.mcp", "env" | "keys" | "cwd") => "command = [\"x\"]\n",
+        ("plugins.NAME.source.mcp", "key") => "url = \"http://127.0.0.1:1/mcp\"\n",
+        ("plugins.NAME.source.mcp.key", _) => {
+            return format!("[plugins.some.source.mcp]\nurl = \"http://127.0.0.1:1/mcp\"\n{header}{} = {value}\n", key.name);
+        }
         ("models.NAME.key", _) => return format!("[models.some]\nkind = \"openai\"\n{header}{} = {value}\n", key.name),
         _ => "",
     };
@@ -128,7 +133,8 @@ fn a_value_of_another_form_is_refused() {
         "[plugins.a]\nlimits = { handles = 0 }",
         "[plugins.a]\ngrants.tools = \"search.find\"",
         "[plugins.a]\ngrants.files = [{ dir = \"docs\", at = \"/docs\", mode = \"write\" }]",
-        "[plugins.a]\ngrants.fetch = [\"https://models.example/*\"]",
+        "[plugins.a]\ngrants.fetch = \"https://models.example/*\"",
+        "[plugins.a]\ngrants.exec = [\"ls\"]",
         "[tasks.a]\ndone_if_response = [\"nobody\"]",
         "[tasks.a]\ninteractive = \"yes\"",
         "[tasks.a]\nhandle_llm_no_tool = \"never\"",

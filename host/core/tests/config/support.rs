@@ -93,6 +93,7 @@ grants.tools = ["search.*"]
 source = "stock:search"
 
 [tasks.Desk]
+narrow = { route = ["user"], read_only = true }
 agent = "chat"
 description = "D"
 system = "S"
@@ -166,6 +167,7 @@ pub fn plugin(kinds: &[PluginKind], asks: &[&str], tools: &[&str]) -> PluginFact
         kinds: kinds.iter().copied().collect::<BTreeSet<_>>(),
         tools: tools.iter().map(|name| tool(name)).collect(),
         sha256: "00".repeat(32),
+        mcp: false,
     }
 }
 

@@ -7,6 +7,7 @@ use conclave_core::calling::sequence::Sequence;
 use conclave_core::ids::{PluginName, TaskName};
 use conclave_core::message::{Entity, ToolCall};
 use conclave_core::model::ToolFormat;
+use conclave_core::narrow::Narrow;
 use conclave_core::setup::{AgentSeat, LoopRules, NoTool, Overflow, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules};
 use serde_json::json;
 
@@ -33,6 +34,7 @@ fn every_rule_of_a_task_reaches_its_setup() {
         description: "D".into(),
         system: "S".into(),
         subtasks: vec!["Answer-1".into()],
+        narrow: Narrow { route: Some(vec!["user".into()]), read_only: true, ..Narrow::default() },
         toolbox: Arc::clone(&task.toolbox),
         force: Some("find".into()),
         deliver: None,

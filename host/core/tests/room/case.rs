@@ -12,6 +12,7 @@ use conclave_core::manifest::{Ask, Manifest};
 use conclave_core::message::Entity;
 use conclave_core::model::ToolFormat;
 use conclave_core::policy::Rule;
+use conclave_core::narrow::Narrow;
 use conclave_core::setup::{
     AgentSeat, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup, TextRules,
 };
@@ -110,6 +111,7 @@ struct TaskPlan {
     subtasks: Vec<String>,
     /// Narrows what is granted.
     tools: Option<Vec<String>>,
+    narrow: Narrow,
     deliver: Option<String>,
     interactive: bool,
     turns: Option<u32>,
@@ -150,6 +152,7 @@ impl Default for TaskPlan {
     fn default() -> Self {
         let of_config = TaskSetup::default();
         Self {
+            narrow: Narrow::default(),
             text: of_config.text,
             tool_format: of_config.tool_format,
             force: None,
@@ -197,6 +200,8 @@ struct PluginPlan {
     asks: Option<Vec<String>>,
     grants: GrantsPlan,
     kinds: BTreeSet<PluginKind>,
+    /// It is a component; otherwise the program's own.
+    sandboxed: bool,
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -293,6 +298,7 @@ impl TaskPlan {
         let tools = self.tools_of(&agent, plugins);
         TaskSetup {
             agent,
+            narrow: self.narrow.clone(),
             description: format!("the task {name}"),
             system: format!("You are {name}.").into(),
             subtasks: self.subtasks.into_iter().map(TaskName::from).collect(),
@@ -372,8 +378,9 @@ impl PluginPlan {
             ..Manifest::default()
         };
         let tools = self.tools.into_iter().map(spec).collect();
+        let sha256 = if self.sandboxed { "00".to_owned() } else { String::new() };
         PluginSetup {
-            facts: PluginFacts { manifest, kinds: self.kinds, tools, sha256: String::new() },
+            facts: PluginFacts { manifest, kinds: self.kinds, tools, sha256, mcp: false },
             grants,
             limits: PluginLimits::default(),
             config: json!({}),

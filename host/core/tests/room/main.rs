@@ -10,4 +10,5 @@ mod plan;
 mod properties;
 mod recorder;
 mod rulings;
+mod side_effects;
 mod world;

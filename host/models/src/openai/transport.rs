@@ -3,7 +3,7 @@
 
 use std::error::Error;
 use std::io;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
@@ -126,6 +126,20 @@ fn with_proxy(builder: ClientBuilder, proxy: Option<&str>) -> Result<(ClientBuil
 /// When the platform has no certificates.
 pub fn platform_tls() -> Result<ClientConfig, OpenAiError> {
     tls(true)
+}
+
+/// Same, made once for clients that are made often. One that makes no secure connection needs no certificates, and can make none.
+///
+/// # Errors
+/// When the platform has no certificates.
+pub fn shared_tls(is_secure: bool) -> Result<ClientConfig, OpenAiError> {
+    static PLAIN: OnceLock<ClientConfig> = OnceLock::new();
+    static SECURE: OnceLock<ClientConfig> = OnceLock::new();
+    let shared = if is_secure { &SECURE } else { &PLAIN };
+    match shared.get() {
+        Some(config) => Ok(config.clone()),
+        None => tls(is_secure).map(|config| shared.get_or_init(|| config).clone()),
+    }
 }
 
 /// The platform's certificates are read only for a server that needs them: a machine without any can still reach a local one.

@@ -1,5 +1,8 @@
 //! `files`: reading below the granted folders. The path's text is checked first, then the folder's handle decides; both walls hold alone.
 
+pub(crate) mod grant;
+mod write;
+
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -7,9 +10,11 @@ use conclave_core::grant::{DenialRecord, Layer};
 use conclave_core::manifest::Capability;
 
 use super::folder::{Entry, Trouble, read_at};
-use super::path::{GuestPath, suggested_folder};
-use crate::bindings::conclave::plugin::files::{self, FileError};
-use crate::sandbox::{CallState, Grantee};
+use super::path::GuestPath;
+use crate::bindings::conclave::plugin::files;
+pub(crate) use crate::bindings::conclave::plugin::files::FileError;
+use crate::sandbox::CallState;
+use grant::{Wish, suggestion};
 
 /// Entries that one call gives at most.
 const ENTRIES: usize = 1_000;
@@ -20,25 +25,43 @@ const PIECE: u64 = 8 << 20;
 /// Bytes that are read at once; a longer read is handed to another thread, which by itself costs about as much as this read.
 const INLINE: u64 = 256 << 10;
 
-/// A path that a plugin may read: which of its folders, and what follows.
-struct Place {
-    folder: usize,
-    rest: String,
+/// Where a path of a plugin leads: which of its folders, and what follows.
+#[derive(Clone, Debug)]
+pub(crate) struct Place {
+    pub(crate) folder: usize,
+    pub(crate) rest: String,
 }
 
 impl CallState {
     /// Finds the folder of a path.
     fn place(&mut self, path: &str) -> Result<Place, FileError> {
-        let folder = match self.find(path) {
+        let folder = match self.find(path, Wish::Read) {
             Ok(place) => return Ok(place),
             Err(record) => record,
         };
         Err(FileError::Denied(self.refuse(*folder)))
     }
 
-    fn find(&self, path: &str) -> Result<Place, Box<DenialRecord>> {
+    /// The place of a path that may be read.
+    pub(crate) fn may_read(&mut self, path: &str) -> Result<Place, FileError> {
+        self.place(path)
+    }
+
+    /// What a path leads to; costs as much as an entry of a listing.
+    pub(crate) fn look_at(&mut self, path: &str) -> Result<Entry, FileError> {
+        let place = self.place(path)?;
+        let limit = self.grantee.limits().read;
+        if limit.saturating_sub(self.read.get()) < ENTRY {
+            return Err(FileError::QuotaExceeded(limit));
+        }
+        self.read.add(ENTRY);
+        let looked = self.grantee.folders[place.folder].look(&place.rest);
+        looked.map_err(|trouble| self.file_error(path, trouble))
+    }
+
+    fn find(&self, path: &str, wish: Wish) -> Result<Place, Box<DenialRecord>> {
         let rights = self.rights();
-        rights.require(Capability::Files, path, || suggestion(&self.grantee, path))?;
+        rights.require(Capability::Files, path, || suggestion(&self.grantee, path, wish))?;
         let outside = |reason: &str, suggestion| rights.refuse(Capability::Files, path, Layer::Runtime, reason, suggestion);
         let parsed = GuestPath::parse(path).map_err(|reason| outside(reason, None))?;
         let folder = self.grantee.folders.iter().position(|folder| folder.at == parsed.folder);
@@ -46,42 +69,46 @@ impl CallState {
             let granted: Vec<&str> = self.grantee.folders.iter().map(|folder| folder.at.as_str()).collect();
             let reason =
                 format!("{} has files at {} only; this path is outside every granted folder", self.grantee.name, granted.join(", "));
-            rights.refuse(Capability::Files, path, Layer::Config, &reason, suggestion(&self.grantee, path))
+            rights.refuse(Capability::Files, path, Layer::Config, &reason, suggestion(&self.grantee, path, wish))
         })
     }
 
     /// What the plugin is told of a trouble; a refusal is recorded.
     fn file_error(&mut self, path: &str, trouble: Trouble) -> FileError {
-        let reason = match trouble {
-            Trouble::NotFound => return FileError::NotFound,
-            Trouble::TooMany => return FileError::QuotaExceeded(self.grantee.limits().read),
-            Trouble::NotAFile => return FileError::NotAFile,
-            Trouble::NotADirectory => return FileError::NotADirectory,
-            // The text of the operating system's error can name places on the host.
-            Trouble::Other(error) => return FileError::Other(format!("it cannot be read: {}", error.kind())),
-            Trouble::LeadsOutside => "a link on the way leads out of the folder",
-            Trouble::Forbidden => "the host's own user may not read it",
-        };
-        let record = self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
-        FileError::Denied(self.refuse(*record))
+        match self.trouble_record(path, &trouble) {
+            Some(record) => FileError::Denied(self.refuse(*record)),
+            None => self.plain_error(&trouble),
+        }
     }
 
-    fn refuse_write(&mut self, path: &str) -> FileError {
-        match self.place(path) {
-            Ok(_) => {
-                let reason = "this version of the host lets plugins read files, not change them";
-                let record = self.rights().refuse(Capability::Files, path, Layer::Host, reason, None);
-                FileError::Denied(self.refuse(*record))
+    /// The refusal that a trouble stands for.
+    fn trouble_record(&self, path: &str, trouble: &Trouble) -> Option<Box<DenialRecord>> {
+        let is_refusal = match trouble {
+            Trouble::LeadsOutside | Trouble::Forbidden | Trouble::ReadOnly | Trouble::Kept | Trouble::Link | Trouble::HardLink => true,
+            Trouble::NotFound | Trouble::NotAFile | Trouble::NotADirectory | Trouble::TooMany | Trouble::Quota(_) | Trouble::Other(_) => {
+                false
             }
-            Err(error) => error,
+        };
+        is_refusal.then(|| self.rights().refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None))
+    }
+
+    /// A trouble that is no refusal.
+    fn plain_error(&self, trouble: &Trouble) -> FileError {
+        match trouble {
+            Trouble::NotFound => FileError::NotFound,
+            Trouble::NotAFile => FileError::NotAFile,
+            Trouble::NotADirectory => FileError::NotADirectory,
+            Trouble::TooMany => FileError::QuotaExceeded(self.grantee.limits().read),
+            Trouble::Quota(limit) => FileError::QuotaExceeded(*limit),
+            other => FileError::Other(other.to_string()),
         }
     }
 
     /// Reads what is left of the call's allowance, in the piece that was asked for.
-    async fn read_piece(&mut self, path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
+    pub(crate) async fn read_piece(&mut self, path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
         let place = self.place(path)?;
         let limit = self.grantee.limits().read;
-        let left = limit.saturating_sub(self.read);
+        let left = limit.saturating_sub(self.read.get());
         if left == 0 && length > 0 {
             return Err(FileError::QuotaExceeded(limit));
         }
@@ -98,18 +125,18 @@ impl CallState {
             read.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())))
         };
         let bytes = bytes.map_err(|trouble| self.file_error(path, trouble))?;
-        self.read += bytes.len() as u64;
+        self.read.add(bytes.len() as u64);
         Ok(bytes)
     }
 
     /// Lists what comes next. Every entry of the directory is looked at each time, and each counts as bytes read.
-    async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<Entry>, FileError> {
+    pub(crate) async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<Entry>, FileError> {
         let place = self.place(path)?;
         if count == 0 {
             return Ok(Vec::new());
         }
         let limit = self.grantee.limits().read;
-        let most = limit.saturating_sub(self.read) / ENTRY;
+        let most = limit.saturating_sub(self.read.get()) / ENTRY;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let grantee = Arc::clone(&self.grantee);
         let began = Instant::now();
@@ -118,11 +145,12 @@ impl CallState {
         let listed = tokio::task::spawn_blocking(list).await;
         self.note_wait_since(began);
         let listed = listed.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
-        self.read += match &listed {
+        let cost = match &listed {
             Ok((_, seen)) => seen * ENTRY,
-            Err(Trouble::TooMany) => limit.saturating_sub(self.read),
+            Err(Trouble::TooMany) => limit.saturating_sub(self.read.get()),
             Err(_) => 0,
         };
+        self.read.add(cost);
         listed.map(|(entries, _)| entries).map_err(|trouble| self.file_error(path, trouble))
     }
 }
@@ -133,7 +161,7 @@ impl files::Host for CallState {
         // Not asked for, not granted: there are none, which is no refusal.
         let may = self.rights().require(Capability::Files, "/", || None).is_ok();
         let folders = self.grantee.folders.iter().filter(|_| may);
-        Ok(folders.map(|folder| files::Root { path: folder.at.clone(), writable: false }).collect())
+        Ok(folders.map(|folder| files::Root { path: folder.at.clone(), writable: folder.is_writable() }).collect())
     }
 
     async fn list_entries(
@@ -152,29 +180,20 @@ impl files::Host for CallState {
         Ok(self.read_piece(&path, offset, length).await)
     }
 
-    async fn write(&mut self, path: String, _: u64, _: Vec<u8>, _: bool) -> wasmtime::Result<Result<u64, FileError>> {
+    async fn write(&mut self, path: String, offset: u64, bytes: Vec<u8>, truncate: bool) -> wasmtime::Result<Result<u64, FileError>> {
         self.enter()?;
-        Ok(Err(self.refuse_write(&path)))
+        Ok(self.write_file(&path, offset, bytes, truncate).await)
     }
 
     async fn remove(&mut self, path: String) -> wasmtime::Result<Result<(), FileError>> {
         self.enter()?;
-        Ok(Err(self.refuse_write(&path)))
+        Ok(self.remove_file(&path).await)
     }
 }
 
 fn entry_out(entry: Entry) -> files::Entry {
     let kind = if entry.is_directory { files::Kind::Directory } else { files::Kind::File };
     files::Entry { name: entry.name, kind, length: entry.length }
-}
-
-/// The smallest grant that would open a path, as a line of config; none where no ready-made line should be offered.
-fn suggestion(grantee: &Grantee, path: &str) -> Option<String> {
-    let name = suggested_folder(path)?;
-    let line = |dir: &str, at: &str| format!("{{ dir = {dir:?}, at = {at:?}, mode = \"read\" }}");
-    let mut grants: Vec<String> = grantee.setup.grants.files.iter().map(|grant| line(&grant.shown, &grant.at)).collect();
-    grants.push(line(name, &format!("/{name}")));
-    Some(format!("[plugins.{}] grants.files = [{}]", grantee.name, grants.join(", ")))
 }
 
 #[cfg(test)]
@@ -202,7 +221,7 @@ mod tests {
             assert_eq!(state.list_piece("/f", None, 1).await.unwrap().len(), 1);
         }
         assert!(state.list_piece("/f", None, 0).await.unwrap().is_empty());
-        assert_eq!(state.read, 6 * ENTRY, "nothing is looked at for no entries");
+        assert_eq!(state.read.get(), 6 * ENTRY, "nothing is looked at for no entries");
         assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY));
         assert!(matches!(state.read_piece("/f/a", 0, 1).await, Err(FileError::QuotaExceeded(_))), "what was looked at is used up");
     }

@@ -1,14 +1,22 @@
 //! A granted folder: a directory handle, opened once when the host starts, and what can be read below it. The handle is the authority;
 //! nothing here knows an absolute path any more, and a link that leads outside is refused by the operating system (`RESOLVE_BENEATH`).
 
+mod ledger;
+mod write;
+
+pub(crate) use write::Change;
+
 use std::collections::BTreeMap;
 use std::io;
 
-use cap_fs_ext::OpenOptionsSyncExt;
+use cap_fs_ext::{MetadataExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileExt, Metadata, OpenOptions};
-use conclave_core::grant::FileGrant;
+use conclave_core::grant::{FileGrant, FileMode};
 use conclave_core::ids::PluginName;
+
+use super::path::UNFINISHED;
+use ledger::{Ledger, Usage};
 
 /// A folder that was granted cannot be opened.
 #[derive(Debug, thiserror::Error)]
@@ -26,20 +34,50 @@ pub(crate) struct Folder {
     /// As the plugin names it: `/folder`.
     pub(crate) at: String,
     dir: Dir,
+    /// None: it is for reading only.
+    ledger: Option<Ledger>,
+    /// Directories below it that were granted for reading only, at a place of their own.
+    kept: Vec<Identity>,
 }
 
-/// Why something below a folder cannot be read.
-#[derive(Debug)]
+/// What a directory is, whatever it is called and however it was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Identity(u64, u64);
+
+impl Identity {
+    fn of(dir: &Dir) -> io::Result<Self> {
+        let metadata = dir.dir_metadata()?;
+        Ok(Self(metadata.dev(), metadata.ino()))
+    }
+}
+
+/// Why something below a folder cannot be read or changed.
+#[derive(Debug, thiserror::Error)]
 pub(crate) enum Trouble {
+    #[error("there is no such file")]
     NotFound,
+    #[error("it is no file")]
     NotAFile,
+    #[error("it is no directory")]
     NotADirectory,
-    /// A link on the way leads out of the folder.
+    #[error("a link on the way leads out of the folder")]
     LeadsOutside,
-    /// The host's own user may not read it.
+    #[error("the host's own user may not do that")]
     Forbidden,
-    /// More entries than may be looked at.
+    #[error("there are more entries than may be looked at")]
     TooMany,
+    #[error("the folder is for reading only")]
+    ReadOnly,
+    #[error("a directory on the way was granted for reading only, at a place of its own")]
+    Kept,
+    #[error("nothing is changed through a link, and there is one on the way")]
+    Link,
+    #[error("the file has a second name, which may be outside the folder (a hard link)")]
+    HardLink,
+    #[error("a limit of the folder is reached: {0}")]
+    Quota(u64),
+    // The text of the operating system's error can name places on the host.
+    #[error("it cannot be done: {}", .0.kind())]
     Other(io::Error),
 }
 
@@ -52,11 +90,41 @@ pub(crate) struct Entry {
 }
 
 impl Folder {
+    /// Opens the directories of a plugin's grants.
+    pub(crate) fn open_all(plugin: &PluginName, grants: &[FileGrant]) -> Result<Vec<Self>, FolderError> {
+        let mut folders = grants.iter().map(|grant| Self::open(plugin, grant)).collect::<Result<Vec<_>, _>>()?;
+        let identities: Vec<Option<Identity>> = folders.iter().map(|folder| Identity::of(&folder.dir).ok()).collect();
+        let read_only: Vec<Identity> =
+            folders.iter().zip(&identities).filter(|(folder, _)| !folder.is_writable()).filter_map(|(_, identity)| *identity).collect();
+        for (folder, own) in folders.iter_mut().zip(identities).filter(|(folder, _)| folder.is_writable()) {
+            // The same directory under two names is granted for writing under one of them.
+            folder.kept = read_only.iter().copied().filter(|identity| Some(*identity) != own).collect();
+        }
+        Ok(folders)
+    }
+
     /// Opens the directory of a grant.
     pub(crate) fn open(plugin: &PluginName, grant: &FileGrant) -> Result<Self, FolderError> {
         let failed = |cause| FolderError { plugin: plugin.clone(), shown: grant.shown.clone(), cause };
-        let dir = Dir::open_ambient_dir(&grant.dir, ambient_authority()).map_err(failed)?;
-        Ok(Self { at: grant.at.clone(), dir })
+        let dir = Dir::open_ambient_dir(&grant.dir, ambient_authority()).map_err(&failed)?;
+        let ledger = match grant.mode {
+            FileMode::Read => None,
+            FileMode::ReadWrite => {
+                let path = std::fs::canonicalize(&grant.dir).map_err(failed)?;
+                Some(Ledger::open(&path, Usage { bytes: grant.bytes, entries: grant.files }))
+            }
+        };
+        Ok(Self { at: grant.at.clone(), dir, ledger, kept: Vec::new() })
+    }
+
+    /// It was granted for writing.
+    pub(crate) fn is_writable(&self) -> bool {
+        self.ledger.is_some()
+    }
+
+    /// Bytes that may be below it; 0 when it is for reading only.
+    pub(crate) fn byte_quota(&self) -> u64 {
+        self.ledger.as_ref().map_or(0, |ledger| ledger.most.bytes)
     }
 
     /// Opens a file for reading; `rest` is a path below the folder.
@@ -75,6 +143,17 @@ impl Folder {
         Ok(file)
     }
 
+    /// What a path leads to; a link counts as what it leads to.
+    pub(crate) fn look(&self, rest: &str) -> Result<Entry, Trouble> {
+        let metadata = if rest.is_empty() { self.dir.dir_metadata()? } else { self.dir.metadata(rest)? };
+        let is_directory = metadata.is_dir();
+        if !is_directory {
+            require_file(&metadata)?;
+        }
+        let name = rest.rsplit('/').next().unwrap_or_default().to_owned();
+        Ok(Entry { name, is_directory, length: if is_directory { 0 } else { metadata.len() } })
+    }
+
     /// The first `count` entries after `after`, in byte order of their names, and how many were looked at: all that are there, `most` at most.
     pub(crate) fn entries(&self, rest: &str, after: Option<&str>, count: usize, most: u64) -> Result<(Vec<Entry>, u64), Trouble> {
         let dir = match rest {
@@ -91,6 +170,9 @@ impl Folder {
             }
             // A name that is no text cannot be told to a plugin.
             let Ok(name) = item?.file_name().into_string() else { continue };
+            if name.starts_with(UNFINISHED) {
+                continue;
+            }
             let wanted = after.is_none_or(|after| name.as_str() > after);
             let beyond = first.len() == count && first.last_key_value().is_none_or(|(last, _)| name > *last);
             if !wanted || beyond {
@@ -153,111 +235,4 @@ impl From<io::Error> for Trouble {
 
 #[cfg(test)]
 #[cfg(unix)]
-mod tests {
-    use std::fs;
-    use std::os::unix::fs::symlink;
-
-    use conclave_core::grant::FileMode;
-    use tempfile::TempDir;
-
-    use super::*;
-
-    /// A folder with files and links, and a neighbour that must stay out of reach.
-    fn folder() -> (TempDir, Folder) {
-        let temp = tempfile::tempdir().unwrap();
-        let (inside, outside) = (temp.path().join("inside"), temp.path().join("outside"));
-        fs::create_dir_all(inside.join("sub")).unwrap();
-        fs::create_dir(&outside).unwrap();
-        fs::write(outside.join("key"), "secret").unwrap();
-        fs::write(inside.join("b.txt"), "0123456789").unwrap();
-        fs::write(inside.join("a.txt"), "a").unwrap();
-        symlink("b.txt", inside.join("to-b")).unwrap();
-        symlink("../outside/key", inside.join("up")).unwrap();
-        symlink(outside.join("key"), inside.join("absolute")).unwrap();
-        symlink("../outside", inside.join("updir")).unwrap();
-        symlink("nowhere", inside.join("dangling")).unwrap();
-        symlink("loop", inside.join("loop")).unwrap();
-        let grant =
-            FileGrant { dir: inside.to_str().unwrap().to_owned(), shown: "inside".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
-        let folder = Folder::open(&PluginName::from("p"), &grant).unwrap();
-        (temp, folder)
-    }
-
-    fn read(folder: &Folder, rest: &str) -> Result<Vec<u8>, Trouble> {
-        read_at(&folder.open_file(rest)?, 0, 100)
-    }
-
-    #[test]
-    fn a_file_is_read_in_pieces() {
-        let (_temp, folder) = folder();
-        let file = folder.open_file("b.txt").unwrap();
-        assert_eq!(read_at(&file, 0, 4).unwrap(), b"0123");
-        assert_eq!(read_at(&file, 8, usize::MAX).unwrap(), b"89");
-        assert_eq!(read_at(&file, 10, 4).unwrap(), b"");
-        assert_eq!(read_at(&file, u64::MAX, 4).unwrap(), b"");
-    }
-
-    #[test]
-    fn links_are_followed_inside_and_refused_outside() {
-        let (_temp, folder) = folder();
-        assert_eq!(read(&folder, "to-b").unwrap(), b"0123456789");
-        for rest in ["up", "absolute", "updir/key"] {
-            assert!(matches!(read(&folder, rest), Err(Trouble::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
-        }
-        assert!(matches!(read(&folder, "dangling"), Err(Trouble::NotFound)));
-        assert!(read(&folder, "loop").is_err());
-    }
-
-    /// The lexical wall stands before this one; this one must hold by itself.
-    #[test]
-    fn climbing_is_refused_by_the_handle_too() {
-        let (_temp, folder) = folder();
-        for rest in ["../outside/key", "sub/../../outside/key", "/etc/passwd"] {
-            assert!(matches!(read(&folder, rest), Err(Trouble::LeadsOutside)), "{rest}: {:?}", read(&folder, rest));
-        }
-    }
-
-    #[test]
-    fn what_is_no_file_is_not_opened() {
-        let (temp, folder) = folder();
-        let fifo = temp.path().join("inside/pipe");
-        assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
-        for rest in ["", "sub", "pipe"] {
-            assert!(matches!(read(&folder, rest), Err(Trouble::NotAFile)), "{rest}");
-        }
-        assert!(matches!(read(&folder, "b.txt/x"), Err(Trouble::NotADirectory)));
-        assert!(matches!(read(&folder, "missing"), Err(Trouble::NotFound)));
-    }
-
-    #[test]
-    fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
-        let (temp, folder) = folder();
-        std::process::Command::new("mkfifo").arg(temp.path().join("inside/pipe")).status().unwrap();
-        let names = |after, count| -> Vec<String> {
-            folder.entries("", after, count, 100).unwrap().0.into_iter().map(|entry| entry.name).collect()
-        };
-        assert_eq!(names(None, 100), ["a.txt", "b.txt", "sub", "to-b"]);
-        assert_eq!(names(None, 2), ["a.txt", "b.txt"]);
-        assert_eq!(names(Some("b.txt"), 1), ["sub"]);
-        assert_eq!(names(Some("to-b"), 5), [""; 0]);
-        assert_eq!(names(None, 0), [""; 0]);
-        assert!(matches!(folder.entries("a.txt", None, 1, 100), Err(Trouble::NotADirectory)));
-        assert!(matches!(folder.entries("updir", None, 1, 100), Err(Trouble::LeadsOutside)));
-    }
-
-    #[test]
-    fn every_entry_that_is_looked_at_counts() {
-        let (_temp, folder) = folder();
-        let (entries, seen) = folder.entries("", None, 1, 100).unwrap();
-        assert_eq!((entries.len(), seen), (1, 9), "those that are not given, too");
-        assert!(folder.entries("", None, 1, 9).is_ok());
-        assert!(matches!(folder.entries("", None, 1, 8), Err(Trouble::TooMany)));
-    }
-
-    #[test]
-    fn a_folder_that_is_missing_is_told_as_the_operator_wrote_it() {
-        let grant = FileGrant { dir: "/no/such".to_owned(), shown: "such".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
-        let error = Folder::open(&PluginName::from("notes"), &grant).unwrap_err().to_string();
-        assert!(error.starts_with("plugins.notes.grants.files: such cannot be opened: "), "{error}");
-    }
-}
+mod tests;

@@ -46,6 +46,7 @@ impl CallState {
     /// The request's own JSON is the guest's business: what is wrong with it is an answer.
     fn ask(&mut self, request: model::Request) -> wasmtime::Result<Result<BoxFuture<'static, Answer>, model::ModelError>> {
         self.enter()?;
+        self.meter.check_lists(&request)?;
         let wanted = request.model.as_deref().unwrap_or("default");
         let smallest = || Some(format!("[plugins.{}] grants.model = [{wanted:?}]", self.grantee.name));
         if let Err(record) = self.rights().require(Capability::Model, wanted, smallest) {

@@ -62,7 +62,7 @@ pub(super) fn result_in(result: types::ToolResult) -> ToolResult {
     ToolResult { call_id: result.call_id, name: result.name, content: result.content, value: None, is_error: result.is_error }
 }
 
-pub(super) fn blob_out(blob: &Blob) -> types::Blob {
+pub(crate) fn blob_out(blob: &Blob) -> types::Blob {
     types::Blob { sha256: blob.sha256.clone(), media_type: blob.media_type.clone(), length: blob.length, name: blob.name.clone() }
 }
 

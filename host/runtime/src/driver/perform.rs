@@ -12,6 +12,7 @@ use conclave_core::model::{ModelError, Prompt};
 use conclave_core::policy::Approval;
 use conclave_core::tool::ToolError;
 
+use super::approving::Asking;
 use super::port::RoomPort;
 use super::side_effects::{SideEffectPort, Step};
 use super::{Driver, UnderWay};
@@ -30,10 +31,10 @@ impl Driver {
                 self.call_tool(call, plugin, ToolStart { task, caller, tool, arguments });
             }
             Effect::AskApproval { call, request } => {
-                let approver = Arc::clone(&self.shared.approver);
                 let broke_off = Approval::Refused { reason: "the approver broke off".to_owned() };
                 let fallback = Event::Decided { call, approval: broke_off };
-                self.start(call, fallback, async move { Event::Decided { call, approval: approver.decide(request).await } });
+                let asking = Asking::new(&self.shared, &self.setup);
+                self.start(call, fallback, async move { Event::Decided { call, approval: asking.decide(request).await } });
             }
             Effect::AskUser { call, task, channel, prompt } => {
                 let channels = Arc::clone(&self.shared.channels);
@@ -92,6 +93,10 @@ impl Driver {
             call,
             now: self.shared.clock.now(),
             scratch: self.room.scratch(call),
+            task: self.room.works_on(call).and_then(|task| {
+                let setup = Arc::clone(self.setup.tasks.get(&task)?);
+                Some((task, setup))
+            }),
             models: Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) }),
             effects: Arc::new(SideEffectPort { events: self.sender.clone(), waiting: Arc::clone(&self.side_effects) }),
             observer: Arc::new(Follower { teller: self.teller.clone(), events: self.sender.clone(), plugin: plugin.clone() }),

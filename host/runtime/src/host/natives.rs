@@ -1,16 +1,19 @@
-//! Plugins that the embedding program brings: found by name, and looked at like any other before a config gives them anything.
+//! Plugins that the embedding program brings, and those that stand for servers of tools: looked at like any other before a config gives them
+//! anything.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, PluginSource, Problems};
+use conclave_core::config::{Config, McpSource, PluginSource, Problems};
 use conclave_core::ids::PluginName;
+use conclave_core::limits::PluginLimits;
 use conclave_core::setup::{PluginFacts, PluginSetup};
 
-use super::Host;
-use super::sources::Missing;
+use super::sources::{Missing, no_servers};
+use super::{Follow, Host, LoadStep};
 use crate::native::{self, Native};
 use crate::plugin::{Arguments, schemas};
+use crate::servers::ServerStart;
 
 /// A native plugin that was taken in.
 pub(super) struct LoadedNative {
@@ -34,30 +37,68 @@ impl LoadedNative {
     }
 }
 
+/// Why there is no such plugin.
+enum Refusal {
+    Missing(Missing),
+    Other(String),
+}
+
 impl Host {
-    /// The native plugins that a config names.
+    /// The native plugins that a config names, and those that stand for servers of tools.
     pub(super) async fn load_natives(
         &self,
         config: &Config,
+        follow: &Follow,
         problems: &mut Problems,
         refused: &mut bool,
     ) -> BTreeMap<PluginName, LoadedNative> {
         let mut loaded = BTreeMap::new();
         for (name, plugin) in &config.plugins {
-            let PluginSource::Native(source) = &plugin.source else { continue };
             let key = format!("plugins.{name}.source");
-            match self.natives.get(source) {
-                None => problems.push(self.no_native(source).problem(config, &key)),
-                Some(plugin) => match LoadedNative::load(plugin).await {
-                    Ok(native) => drop(loaded.insert(name.clone(), native)),
-                    Err(what) => {
-                        *refused = true;
-                        problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {what}")));
-                    }
+            let found = match &plugin.source {
+                PluginSource::Native(source) => match self.natives.get(source) {
+                    None => Err(Refusal::Missing(self.no_native(source))),
+                    Some(plugin) => LoadedNative::load(plugin).await.map_err(Refusal::Other),
                 },
+                PluginSource::Mcp(source) => self.load_server(name, source, &plugin.limits, follow).await,
+                PluginSource::Stock(_) | PluginSource::File(_) | PluginSource::Url { .. } => continue,
+            };
+            match found {
+                Ok(native) => drop(loaded.insert(name.clone(), native)),
+                Err(Refusal::Missing(missing)) => problems.push(missing.problem(config, &key)),
+                Err(Refusal::Other(what)) => {
+                    *refused = true;
+                    problems.push(config.problem(&key, format!("the plugin `{name}` is refused: {what}")));
+                }
             }
         }
         loaded
+    }
+
+    /// A server of tools, which is told of before it is started: nothing holds it back.
+    async fn load_server(
+        &self,
+        name: &PluginName,
+        source: &McpSource,
+        limits: &PluginLimits,
+        follow: &Follow,
+    ) -> Result<LoadedNative, Refusal> {
+        let Some(servers) = &self.servers else { return Err(Refusal::Missing(no_servers())) };
+        if source.is_started_here() {
+            let message = format!("{}: this program runs outside the sandbox, as you; no grant holds it back", source.label);
+            follow(LoadStep::Warning { plugin: Some(name.clone()), message });
+        }
+        let start = ServerStart {
+            plugin: name.clone(),
+            source: source.clone(),
+            limits: limits.clone(),
+            secrets: Arc::clone(&self.secrets),
+            blobs: Arc::clone(&self.blobs),
+        };
+        let plugin = servers.connect(start).await.map_err(Refusal::Other)?;
+        let mut native = LoadedNative::load(&plugin).await.map_err(Refusal::Other)?;
+        native.facts.mcp = true;
+        Ok(native)
     }
 
     pub(super) fn no_native(&self, name: &str) -> Missing {

@@ -24,6 +24,7 @@ impl Host {
                 }
             },
             PluginSource::Native(name) => Err(self.no_native(name)),
+            PluginSource::Mcp(_) => Err(no_servers()),
             PluginSource::Url { url, sha256 } => self.downloaded(url, sha256, downloading).await,
             PluginSource::File(path) => read_component(Path::new(&path.path)).map_err(|error| {
                 let what = format!("{} could not be read: {error}", path.path);
@@ -67,6 +68,12 @@ impl Host {
         let help = "download it, put it beside the config, and write `source = \"./x.wasm\"`";
         Err(Missing::new(format!("this program was built without what it takes to download {url}"), help))
     }
+}
+
+/// A server of tools, where nobody speaks to one.
+pub(super) fn no_servers() -> Missing {
+    let help = "run this config with `conclave`, or give the host a client: `HostOptions::servers`";
+    Missing::new("this program does not speak to MCP servers", help)
 }
 
 /// A component that is not where the config says.

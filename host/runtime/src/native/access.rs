@@ -38,7 +38,7 @@ struct Inner {
 
 impl Access {
     pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
-        let CallStart { room, call, plugin, now, scratch: _, models, effects: _, observer } = start;
+        let CallStart { room, call, plugin, now, scratch: _, task: _, models, effects: _, observer } = start;
         let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
         let (requests, denials, is_over) = (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
         Self(Arc::new(Inner { room, call, plugin, now, setup, models, observer, book, requests, denials, is_over }))
@@ -107,7 +107,7 @@ impl Access {
     }
 
     fn rights(&self) -> Rights<'_> {
-        Rights { plugin: self.0.plugin.as_str(), manifest: &self.0.setup.facts.manifest, grants: &self.0.setup.grants }
+        Rights { plugin: self.0.plugin.as_str(), manifest: &self.0.setup.facts.manifest, grants: &self.0.setup.grants, narrowed: None }
     }
 
     fn refused(&self, record: DenialRecord) -> Unanswered {

@@ -140,7 +140,7 @@ impl Plugin {
         kinds.extend((!self.tools.is_empty()).then_some(PluginKind::Tools));
         let tools = self.tools.iter().map(|tool| tool.spec.clone()).collect();
         // There is no component to take a digest of.
-        Ok(PluginFacts { manifest, kinds, tools, sha256: String::new() })
+        Ok(PluginFacts { manifest, kinds, tools, sha256: String::new(), mcp: false })
     }
 }
 

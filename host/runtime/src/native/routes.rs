@@ -9,6 +9,7 @@ use conclave_core::fault::{CallReport, Fault};
 use conclave_core::ids::PluginName;
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::view::AgentView;
+use serde_json::Value;
 
 use super::running::Native;
 use crate::calls::{CallStart, Plugins, ToolStart};
@@ -48,5 +49,15 @@ impl Plugins for Routes {
 
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
         self.components.decide(start, wake, view)
+    }
+
+    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+        match self.natives.get(plugin).cloned() {
+            Some(native) => {
+                let tool = tool.to_owned();
+                Box::pin(async move { native.check(&tool, arguments).await })
+            }
+            None => self.components.check(plugin, tool, arguments),
+        }
     }
 }

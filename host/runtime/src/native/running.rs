@@ -12,6 +12,7 @@ use conclave_core::setup::PluginSetup;
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::view::AgentView;
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
@@ -39,8 +40,7 @@ pub(crate) struct Native {
 impl Native {
     pub(crate) fn new(plugin: Plugin, arguments: Arguments, name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
-        // Folders mean nothing to code that can open any file.
-        let grantee = Grantee { name, config: setup.config.to_string(), setup, folders: Vec::new() };
+        let grantee = Grantee::without_folders(name, setup);
         Self { plugin, grantee, arguments, at_once: Arc::new(Semaphore::new(at_once)) }
     }
 
@@ -67,7 +67,7 @@ impl Native {
             let message = format!("{} has no tool {name:?}", self.grantee.name);
             return (Err(ToolError::Other { message }), CallReport::default());
         };
-        let arguments = match self.arguments.check(index, arguments).await {
+        let arguments = match self.arguments.check(index, arguments, self.grantee.limits().arguments).await {
             Ok((arguments, _)) => arguments,
             Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
         };
@@ -77,6 +77,14 @@ impl Native {
         let (answer, report) = self.run(&host, async move { body(call).await }).await;
         let answer = answer.map_err(|fault| ToolError::Fault { fault });
         (answer.and_then(|said| said.map_err(Failure::into_tool_error)), report)
+    }
+
+    /// Whether a tool could be called with these arguments; else why not, for the model.
+    pub(super) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
+        match self.plugin.tools.iter().position(|own| own.spec.name == tool) {
+            Some(index) => self.arguments.check(index, arguments, self.grantee.limits().arguments).await.map(drop),
+            None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
+        }
     }
 
     /// Runs a closure's future within the limits. It has a task of its own, so that one which blocks its thread is given up all the same.

@@ -10,8 +10,6 @@ use tokio::sync::Semaphore;
 use super::schema::Schema;
 use conclave_core::text::show_size as size;
 
-/// Bytes of the arguments' JSON text.
-const BYTES: usize = 1 << 20;
 /// Steps that are taken on the spot, well below a millisecond for any schema but a hostile one; handing over costs about as much.
 const INLINE: u64 = 20_000;
 /// How long a check may take, waiting for its turn included.
@@ -31,15 +29,15 @@ impl Arguments {
         Self { schemas: schemas.into_iter().map(Arc::new).collect(), places: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Gives the arguments back with their JSON text, when they fit.
-    pub(crate) async fn check(&self, tool: usize, arguments: Value) -> Result<(Value, String), String> {
-        self.check_within(PATIENCE, tool, arguments).await
+    /// Gives the arguments back with their JSON text, when they fit and have at most so many bytes.
+    pub(crate) async fn check(&self, tool: usize, arguments: Value, most: u64) -> Result<(Value, String), String> {
+        self.check_within(PATIENCE, tool, arguments, most).await
     }
 
-    async fn check_within(&self, patience: Duration, tool: usize, arguments: Value) -> Result<(Value, String), String> {
+    async fn check_within(&self, patience: Duration, tool: usize, arguments: Value, most: u64) -> Result<(Value, String), String> {
         let text = arguments.to_string();
-        if text.len() > BYTES {
-            return Err(format!("they have {} bytes; up to {} are taken", text.len(), size(BYTES as u64)));
+        if text.len() as u64 > most {
+            return Err(format!("they have {} bytes; up to {} are taken (limits.arguments of the plugin)", text.len(), size(most)));
         }
         let schema = &self.schemas[tool];
         if schema.steps(&arguments)? <= INLINE {
@@ -73,6 +71,8 @@ mod tests {
     use super::super::schema::compile_all;
     use super::*;
 
+    const BYTES: u64 = 1 << 20;
+
     /// As many patterns as a schema may have.
     fn arguments() -> Arguments {
         let input_schema = json!({ "properties": { "a": { "allOf": vec![json!({ "pattern": "^x*$" }); 32] } } });
@@ -87,19 +87,19 @@ mod tests {
     #[tokio::test]
     async fn arguments_come_back_as_they_were() {
         for value in [json!({ "a": "x" }), long()] {
-            let (same, text) = arguments().check_within(Duration::from_secs(600), 0, value.clone()).await.unwrap();
+            let (same, text) = arguments().check_within(Duration::from_secs(600), 0, value.clone(), BYTES).await.unwrap();
             assert_eq!((&same, text), (&value, value.to_string()));
         }
         for value in [json!({ "a": "y" }), json!({ "a": "y".repeat(100_000) })] {
-            assert!(arguments().check_within(Duration::from_secs(600), 0, value).await.unwrap_err().starts_with("at /a: "));
+            assert!(arguments().check_within(Duration::from_secs(600), 0, value, BYTES).await.unwrap_err().starts_with("at /a: "));
         }
     }
 
     #[tokio::test]
     async fn more_than_can_be_checked_is_refused() {
-        let refused = arguments().check(0, json!({ "b": "x".repeat(BYTES) })).await.unwrap_err();
+        let refused = arguments().check(0, json!({ "b": "x".repeat(1 << 20) }), BYTES).await.unwrap_err();
         assert!(refused.contains("up to 1 MiB"), "{refused}");
-        assert!(arguments().check(0, json!({ "a": "x".repeat(500_000) })).await.unwrap_err().contains("too large"));
+        assert!(arguments().check(0, json!({ "a": "x".repeat(500_000) }), BYTES).await.unwrap_err().contains("too large"));
     }
 
     /// Was it checked on the spot, it would fit.
@@ -107,8 +107,8 @@ mod tests {
     async fn a_check_that_takes_too_long_is_given_up_and_a_short_one_goes_on() {
         let arguments = arguments();
         let _others = Arc::clone(&arguments.places).acquire_many_owned(2).await.unwrap();
-        let refused = arguments.check_within(Duration::ZERO, 0, long()).await.unwrap_err();
+        let refused = arguments.check_within(Duration::ZERO, 0, long(), BYTES).await.unwrap_err();
         assert!(refused.contains("took too long"), "{refused}");
-        assert!(arguments.check_within(Duration::ZERO, 0, json!({ "a": "x" })).await.is_ok());
+        assert!(arguments.check_within(Duration::ZERO, 0, json!({ "a": "x" }), BYTES).await.is_ok());
     }
 }

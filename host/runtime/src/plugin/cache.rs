@@ -4,6 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
@@ -39,6 +40,10 @@ const KEY: usize = 32;
 const KEY_FILE: &str = "key";
 const MAGIC: &[u8; 8] = b"ccwasm01";
 const MAC: usize = 32;
+/// Bytes of all entries; past it those go that were used longest ago.
+const KEPT: u64 = 1 << 30;
+/// A temporary file of this age was left behind.
+const STALE: Duration = Duration::from_secs(60 * 60);
 
 impl Cache {
     /// Opens the cache in a folder, which is made when it is missing.
@@ -58,7 +63,11 @@ impl Cache {
         let path = self.path(name);
         let Ok(bytes) = fs::read(&path) else { return Lookup::Miss };
         match self.verify(name, bytes) {
-            Some(code) => Lookup::Hit(code),
+            Some(code) => {
+                // Says when it was last used. Should it not be kept, the entry goes a little early.
+                let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
+                Lookup::Hit(code)
+            }
             None => {
                 // Should it not go away, it is refused again next time.
                 let _ = fs::remove_file(path);
@@ -80,7 +89,34 @@ impl Cache {
         written.map_err(|cause| {
             let _ = fs::remove_file(&temporary);
             failed(cause)
-        })
+        })?;
+        self.trim(KEPT, &path);
+        Ok(())
+    }
+
+    /// Removes the entries that were used longest ago until the rest has at most so many bytes; the one that was just `written` stays. What
+    /// cannot be removed now is tried again with the next entry.
+    fn trim(&self, most: u64, written: &Path) {
+        let mut entries: Vec<(SystemTime, u64, PathBuf)> = Vec::new();
+        for entry in fs::read_dir(&self.folder).into_iter().flatten().flatten() {
+            let (path, Ok(metadata)) = (entry.path(), entry.metadata()) else { continue };
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some("cwasm") => entries.push((used, metadata.len(), path)),
+                Some("tmp") if used.elapsed().is_ok_and(|age| age > STALE) => drop(fs::remove_file(path)),
+                _ => {}
+            }
+        }
+        let mut total: u64 = entries.iter().map(|(_, length, _)| length).sum();
+        entries.sort();
+        for (_, length, path) in entries.into_iter().filter(|(_, _, path)| path != written) {
+            if total <= most {
+                return;
+            }
+            if fs::remove_file(path).is_ok() {
+                total -= length;
+            }
+        }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -245,6 +281,31 @@ mod tests {
         let again = Cache::open(&cache.folder).unwrap();
         assert_eq!(again.get("a"), Lookup::Hit(b"code".to_vec()));
         assert_eq!(again.get("b"), Lookup::Miss);
+    }
+
+    #[test]
+    fn what_was_used_longest_ago_goes_when_there_is_too_much() {
+        let (_temp, cache) = cache();
+        let ago = |seconds: u64| SystemTime::now() - Duration::from_secs(seconds);
+        let used = |path: &Path, when: SystemTime| File::open(path).unwrap().set_modified(when).unwrap();
+        for (name, seconds) in [("a", 400), ("b", 300), ("c", 200)] {
+            cache.put(name, &[0; 100]).unwrap();
+            used(&cache.path(name), ago(seconds));
+        }
+        let (left, fresh) = (cache.folder.join("0.tmp"), cache.folder.join("1.tmp"));
+        for file in [&left, &fresh] {
+            fs::write(file, b"half").unwrap();
+        }
+        used(&left, ago(4_000));
+        // Looked at, so it is no longer the one of longest ago.
+        assert!(matches!(cache.get("a"), Lookup::Hit(_)));
+        cache.trim(300, &cache.path("c"));
+        let there = |names: [&str; 3]| names.map(|name| cache.path(name).exists());
+        assert_eq!(there(["a", "b", "c"]), [true, false, true]);
+        assert_eq!((left.exists(), fresh.exists()), (false, true), "another host may still write it");
+        cache.trim(0, &cache.path("c"));
+        assert_eq!(there(["a", "b", "c"]), [false, false, true], "what was just written stays");
+        assert!(cache.folder.join(KEY_FILE).exists());
     }
 
     #[test]

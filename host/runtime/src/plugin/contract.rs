@@ -14,8 +14,10 @@ use crate::sandbox::log::excerpt;
 const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
 /// Interfaces of the contract that can be imported.
-const IMPORTS: [&str; 13] =
-    ["types", "log", "progress", "config", "scratch", "blobs", "model", "files", "kv", "actions", "state", "call", "delivery-context"];
+const IMPORTS: [&str; 15] = [
+    "types", "log", "progress", "config", "scratch", "blobs", "model", "files", "kv", "secrets", "fetch", "actions", "state", "call",
+    "delivery-context",
+];
 /// Packages of WASI that are linked, inert, and those whose every call is refused.
 const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
 /// Characters of a component's names that are shown.
@@ -154,7 +156,7 @@ mod tests {
         };
         assert!(check_asks(&asks("files", false)).is_ok());
         assert!(check_asks(&asks("fetch", true)).is_ok());
-        for name in ["fetch", "telepathy"] {
+        for name in ["exec", "telepathy"] {
             assert!(matches!(check_asks(&asks(name, false)), Err(LoadError::Unoffered { .. })), "{name}");
         }
     }

@@ -12,6 +12,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::arguments::Arguments;
 use super::cache::{Cache, Lookup};
+use super::compiler::{Compiler, in_child};
 use super::exports::Exports;
 use super::probe::probe;
 use super::schema::{Schema, compile_all};
@@ -20,7 +21,7 @@ use crate::digest;
 use crate::engine::Engine;
 use crate::sandbox::log::excerpt;
 use crate::sandbox::{CallState, network};
-use conclave_core::text::show_size as size;
+use conclave_core::text::{show_duration, show_size as size};
 
 /// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes a fraction of it.
 pub(super) const COMPILING: Duration = Duration::from_secs(5);
@@ -30,13 +31,25 @@ pub(super) const COMPILING: Duration = Duration::from_secs(5);
 pub struct Loader {
     engine: Engine,
     cache: Option<Arc<Cache>>,
+    compiler: Compiler,
 }
 
 impl Loader {
-    /// A loader; without a cache every plugin is compiled anew.
+    /// A loader that compiles in this process; without a cache every plugin is compiled anew.
     #[must_use]
     pub fn new(engine: Engine, cache: Option<Cache>) -> Self {
-        Self { engine, cache: cache.map(Arc::new) }
+        Self { engine, cache: cache.map(Arc::new), compiler: Compiler::InProcess }
+    }
+
+    /// The same with another compiler.
+    #[must_use]
+    pub fn with_compiler(self, compiler: Compiler) -> Self {
+        Self { compiler, ..self }
+    }
+
+    /// A loader for what this program brings along, which is compiled here.
+    pub(crate) fn in_process(&self) -> Self {
+        self.clone().with_compiler(Compiler::InProcess)
     }
 
     /// Takes in a component: reads it, compiles it or takes it from the cache, starts it once with nothing granted but its own `settings`
@@ -53,8 +66,16 @@ impl Loader {
     ) -> Result<LoadedPlugin, LoadError> {
         let began = Instant::now();
         let loader = self.clone();
+        let theirs = limits.clone();
         // Hashing and compiling a large component take seconds of computing.
-        let prepared = tokio::task::spawn_blocking(move || loader.prepare(&bytes, compiling)).await;
+        let preparing = tokio::task::spawn_blocking(move || loader.prepare(&bytes, &theirs, compiling));
+        let prepared = match self.compiler {
+            // The thread cannot be stopped; what it makes is dropped.
+            Compiler::InProcess => tokio::time::timeout(Duration::from_millis(limits.compile_ms), preparing)
+                .await
+                .map_err(|_| LoadError::CompileTime { limit: show_duration(limits.compile_ms) })?,
+            Compiler::Child { .. } => preparing.await,
+        };
         let Prepared { inspection, code, origin, notes } =
             prepared.map_err(|panic| LoadError::Compile(excerpt(&panic.to_string(), 600)))??;
         let exports = Exports::find(&code, &inspection.kinds).map_err(|error| LoadError::Types(excerpt(&format!("{error:#}"), 600)))?;
@@ -63,6 +84,7 @@ impl Loader {
             kinds: inspection.kinds.clone(),
             tools: Vec::new(),
             sha256: inspection.sha256.clone(),
+            mcp: false,
         };
         let settings = with_defaults(&facts.manifest, settings);
         facts.tools = probe(&self.engine, &code, &exports, facts.clone(), limits, settings).await?;
@@ -70,20 +92,27 @@ impl Loader {
         Ok(LoadedPlugin { engine: self.engine.clone(), code, exports, arguments, facts, inspection, origin, notes, took: began.elapsed() })
     }
 
-    fn prepare(&self, bytes: &[u8], compiling: impl FnOnce()) -> Result<Prepared, LoadError> {
+    fn prepare(&self, bytes: &[u8], limits: &PluginLimits, compiling: impl FnOnce()) -> Result<Prepared, LoadError> {
+        require_size(bytes.len() as u64, limits.component)?;
         let inspection = inspect(bytes)?;
         contract::check_asks(&inspection.manifest)?;
-        let (component, origin, notes) = self.component(bytes, &inspection.sha256, compiling)?;
+        let (component, origin, notes) = self.component(bytes, &inspection.sha256, limits, compiling)?;
         let code = self.link(&component, &inspection.imports)?;
         Ok(Prepared { inspection, code, origin, notes })
     }
 
     /// Compiled code, from the cache where it can be.
-    fn component(&self, bytes: &[u8], sha256: &str, compiling: impl FnOnce()) -> Result<(Component, Origin, Vec<String>), LoadError> {
+    fn component(
+        &self,
+        bytes: &[u8],
+        sha256: &str,
+        limits: &PluginLimits,
+        compiling: impl FnOnce(),
+    ) -> Result<(Component, Origin, Vec<String>), LoadError> {
         let mut notes = Vec::new();
         let Some(cache) = &self.cache else {
             compiling();
-            return Ok((self.compile(bytes)?, Origin::Compiled, notes));
+            return Ok((self.compile(bytes, limits)?.0, Origin::Compiled, notes));
         };
         let name = format!("{sha256}-{:016x}", self.compatibility());
         match cache.get(&name) {
@@ -98,16 +127,32 @@ impl Loader {
             )),
         }
         compiling();
-        let component = self.compile(bytes)?;
-        let kept = component.serialize().map_err(|error| format!("{error:#}"));
+        let (component, code) = self.compile(bytes, limits)?;
+        let kept = code.map_or_else(|| component.serialize().map_err(|error| format!("{error:#}")), Ok);
         let kept = kept.and_then(|code| cache.put(&name, &code).map_err(|error| error.to_string()));
         // Without a cache entry the next load takes longer, nothing else.
         notes.extend(kept.err());
         Ok((component, Origin::Compiled, notes))
     }
 
-    fn compile(&self, bytes: &[u8]) -> Result<Component, LoadError> {
-        Component::from_binary(self.engine.wasm(), bytes).map_err(|error| LoadError::Compile(excerpt(&format!("{error:#}"), 600)))
+    /// The component, and its code where that is at hand.
+    fn compile(&self, bytes: &[u8], limits: &PluginLimits) -> Result<(Component, Option<Vec<u8>>), LoadError> {
+        let failed = |error: wasmtime::Error| LoadError::Compile(excerpt(&format!("{error:#}"), 600));
+        match &self.compiler {
+            Compiler::InProcess => Ok((Component::from_binary(self.engine.wasm(), bytes).map_err(failed)?, None)),
+            Compiler::Child { program, args } => {
+                let code = in_child(program, args, bytes, limits)?;
+                Ok((self.take_over(&code).map_err(failed)?, Some(code)))
+            }
+        }
+    }
+
+    #[expect(unsafe_code, reason = "loading compiled code cannot be checked by the engine; the child that made it is this host's own")]
+    fn take_over(&self, code: &[u8]) -> wasmtime::Result<Component> {
+        // SAFETY: these bytes came through a pipe that only the child held, from a program that the embedder named as its compiler and
+        // that ended with the code for success; they are what `Engine::precompile_component` gave there. The child runs nothing of the
+        // component, so the component has no say in them but through a fault of the compiler, which would have the same effect here.
+        unsafe { Component::deserialize(self.engine.wasm(), code) }
     }
 
     /// Code of another build of the engine is none, which is no reason for an error.
@@ -165,15 +210,17 @@ struct Prepared {
     notes: Vec<String>,
 }
 
+fn require_size(length: u64, most: u64) -> Result<(), LoadError> {
+    if length > most { Err(LoadError::TooLarge { size: size(length), limit: size(most) }) } else { Ok(()) }
+}
+
 /// Reads a component without compiling or running it.
 ///
 /// # Errors
 /// As for `Loader::load`, up to the step that compiles.
 pub fn inspect(bytes: &[u8]) -> Result<Inspection, LoadError> {
     let length = bytes.len() as u64;
-    if length > COMPONENT_BYTES {
-        return Err(LoadError::TooLarge { size: size(length), limit: size(COMPONENT_BYTES) });
-    }
+    require_size(length, COMPONENT_BYTES)?;
     let sha256 = digest::sha256(bytes);
     let anatomy = anatomy::read(bytes)?;
     let manifest = Manifest::parse(anatomy.manifest)?;

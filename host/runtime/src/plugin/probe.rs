@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use conclave_core::fault::Fault;
 use conclave_core::grant::{DenialRecord, Grants};
+use conclave_core::hidden::{code_point, in_tool};
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
 use conclave_core::limits::PluginLimits;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
@@ -53,6 +54,7 @@ pub(super) async fn probe(
         plugin: name,
         now: Millis(0),
         scratch: Arc::default(),
+        task: None,
         models: Arc::new(Nobody),
         effects: Arc::new(NoEffects),
         observer: Arc::new(Nobody),
@@ -83,7 +85,9 @@ impl Errand for Probe<'_> {
         }
         let Some(indices) = self.0.tools() else { return Ok(Ok(None)) };
         let tools = indices.load(&mut *store, instance)?;
-        Ok(Ok(Some(tools.call_list_tools(store).await?)))
+        let listed = tools.call_list_tools(&mut *store).await?;
+        store.data().meter.check_lists(&listed)?;
+        Ok(Ok(Some(listed)))
     }
 }
 
@@ -116,7 +120,11 @@ fn read(specs: Vec<tools::ToolSpec>) -> Result<Vec<ToolSpec>, LoadError> {
             if spec.description.len() > DESCRIPTION {
                 return Err(refuse(format!("its description has more than {DESCRIPTION} bytes")));
             }
-            spec_in(spec).map_err(|Fault { message, .. }| refuse(message))
+            let tool = spec_in(spec).map_err(|Fault { message, .. }| refuse(message))?;
+            match in_tool(&tool) {
+                Some((place, c)) => Err(refuse(format!("its {place} has a character that a person does not see: {}", code_point(c)))),
+                None => Ok(tool),
+            }
         })
         .collect()
 }
@@ -173,6 +181,7 @@ mod tests {
         assert!(problem(vec![spec("a", "{}"), spec("a", "{}")]).contains("listed twice"));
         assert!(problem(vec![spec("a", "no")]).contains("its input schema is not JSON"));
         assert!(problem(vec![spec("a", "[]")]).contains("must be a JSON object"));
+        assert!(problem(vec![spec("a", "{\"title\":\"\u{e0041}\"}")]).contains("its input schema has a character that a person does not see: U+E0041"));
         assert!(problem(vec![spec("A\u{1b}", "{}")]).contains("A\\u{1b}"));
     }
 }

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::action::{Action, Reply, Turn};
 use conclave_core::calling::arguments::{Wrong, check};
+use conclave_core::config::{MCP_CLIENT, YOU};
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::grant::{Denial, Grants, ToolPattern, ToolsGrant};
@@ -16,22 +17,42 @@ use conclave_core::message::{Entity, ToolCall};
 use conclave_core::model::ToolFormat;
 use conclave_core::notice::Notice;
 use conclave_core::outcome::Outcome;
+use conclave_core::policy::{Decide, Rule};
 use conclave_core::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::toolbox::TaskTool;
 use conclave_core::view::AgentView;
 use serde_json::{Value, json};
 
-use super::{Prepared, RunOptions};
+use super::{Prepared, Run, RunOptions, Stopper};
 use crate::calls::{CallStart, Plugins, ToolStart};
 use crate::clock::BoxFuture;
 use crate::journal::JournalFailure;
 use crate::session::Parts;
 use crate::subscribe::{Happening, Subscriber, What};
 
-/// Who calls. No plugin of a config can have this name, so no rule of the policy takes it for another.
-const CALLER: &str = "(you)";
 const TASK: &str = "call";
+
+/// Who calls a tool without a task. No plugin of a config can have such a name, so no rule of the policy takes one for the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caller {
+    /// Whoever holds the config.
+    #[default]
+    You,
+    /// A client that speaks the Model Context Protocol.
+    Mcp,
+}
+
+impl Caller {
+    /// As a rule of the policy names it: `caller = "(mcp)"`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::You => YOU,
+            Self::Mcp => MCP_CLIENT,
+        }
+    }
+}
 
 /// What a tool gave.
 #[derive(Clone, Debug, PartialEq)]
@@ -62,7 +83,8 @@ fn these(known: &[String]) -> String {
 
 impl Prepared {
     /// Calls one tool, `plugin.tool`, without a task. It needs no grant: the caller is whoever holds the config. Everything that the tool
-    /// itself does is held against its grants and limits, and the policy's rules without a `caller` hold too.
+    /// itself does is held against its grants and limits, and the policy's rules without a `caller` hold too,
+    /// and those for `(you)`.
     ///
     /// The arguments are a JSON object. Dropping the future stops the tool.
     ///
@@ -95,10 +117,18 @@ impl Prepared {
     /// # }
     /// ```
     pub async fn call_tool(&self, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolRun, CallToolError> {
-        let Some(setup) = setup_for(&self.setup, tool) else {
+        self.start_tool(Caller::You, tool, arguments, options)?.outcome().await
+    }
+
+    /// The same for somebody else, and with a handle that stops it. The work begins when the outcome is awaited.
+    ///
+    /// # Errors
+    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made.
+    pub fn start_tool(&self, caller: Caller, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolCalling, CallToolError> {
+        let Some(setup) = setup_for(&self.setup, caller, tool) else {
             return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
         };
-        let seen = Arc::new(Seen::default());
+        let seen = Arc::new(Seen { caller, findings: Mutex::default() });
         let wrong = self.setup.tool(tool).and_then(|(_, spec)| check(&spec.input_schema, &arguments).err()).unwrap_or_default();
         let call = ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments, untrusted: false };
         let plugins = OneCall { inner: Arc::clone(&self.calls), call, seen: Arc::clone(&seen) };
@@ -109,12 +139,7 @@ impl Prepared {
             models: Arc::clone(&self.models),
             everything: Arc::clone(&self.everything),
         };
-        let outcome = parts.start(None, options)?.outcome().await?;
-        let mut seen = seen.lock();
-        Ok(match seen.answered.take() {
-            Some((answer, report)) => ToolRun { answer, report },
-            None => ToolRun { answer: Err(not_started(seen.denied.take(), &wrong, &outcome)), report: CallReport::default() },
-        })
+        Ok(ToolCalling { run: parts.start(None, options)?, seen, wrong })
     }
 
     /// Every tool of the config, as `plugin.tool`, in order.
@@ -125,6 +150,34 @@ impl Prepared {
             plugins.flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))).collect();
         names.sort_unstable();
         names
+    }
+}
+
+/// A call that goes on. Dropping it stops the tool.
+pub struct ToolCalling {
+    run: Run,
+    seen: Arc<Seen>,
+    wrong: Vec<Wrong>,
+}
+
+impl ToolCalling {
+    /// A handle that stops it, and has the journal say so.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.run.stopper()
+    }
+
+    /// What the tool gave.
+    ///
+    /// # Errors
+    /// `Journal` when the journal fails; then nothing more was performed.
+    pub async fn outcome(self) -> Result<ToolRun, CallToolError> {
+        let outcome = self.run.outcome().await?;
+        let mut seen = self.seen.lock();
+        Ok(match seen.answered.take() {
+            Some((answer, report)) => ToolRun { answer, report },
+            None => ToolRun { answer: Err(not_started(seen.denied.take(), &self.wrong, &outcome)), report: CallReport::default() },
+        })
     }
 }
 
@@ -142,22 +195,35 @@ fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> To
 }
 
 /// The setup of a room for one call; none when nobody has the tool.
-fn setup_for(setup: &Setup, tool: &str) -> Option<Setup> {
+fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
     let (plugin, spec) = setup.tool(tool)?;
     let tool_of_task = TaskTool::of_plugin(plugin, spec);
     let of_tool = setup.plugins.get_key_value(plugin).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
     Some(Setup {
         entry: TaskName::from(TASK),
-        tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(tool_of_task)))]),
-        plugins: BTreeMap::from([of_tool, (PluginName::from(CALLER), Arc::new(caller(tool)))]),
+        tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(caller, tool_of_task)))]),
+        plugins: BTreeMap::from([of_tool, (PluginName::from(caller.as_str()), Arc::new(setup_of(caller, tool)))]),
+        policy: setup.policy.iter().cloned().chain(own_leave(caller, tool)).collect(),
         ..setup.clone()
     })
 }
 
+/// Whoever holds the config and makes a call has decided about it; the operator's rules come first all the same.
+fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
+    (caller == Caller::You).then(|| Rule {
+        tool: ToolPattern(tool.to_owned()),
+        caller: Some(PluginName::from(caller.as_str())),
+        arguments: Vec::new(),
+        decide: Decide::Allow,
+        expires_ms: None,
+        source: "the command itself".to_owned(),
+    })
+}
+
 /// One step, and the tool's answer ends it.
-fn task(tool: TaskTool) -> TaskSetup {
+fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
     TaskSetup {
-        agent: PluginName::from(CALLER),
+        agent: PluginName::from(caller.as_str()),
         toolbox: Arc::new(vec![tool].into()),
         max_stalled_steps: 1,
         done_if_response: BTreeSet::from([Entity::Agent]),
@@ -167,18 +233,26 @@ fn task(tool: TaskTool) -> TaskSetup {
     }
 }
 
-fn caller(tool: &str) -> PluginSetup {
+fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
     let asks = BTreeMap::from([(Capability::Tools.as_str().to_owned(), Ask::default())]);
-    let manifest =
-        Manifest { format: FORMAT, name: "you".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
-    let facts = PluginFacts { manifest, kinds: BTreeSet::from([PluginKind::Agent]), tools: Vec::new(), sha256: String::new() };
+    let manifest = Manifest {
+        format: FORMAT,
+        name: caller.as_str().into(),
+        version: "0".into(),
+        contract: CONTRACT.into(),
+        asks,
+        ..Manifest::default()
+    };
+    let facts = PluginFacts { manifest, kinds: BTreeSet::from([PluginKind::Agent]), tools: Vec::new(), sha256: String::new(), mcp: false };
     let grants = Grants { tools: Some(ToolsGrant { names: vec![ToolPattern(tool.to_owned())], calls: None }), ..Grants::default() };
     PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
 }
 
 /// What became of the call.
-#[derive(Default)]
-struct Seen(Mutex<Findings>);
+struct Seen {
+    caller: Caller,
+    findings: Mutex<Findings>,
+}
 
 #[derive(Default)]
 struct Findings {
@@ -188,14 +262,14 @@ struct Findings {
 
 impl Seen {
     fn lock(&self) -> MutexGuard<'_, Findings> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Subscriber for Seen {
     fn on(&self, happening: &Happening) {
         if let What::Told { told: Notice::Denied { plugin, record, .. } } = &happening.what
-            && plugin.as_str() == CALLER
+            && plugin.as_str() == self.caller.as_str()
         {
             self.lock().denied = Some(record.denial.clone());
         }
@@ -232,5 +306,9 @@ impl Plugins for OneCall {
 
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
         self.inner.decide(start, wake, view)
+    }
+
+    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+        self.inner.check(plugin, tool, arguments)
     }
 }

@@ -19,8 +19,10 @@ impl Errand for Step<'_> {
 
     async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let agent = self.0.load(&mut *store, instance)?;
-        let answer = agent.call_step(store, Resource::new_borrow(0)).await?;
-        Ok(answer.map_err(agent_error_in).and_then(turn_in))
+        let answer = agent.call_step(&mut *store, Resource::new_borrow(0)).await?;
+        store.data().meter.check_lists(&answer)?;
+        let turn = answer.map_err(agent_error_in).and_then(turn_in);
+        Ok(turn.map(|turn| store.data_mut().own_turn(turn)))
     }
 }
 
@@ -31,8 +33,10 @@ impl Errand for Respond<'_> {
 
     async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let responder = self.0.load(&mut *store, instance)?;
-        let answer = responder.call_respond(store, Resource::new_borrow(0)).await?;
-        Ok(answer.map_err(agent_error_in).and_then(|turn| turn.map(turn_in).transpose()))
+        let answer = responder.call_respond(&mut *store, Resource::new_borrow(0)).await?;
+        store.data().meter.check_lists(&answer)?;
+        let turn = answer.map_err(agent_error_in).and_then(|turn| turn.map(turn_in).transpose());
+        Ok(turn.map(|turn| turn.map(|turn| store.data_mut().own_turn(turn))))
     }
 }
 
@@ -47,7 +51,8 @@ impl Errand for Recall<'_> {
 
     async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let memory = self.memory.load(&mut *store, instance)?;
-        let answer = memory.call_search(store, self.query, self.limit).await?;
+        let answer = memory.call_search(&mut *store, self.query, self.limit).await?;
+        store.data().meter.check_lists(&answer)?;
         let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
         Ok(match answer {
             // It was told how many; more would flood the agent that asked.
@@ -68,7 +73,8 @@ impl Errand for Decide<'_> {
 
     async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let strategy = self.strategy.load(&mut *store, instance)?;
-        let answer = strategy.call_decide(store, &wake_out(self.wake), Resource::new_borrow(0)).await?;
+        let answer = strategy.call_decide(&mut *store, &wake_out(self.wake), Resource::new_borrow(0)).await?;
+        store.data().meter.check_lists(&answer)?;
         Ok(match answer {
             Ok(decisions) => Ok(decisions.into_iter().map(decision_in).collect()),
             Err(delivery_strategy::StrategyError::Denied(denial)) => Err(denied_fault(&denial)),
@@ -88,9 +94,13 @@ impl Errand for CallTool<'_> {
 
     async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let tools = self.tools.load(&mut *store, instance)?;
-        let answer = tools.call_call(store, &self.name, &self.arguments, Resource::new_borrow(0)).await?;
+        let answer = tools.call_call(&mut *store, &self.name, &self.arguments, Resource::new_borrow(0)).await?;
+        store.data().meter.check_lists(&answer)?;
         Ok(match answer {
-            Ok(outcome) => outcome_in(outcome).map_err(|fault| ToolError::Fault { fault }),
+            Ok(outcome) => {
+                let outcome = outcome_in(outcome).map_err(|fault| ToolError::Fault { fault });
+                outcome.map(|outcome| store.data_mut().own_outcome(outcome))
+            }
             Err(error) => Err(tool_error_in(error)),
         })
     }

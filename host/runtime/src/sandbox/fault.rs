@@ -49,6 +49,9 @@ fn broken_in_engine(error: &Error) -> Option<FaultKind> {
         return Some(FaultKind::Handles);
     }
     let cause = error.root_cause().to_string();
+    if cause.contains("instance count too high") {
+        return Some(FaultKind::Instances);
+    }
     if cause.contains("store handle limit exceeded") || cause.contains("resource table has no free keys") {
         return Some(FaultKind::Handles);
     }

@@ -9,7 +9,10 @@ use conclave_core::limits::PluginLimits;
 use conclave_core::setup::PluginSetup;
 use conclave_core::text::{show_duration as duration, show_size as size};
 
+use crate::blobs::{Blobs, MemoryBlobs};
 use crate::capability::folder::{Folder, FolderError};
+use crate::kv::{KvOwner, KvStore, MemoryKv};
+use crate::secrets::vault::Vault;
 
 /// Who asks.
 #[derive(Debug)]
@@ -19,14 +22,63 @@ pub(crate) struct Grantee {
     /// Its settings as JSON text.
     pub(crate) config: String,
     pub(crate) folders: Vec<Folder>,
+    pub(crate) stores: Stores,
+    /// The secrets of its config; what it may use of them is in its grants.
+    pub(crate) vault: Arc<Vault>,
+    #[cfg(feature = "fetch")]
+    pub(crate) outgoing: crate::fetch::Outgoing,
+}
+
+/// Where the host keeps what plugins keep.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pub(crate) kv: Arc<dyn KvStore>,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    /// The config's folder, without links: configs elsewhere have other stores.
+    pub(crate) home: Arc<str>,
+}
+
+/// Kept as long as the plugin is loaded.
+impl Default for Stores {
+    fn default() -> Self {
+        Self { kv: Arc::new(MemoryKv::default()), blobs: Arc::new(MemoryBlobs::default()), home: Arc::from("") }
+    }
+}
+
+impl std::fmt::Debug for Stores {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Stores").field("home", &self.home).finish_non_exhaustive()
+    }
 }
 
 impl Grantee {
     /// Opens the granted folders; the only place where a host path turns into a handle.
     pub(crate) fn new(name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
+        let folders = Folder::open_all(&name, &setup.grants.files)?;
+        Ok(Self { folders, ..Self::without_folders(name, setup) })
+    }
+
+    /// Of native code, to which folders mean nothing: it can open any file.
+    pub(crate) fn without_folders(name: PluginName, setup: Arc<PluginSetup>) -> Self {
         let config = setup.config.to_string();
-        let folders = setup.grants.files.iter().map(|grant| Folder::open(&name, grant)).collect::<Result<_, _>>()?;
-        Ok(Self { name, setup, config, folders })
+        #[cfg(feature = "fetch")]
+        let outgoing = crate::fetch::Outgoing::new(&setup.grants);
+        Self {
+            name,
+            setup,
+            config,
+            folders: Vec::new(),
+            stores: Stores::default(),
+            vault: Vault::empty(),
+            #[cfg(feature = "fetch")]
+            outgoing,
+        }
+    }
+
+    /// Whose store of keys is this plugin's.
+    pub(crate) fn kv_owner(&self) -> KvOwner {
+        let (plugin, manifest) = (self.name.to_string(), self.setup.facts.manifest.name.clone());
+        KvOwner { home: self.stores.home.to_string(), plugin, manifest }
     }
 
     pub(crate) fn limits(&self) -> &PluginLimits {
@@ -34,7 +86,7 @@ impl Grantee {
     }
 
     pub(crate) fn rights(&self) -> Rights<'_> {
-        Rights { plugin: self.name.as_str(), manifest: &self.setup.facts.manifest, grants: &self.setup.grants }
+        Rights { plugin: self.name.as_str(), manifest: &self.setup.facts.manifest, grants: &self.setup.grants, narrowed: None }
     }
 
     /// A broken limit, in one sentence that names its value and its place in the config.
@@ -50,6 +102,9 @@ impl Grantee {
             }
             FaultKind::HostCalls => format!("it called the host more than {} times ({})", limits.host_calls, key("host_calls")),
             FaultKind::Handles => format!("it held more than {} resources of the host ({})", limits.handles, key("handles")),
+            FaultKind::Tables => format!("its tables had more than {} elements together ({})", limits.table_elements, key("table_elements")),
+            FaultKind::Instances => format!("it consists of more than {} core instances ({})", limits.instances, key("instances")),
+            FaultKind::List => format!("it handed over a list of more than {} elements ({})", limits.list, key("list")),
             other => format!("it broke a limit of the host ({})", other.as_str()),
         }
     }

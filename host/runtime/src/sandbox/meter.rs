@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use conclave_core::fault::FaultKind;
-use conclave_core::limits::{CORE_INSTANCES, MEMORIES, MEMORY_MAX, PluginLimits, TABLE_ELEMENTS, TABLES, TICK_MS};
+use conclave_core::limits::{MEMORIES, MEMORY_MAX, PluginLimits, TABLES, TICK_MS};
 use wasmtime::ResourceLimiter;
 
 /// Stops a guest; which limit it broke is in the meter.
@@ -19,6 +19,9 @@ pub(crate) struct Meter {
     memory_limit: u64,
     tick_limit: u64,
     host_call_limit: u64,
+    table_limit: usize,
+    instance_limit: usize,
+    list_limit: usize,
     /// Bytes of all memories together. They never shrink, so this is also the most there was.
     memory: u64,
     table_elements: usize,
@@ -36,6 +39,9 @@ impl Meter {
             memory_limit: limits.memory.min(MEMORY_MAX),
             tick_limit: limits.cpu_ms.div_ceil(TICK_MS).max(1),
             host_call_limit: limits.host_calls,
+            table_limit: usize::try_from(limits.table_elements).unwrap_or(usize::MAX),
+            instance_limit: usize::try_from(limits.instances).unwrap_or(usize::MAX),
+            list_limit: usize::try_from(limits.list).unwrap_or(usize::MAX),
             memory: 0,
             table_elements: 0,
             host_calls: 0,
@@ -70,6 +76,14 @@ impl Meter {
     pub(crate) fn count_host_call(&mut self) -> Result<(), Broken> {
         self.host_calls += 1;
         if self.host_calls > self.host_call_limit { Err(self.break_limit(FaultKind::HostCalls)) } else { Ok(()) }
+    }
+
+    /// A list of so many elements came out of the guest.
+    ///
+    /// # Errors
+    /// When it is longer than allowed.
+    pub(crate) fn check_list(&self, length: usize) -> Result<(), Broken> {
+        if length > self.list_limit { Err(self.break_limit(FaultKind::List)) } else { Ok(()) }
     }
 
     /// The guest waited for the host for a tick or longer, so the tick that is due was not its own.
@@ -107,18 +121,20 @@ impl ResourceLimiter for Meter {
         Ok(true)
     }
 
-    /// Past the limit the growth fails, which wasm knows how to deal with.
     fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
-        let elements = self.table_elements.saturating_add(desired.saturating_sub(current));
-        if elements > TABLE_ELEMENTS || maximum.is_some_and(|maximum| desired > maximum) {
+        if maximum.is_some_and(|maximum| desired > maximum) {
             return Ok(false);
+        }
+        let elements = self.table_elements.saturating_add(desired.saturating_sub(current));
+        if elements > self.table_limit {
+            return Err(wasmtime::Error::new(self.break_limit(FaultKind::Tables)));
         }
         self.table_elements = elements;
         Ok(true)
     }
 
     fn instances(&self) -> usize {
-        CORE_INSTANCES
+        self.instance_limit
     }
 
     fn tables(&self) -> usize {
@@ -158,12 +174,21 @@ mod tests {
         assert_eq!(meter.memory(), 60);
     }
 
-    /// A failed table growth is an answer that wasm knows how to deal with; nothing is lost by giving it.
     #[test]
     fn tables_are_counted_together() {
-        let mut meter = meter(|_| {});
-        assert!(meter.table_growing(0, TABLE_ELEMENTS, None).unwrap());
-        assert!(!meter.table_growing(0, 1, None).unwrap());
+        let mut meter = meter(|limits| limits.table_elements = 100);
+        assert!(meter.table_growing(0, 100, None).unwrap());
+        assert!(!meter.table_growing(0, 1, Some(0)).unwrap(), "its own maximum is an answer that wasm knows how to deal with");
+        assert!(meter.table_growing(0, 1, None).is_err());
+        assert_eq!(meter.broken(), Some(FaultKind::Tables));
+    }
+
+    #[test]
+    fn a_list_may_be_as_long_as_its_limit() {
+        let meter = meter(|limits| limits.list = 2);
+        meter.check_list(2).unwrap();
+        assert!(meter.check_list(3).is_err());
+        assert_eq!(meter.broken(), Some(FaultKind::List));
     }
 
     #[test]

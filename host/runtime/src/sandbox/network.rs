@@ -1,5 +1,6 @@
-//! `wasi:sockets` and `wasi:http` for guests whose language insists on them: no socket code of the host is linked. Every function that can
-//! answer "access denied" answers that, and the refusal is recorded; what must be made on the way there is empty; the rest traps.
+//! `wasi:sockets` for guests whose language insists on them, and `wasi:http` where the `fetch` grant does not stand behind it: no socket
+//! code of the host is linked. Every function that can answer "access denied" answers that, and the refusal is recorded; what must be made
+//! on the way there is empty; the rest traps.
 
 use std::sync::Arc;
 
@@ -23,10 +24,28 @@ pub(crate) fn is_network(import: &str) -> bool {
     import.starts_with("wasi:sockets/") || import.starts_with("wasi:http/")
 }
 
+/// It stands behind nothing.
+fn is_inert(import: &str) -> bool {
+    is_network(import) && !is_served(import)
+}
+
+/// The `fetch` grant stands behind it.
+#[cfg(feature = "fetch")]
+use crate::fetch::wasi_http::is_served;
+
+#[cfg(not(feature = "fetch"))]
+fn is_served(_: &str) -> bool {
+    false
+}
+
 /// Defines a component's network interfaces, with the types that it imports them by.
 pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> wasmtime::Result<()> {
     let engine = component.engine().clone();
     let ty = component.component_type();
+    #[cfg(feature = "fetch")]
+    if ty.imports(&engine).any(|(name, _)| is_served(name)) {
+        crate::fetch::wasi_http::add_to_linker(linker)?;
+    }
     let instances = || {
         ty.imports(&engine).filter_map(|(name, import)| match import.ty {
             ComponentItem::ComponentInstance(instance) => Some((name, instance)),
@@ -39,7 +58,7 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
     for (name, instance) in instances() {
         for (item_name, item) in instance.exports(&engine) {
             let ComponentItem::Resource(ty) = item.ty else { continue };
-            if !is_network(name) {
+            if !is_inert(name) {
                 foreign.push(ty);
             } else if !foreign.contains(&ty) && !own.contains(&ty) {
                 own.push(ty);
@@ -47,7 +66,7 @@ pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> was
             }
         }
     }
-    for (name, instance) in instances().filter(|(name, _)| is_network(name)) {
+    for (name, instance) in instances().filter(|(name, _)| is_inert(name)) {
         let mut target = linker.instance(name)?;
         for (item_name, item) in instance.exports(&engine) {
             if let ComponentItem::ComponentFunc(function) = item.ty {

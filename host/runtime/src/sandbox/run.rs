@@ -3,6 +3,8 @@
 use std::time::{Duration, Instant};
 
 use conclave_core::fault::{CallReport, Fault, FaultKind};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 use wasmtime::component::Instance;
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
@@ -11,6 +13,7 @@ use super::state::{CallState, Lent};
 use super::{Sandbox, grantee::Grantee};
 use crate::calls::CallStart;
 use crate::engine::Engine;
+use crate::secrets::scrub;
 
 /// What is done in a fresh instance.
 pub(crate) trait Errand: Send {
@@ -23,10 +26,15 @@ impl Sandbox {
     /// Runs an errand in a fresh sandbox, within the plugin's limits.
     ///
     /// The plugin's own queue comes first: a plugin with a thousand waiting calls holds no more of the pool than it may use.
-    pub(super) async fn run<E: Errand>(&self, start: CallStart, lent: Lent, errand: E) -> (Result<E::Answer, Fault>, CallReport) {
+    pub(super) async fn run<E>(&self, start: CallStart, lent: Lent, errand: E) -> (Result<E::Answer, Fault>, CallReport)
+    where
+        E: Errand,
+        E::Answer: Serialize + DeserializeOwned,
+    {
         let _turn = self.at_once.acquire().await.expect("the semaphore is never closed");
         let state = CallState::new(self.grantee.clone(), start, lent);
-        run(self.plugin.engine(), self.plugin.code(), state, errand).await
+        let (answer, report) = run(self.plugin.engine(), self.plugin.code(), state, errand).await;
+        scrub::ended(&self.grantee, answer, report)
     }
 }
 
@@ -92,4 +100,56 @@ fn on_tick(store: StoreContextMut<'_, CallState>) -> wasmtime::Result<UpdateDead
     store.data().meter.tick().map_err(wasmtime::Error::new)?;
     // Tokio's own yield lets timers and sockets be looked at, which a plain wake-up would put off.
     Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use wasmtime::component::Component;
+
+    use super::*;
+    use crate::engine::EngineSettings;
+    use crate::sandbox::testing;
+
+    /// Waits in a thread of the host's, as an import does that the operating system keeps waiting.
+    struct Blocked(mpsc::Receiver<()>);
+
+    impl Errand for Blocked {
+        type Answer = ();
+
+        async fn run(self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {
+            let waited = tokio::task::spawn_blocking(move || self.0.recv().is_ok()).await;
+            Err(wasmtime::Error::msg(format!("it was let go: {waited:?}")))
+        }
+    }
+
+    /// The epoch stops nobody who is outside of the guest.
+    #[tokio::test]
+    async fn the_wall_clock_stops_a_call_whose_import_blocks_a_thread() {
+        let engine = Engine::new(&EngineSettings { slots: 1, ..EngineSettings::default() }).unwrap();
+        let component = Component::new(engine.wasm(), wat::parse_str("(component)").unwrap()).unwrap();
+        let code = engine.linker().instantiate_pre(&component).unwrap();
+        let mut setup = testing::setup();
+        setup.limits.wall_ms = 50;
+        let (held, waits) = mpsc::channel();
+        let (answer, _) = run(&engine, &code, testing::state(setup), Blocked(waits)).await;
+        let fault = answer.unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Wall);
+        assert!(fault.message.contains("50 ms") && fault.message.contains("limits.wall"), "{}", fault.message);
+        // The next call finds the only place free, though the thread still waits.
+        let (answer, _) = run(&engine, &code, testing::state(testing::setup()), Nothing).await;
+        assert!(answer.is_ok(), "{answer:?}");
+        drop(held);
+    }
+
+    struct Nothing;
+
+    impl Errand for Nothing {
+        type Answer = ();
+
+        async fn run(self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {
+            Ok(())
+        }
+    }
 }

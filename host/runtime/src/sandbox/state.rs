@@ -1,11 +1,12 @@
 //! What the store of one call holds: who calls, what it is lent, what it used and was refused. Dropped with the sandbox.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::delivery::DeliveryView;
 use conclave_core::fault::CallReport;
-use conclave_core::grant::{DenialRecord, Layer, Rights};
-use conclave_core::manifest::Capability;
+use conclave_core::grant::{DenialRecord, Rights};
+use conclave_core::narrow::Narrowed;
 use conclave_core::view::AgentView;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtxView, WasiView};
@@ -16,7 +17,10 @@ use super::meter::{Broken, Meter};
 use super::wasi::Wasi;
 use crate::bindings::conclave::plugin::types;
 use crate::calls::{CallStart, ToolStart};
+use crate::capability::blobs::Reach;
 use crate::convert;
+use crate::secrets::scrub::{Scrubbed, scrubber};
+use crate::secrets::vault::CallSecrets;
 
 /// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told of once.
 const DENIALS_KEPT: usize = 64;
@@ -33,6 +37,21 @@ pub(crate) enum Lent {
     Delivery(DeliveryView),
 }
 
+/// A number that grows; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally(Arc<AtomicU64>);
+
+impl Tally {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Stops at the end of numbers.
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.get().saturating_add(more), Ordering::Relaxed);
+    }
+}
+
 /// The state of one call.
 pub(crate) struct CallState {
     pub(crate) grantee: Arc<Grantee>,
@@ -45,19 +64,26 @@ pub(crate) struct CallState {
     /// What it set; none when it set nothing.
     pub(crate) scratch: Option<Vec<u8>>,
     /// Bytes read from files.
-    pub(crate) read: u64,
+    pub(crate) read: Tally,
+    /// Writes through streams of WASI.
+    pub(crate) streamed: Tally,
     /// Model requests so far.
     pub(crate) requests: u32,
+    /// Blobs that it can reach, once it asked.
+    pub(crate) blobs: Reach,
     /// Side effects so far; their ordinals.
     pub(crate) effects: u32,
     /// The last host that it named on the way to the network.
     pub(crate) authority: Option<String>,
+    #[cfg(feature = "fetch")]
+    pub(crate) fetching: crate::fetch::Fetching,
     denials: Vec<DenialRecord>,
     wasi: Option<Box<Wasi>>,
 }
 
 impl CallState {
-    pub(crate) fn new(grantee: Arc<Grantee>, start: CallStart, lent: Lent) -> Self {
+    pub(crate) fn new(grantee: Arc<Grantee>, mut start: CallStart, lent: Lent) -> Self {
+        start.observer = Scrubbed::around(&start.observer, &grantee);
         let limits = grantee.limits();
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
@@ -70,10 +96,14 @@ impl CallState {
             book,
             table,
             scratch: None,
-            read: 0,
+            read: Tally::default(),
+            streamed: Tally::default(),
             requests: 0,
+            blobs: Reach::default(),
             effects: 0,
             authority: None,
+            #[cfg(feature = "fetch")]
+            fetching: crate::fetch::Fetching::default(),
             denials: Vec::new(),
             wasi: None,
         }
@@ -88,11 +118,23 @@ impl CallState {
     }
 
     pub(crate) fn rights(&self) -> Rights<'_> {
-        self.grantee.rights()
+        let narrowed = self.start.task.as_ref().map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
+        Rights { narrowed, ..self.grantee.rights() }
+    }
+
+    /// The secrets as this call may use them.
+    pub(crate) fn secrets(&self) -> CallSecrets {
+        CallSecrets::new(Arc::clone(&self.grantee), &self.start.room, self.start.call)
     }
 
     /// Records a refusal, and gives what the guest may know of it.
     pub(crate) fn refuse(&mut self, mut record: DenialRecord) -> types::Denial {
+        if let Some(scrubber) = scrubber(&self.grantee) {
+            // Before it is cut: half a value would not be found.
+            record.denial.target = scrubber.scrub_text(&record.denial.target).into_owned();
+            record.denial.detail = scrubber.scrub_text(&record.denial.detail).into_owned();
+            record.reason = scrubber.scrub_text(&record.reason).into_owned();
+        }
         // The guest chose these words, and they end on the operator's terminal. What is escaped is longer, so it is cut afterwards.
         record.denial.target = harmless(&record.denial.target).chars().take(TARGET).collect();
         record.suggestion = record.suggestion.filter(|line| line.len() <= SUGGESTION);
@@ -106,9 +148,10 @@ impl CallState {
     }
 
     /// The refusal of what this build of the host cannot do.
-    pub(crate) fn not_yet(&mut self, capability: Capability, target: &str) -> wasmtime::Result<types::Denial> {
+    #[cfg(not(feature = "fetch"))]
+    pub(crate) fn not_yet(&mut self, capability: conclave_core::manifest::Capability, target: &str) -> wasmtime::Result<types::Denial> {
         self.enter()?;
-        let record = self.rights().refuse(capability, target, Layer::Host, "this build of the host cannot do it", None);
+        let record = self.rights().refuse(capability, target, conclave_core::grant::Layer::Host, "this build of the host cannot do it", None);
         Ok(self.refuse(*record))
     }
 
@@ -121,7 +164,9 @@ impl CallState {
     }
 
     /// What the call cost and touched; `wall_us` is the caller's to add.
-    pub(crate) fn into_report(self) -> CallReport {
+    pub(crate) fn into_report(mut self) -> CallReport {
+        #[cfg(feature = "fetch")]
+        self.refuse_late();
         CallReport {
             wall_us: 0,
             cpu_ticks: self.meter.ticks(),

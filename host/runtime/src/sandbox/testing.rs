@@ -4,12 +4,14 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conclave_core::grant::{Denial, DenialRecord, Grants};
-use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
+use conclave_core::history::History;
+use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::limits::PluginLimits;
 use conclave_core::manifest::Manifest;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::view::{AgentView, Remaining};
 use serde_json::json;
 
 use super::{CallState, Grantee, Lent};
@@ -19,7 +21,7 @@ use crate::subscribe::Level;
 
 /// A plugin that asks for nothing and is granted nothing.
 pub(crate) fn setup() -> PluginSetup {
-    let facts = PluginFacts { manifest: Manifest::default(), kinds: BTreeSet::new(), tools: Vec::new(), sha256: String::new() };
+    let facts = PluginFacts { manifest: Manifest::default(), kinds: BTreeSet::new(), tools: Vec::new(), sha256: String::new(), mcp: false };
     PluginSetup { facts, grants: Grants::default(), limits: PluginLimits::default(), config: json!({}) }
 }
 
@@ -33,11 +35,29 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         plugin: name,
         now: Millis(0),
         scratch: Arc::default(),
+        task: None,
         models: Arc::new(Nobody),
         effects: Arc::new(Nobody),
         observer: Arc::new(Nobody),
     };
     CallState::new(Arc::new(grantee), start, Lent::Nothing)
+}
+
+/// A task of which nothing is known.
+pub(crate) fn view() -> AgentView {
+    AgentView {
+        task: TaskName::from("task"),
+        inputs: Arc::default(),
+        pending: None,
+        history: History::default(),
+        since: Arc::default(),
+        intent: None,
+        plan: Arc::default(),
+        tools: Arc::default(),
+        peers: Arc::default(),
+        remaining: Remaining::default(),
+        iteration: 0,
+    }
 }
 
 struct Nobody;

@@ -17,7 +17,11 @@ struct Decided(Approval);
 impl Approver for Decided {
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
         assert_eq!(request.tool, "app.pay");
-        assert_eq!(request.arguments, json!({ "euros": 100 }));
+        match request.problem {
+            None => assert_eq!(request.arguments, json!({ "euros": 100 })),
+            // Asked again about what it wrote itself.
+            Some(_) => assert_eq!(Approval::Edited { arguments: request.arguments }, self.0),
+        }
         Box::pin(std::future::ready(self.0.clone()))
     }
 }
@@ -34,7 +38,9 @@ async fn after(approval: Approval) -> String {
     let schema = json!({ "type": "object", "properties": { "euros": { "type": "integer", "maximum": 100 } } });
     let pay = Tool::new("pay", "Pays.", schema, |call: Call| async move { Ok(format!("paid {}", call.arguments["euros"])) });
     let rule = "grants.tools = [\"app.pay\"]\n[[policy]]\ntool = \"app.pay\"\ndecide = \"ask\"";
+    let deny = "[[policy]]\ntool = \"app.pay\"\narguments = { euros = 13 }\ndecide = \"deny\"\n";
     let text = config("", "").replace("source = \"native:desk\"\n", "source = \"native:desk\"\ngrants.tools = [\"app.pay\"]\n")
+        + deny
         + &rule.replace("grants.tools = [\"app.pay\"]\n", "");
     let prepared = prepared([desk, Plugin::tools("app", [pay])], &text).await;
     let options = RunOptions { approver: Arc::new(Decided(approval)), ..RunOptions::default() };
@@ -50,7 +56,9 @@ async fn what_is_approved_runs_as_it_is() {
 async fn what_is_edited_runs_as_edited_and_is_checked_like_any() {
     assert_eq!(after(Approval::Edited { arguments: json!({ "euros": 10 }) }).await, "paid 10");
     let said = after(Approval::Edited { arguments: json!({ "euros": 1_000 }) }).await;
-    assert!(said.contains("at /euros"), "{said}");
+    assert!(said.contains("at /euros"), "an approver that does not learn is not asked for ever: {said}");
+    let said = after(Approval::Edited { arguments: json!({ "euros": 13 }) }).await;
+    assert!(said.contains("denies it"), "what a rule denies no approver can write: {said}");
 }
 
 #[tokio::test]

@@ -25,7 +25,10 @@ const PAGE: &str = include_str!("../../../../docs/events.md");
 /// The line of each kind on the page.
 fn lines() -> Vec<String> {
     let at = Millis(1_760_000_000_000);
-    let line = |what: What| serde_json::to_string(&Happening { room: RoomId::from("3f2a91c0"), at, what }).unwrap();
+    let line = |what: What| {
+        let seq = matches!(what, What::Told { .. }).then_some(17);
+        serde_json::to_string(&Happening { room: RoomId::from("3f2a91c0"), at, seq, what }).unwrap()
+    };
     whats().into_iter().chain(notices().into_iter().map(|told| What::Told { told })).map(line).collect()
 }
 
@@ -182,6 +185,9 @@ fn notices() -> Vec<Notice> {
                 tool: find(),
                 arguments: arguments(),
                 source: "conclave.toml:49".to_owned(),
+                rule: Some(0),
+                expires_ms: None,
+                problem: None,
             },
         },
         Notice::ApprovalGiven { call: CallId(5), approval: Approval::Approved },

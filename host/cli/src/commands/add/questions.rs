@@ -26,7 +26,10 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
             Capability::Delegate => tasks("Which tasks may it start in the background?", config, &[]),
             Capability::Route => tasks("Whom may it address?", config, &["user"]),
             Capability::Rooms => confirm(&question(capability, "May it speak on your terminal?")).then(|| list(&["terminal".to_owned()])),
-            _ => None,
+            Capability::Fetch => addresses(ask),
+            Capability::Secrets => secrets(ask, config),
+            Capability::Kv => confirm(&question(capability, "May it keep data of its own from run to run (1 MiB)?")).then(|| "true".to_owned()),
+            Capability::Exec | Capability::Log | Capability::Progress | Capability::Config | Capability::Scratch | Capability::Blobs => None,
         };
         // A name that cannot be granted is refused with its place when the config is read.
         chosen.extend(value.and_then(|value| Fragment::parse(&format!("{capability} = {value}")).ok()));
@@ -77,6 +80,48 @@ fn tools(ask: &Ask, config: Option<&Config>) -> Option<String> {
         such.push("PLUGIN.TOOL".to_owned());
     }
     typed(Capability::Tools, "Which tools may it call?", &such)
+}
+
+/// The addresses that the manifest asks for, one after the other, with the methods that it asks for.
+fn addresses(ask: &Ask) -> Option<String> {
+    let texts = |key: &str| -> Vec<String> {
+        let list = ask.detail.get(key).and_then(|list| list.as_array()).into_iter().flatten();
+        list.filter_map(|text| text.as_str()).map(|text| one_line(text, 256)).collect()
+    };
+    let (asked, methods) = (texts("urls"), texts("methods"));
+    if asked.is_empty() {
+        return typed(Capability::Fetch, "Which addresses may it send requests to?", &["https://HOST/PATH/*".to_owned()]);
+    }
+    let with = if methods.is_empty() { "GET, HEAD".to_owned() } else { methods.join(", ") };
+    let allowed = asked.into_iter().filter(|url| confirm(&question(Capability::Fetch, &format!("May it send {with} to {url}?"))));
+    let allowed: Vec<String> = allowed.collect();
+    if allowed.is_empty() {
+        return None;
+    }
+    Some(match methods.is_empty() {
+        true => list(&allowed),
+        false => format!("{{ urls = {}, methods = {} }}", list(&allowed), list(&methods)),
+    })
+}
+
+/// Secrets of the config; each is bound to its hosts there.
+fn secrets(ask: &Ask, config: Option<&Config>) -> Option<String> {
+    let known: Vec<String> = config.into_iter().flat_map(|config| config.secrets.keys()).map(ToString::to_string).collect();
+    if known.is_empty() {
+        let asked: Vec<&str> = ask.detail.keys().map(String::as_str).collect();
+        let name = asked.first().copied().filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or("NAME");
+        let line = format!("the config has no secrets; write [secrets.{name}] with `from` and `hosts`, and grant it then");
+        let _ = writeln!(anstream::stderr(), "{}", question(Capability::Secrets, &paint(FAINT, line)));
+        return None;
+    }
+    let hosts = |name: &str| {
+        let secret = config.and_then(|config| config.secrets.get(name));
+        let hosts: Vec<&str> = secret.into_iter().flat_map(|secret| &secret.hosts).map(|host| host.as_str()).collect();
+        hosts.join(", ")
+    };
+    let text = |name: &str| format!("May the host put {name} into its requests to {}?", hosts(name));
+    let allowed: Vec<String> = known.into_iter().filter(|name| confirm(&question(Capability::Secrets, &text(name)))).collect();
+    (!allowed.is_empty()).then(|| list(&allowed))
 }
 
 fn models(config: Option<&Config>) -> Option<String> {

@@ -1,0 +1,146 @@
+//! What approvals are held against: the setup as it is by now, with the rules that were written during the run, and the config file.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::ids::PluginName;
+use conclave_core::policy::{self, ApprovalRequest, Leave, Why};
+use conclave_core::setup::{PluginSetup, Setup};
+use conclave_runtime::Prepared;
+
+use super::always;
+use crate::error::CliError;
+use crate::show::printable;
+
+/// The setup, and where it comes from.
+pub(crate) struct About {
+    setup: Mutex<Arc<Setup>>,
+    sources: BTreeMap<PluginName, String>,
+    file: PathBuf,
+}
+
+impl About {
+    pub(crate) fn new(prepared: &Prepared, file: &Path) -> Self {
+        Self { setup: Mutex::new(Arc::clone(prepared.setup())), sources: prepared.sources().clone(), file: file.to_owned() }
+    }
+
+    pub(super) fn setup(&self) -> Arc<Setup> {
+        Arc::clone(&self.setup.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub(super) fn sources(&self) -> &BTreeMap<PluginName, String> {
+        &self.sources
+    }
+
+    pub(super) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// The plugin of a tool.
+    pub(super) fn plugin(&self, tool: &str) -> Option<(PluginName, Arc<PluginSetup>)> {
+        let (plugin, _) = tool.split_once('.')?;
+        let setup = self.setup();
+        setup.plugins.get_key_value(plugin).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))
+    }
+
+    /// The rules that would allow it.
+    pub(super) fn leave(&self, request: &ApprovalRequest, is_exact: bool) -> Option<Leave> {
+        policy::leave(&self.setup(), request, is_exact)
+    }
+
+    /// `[a] always` would do something: the config is a file with the rules that this run has, and a rule can allow the call.
+    pub(super) fn can_write(&self, request: &ApprovalRequest) -> bool {
+        self.leave(request, false).is_some() && always::has_same_policy(&self.file, &self.setup())
+    }
+
+    /// Writes the rules into the config; they hold from now on. What was written, for people.
+    pub(super) fn write(&self, request: &ApprovalRequest, is_exact: bool) -> Result<String, CliError> {
+        let none = || CliError::usage("no rule can allow this call".to_owned());
+        let leave = self.leave(request, is_exact).ok_or_else(none)?;
+        let mut setup = self.setup.lock().unwrap_or_else(PoisonError::into_inner);
+        let (told, policy) = always::write(&self.file, &setup, &leave)?;
+        *setup = Arc::new(Setup { policy, ..Setup::clone(&setup) });
+        Ok(told)
+    }
+
+    /// What to put into the config so that nobody need be asked.
+    pub(super) fn missing(&self, request: &ApprovalRequest) -> Option<String> {
+        let leave = self.leave(request, false)?;
+        let setup = self.setup();
+        let before = leave.before.and_then(|index| setup.policy.get(index));
+        let place = before.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();
+        let why = Self::why_text(&setup, request);
+        let file = self.file.display().to_string();
+        let (tool, rules) = (printable(&request.tool), leave.to_toml());
+        Some(format!(
+            "nobody could be asked about {tool} ({}). To allow it, write into {}{place}:\n\n{rules}",
+            printable(&why),
+            printable(&file)
+        ))
+    }
+
+    /// `notes may write notes/`, or `the rule at conclave.toml:49 asks`.
+    fn why_text(setup: &Setup, request: &ApprovalRequest) -> String {
+        let decision = policy::decide(setup, request.callers(), &request.tool, &request.arguments);
+        match decision.why {
+            Why::Rule { rule, .. } => format!("the rule at {} asks", rule.source),
+            why => why.to_string(),
+        }
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use std::collections::BTreeMap;
+    use std::path::{Path, PathBuf};
+    use std::sync::{Arc, Mutex};
+
+    use conclave_core::config::Config;
+    use conclave_core::grant::{FileGrant, FileMode, Grants};
+    use conclave_core::limits::RunLimits;
+    use conclave_core::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+    use conclave_core::policy::ApprovalRequest;
+    use conclave_core::setup::{PluginFacts, PluginSetup, Setup};
+    use serde_json::{Value, json};
+
+    use super::About;
+
+    pub(in crate::approve) fn request(arguments: Value) -> ApprovalRequest {
+        ApprovalRequest {
+            task: "desk".into(),
+            caller: "librarian".into(),
+            asked_by: None,
+            tool: "notes.save".into(),
+            arguments,
+            source: "conclave.toml:49".into(),
+            rule: Some(0),
+            expires_ms: None,
+            problem: None,
+        }
+    }
+
+    /// A plugin `notes` that writes a folder, and the rules of a config.
+    pub(in crate::approve) fn about(folder: &Path, file: &Path) -> About {
+        let asks = [("files".to_owned(), Ask::default())].into();
+        let manifest =
+            Manifest { format: FORMAT, name: "notes".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
+        let facts = PluginFacts { manifest, kinds: [].into(), tools: Vec::new(), sha256: "00".into(), mcp: false };
+        let dir = folder.to_string_lossy().into_owned();
+        let files = vec![FileGrant { dir, shown: "./notes".into(), at: "/notes".into(), mode: FileMode::ReadWrite, bytes: 1, files: 1 }];
+        let grants = Grants { files, ..Grants::default() };
+        let plugin = PluginSetup { facts, grants, limits: conclave_core::limits::PluginLimits::default(), config: json!({}) };
+        let text = std::fs::read_to_string(file).unwrap_or_default();
+        let policy = Config::parse(&file.display().to_string(), "", &text).map(|config| config.policy).unwrap_or_default();
+        let setup = Setup {
+            entry: "desk".into(),
+            tasks: BTreeMap::new(),
+            plugins: [("notes".into(), plugin.into())].into(),
+            models: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            policy,
+            limits: RunLimits::default(),
+        };
+        About { setup: Mutex::new(Arc::new(setup)), sources: BTreeMap::new(), file: PathBuf::from(file) }
+    }
+}

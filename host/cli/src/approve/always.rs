@@ -1,0 +1,102 @@
+//! `[a] always`: the rules that allow a call, written into the config where they are looked at first. Comments and form stay; what was
+//! written is shown. Nothing is written into a file that says something else than the run goes by.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use conclave_core::config::Config;
+use conclave_core::policy::{Leave, Rule};
+use conclave_core::setup::Setup;
+
+use crate::config_file::{ConfigFile, refused};
+use crate::error::CliError;
+use crate::show::{BAD, FAINT, GOOD, paint};
+
+/// The config is a file, and its rules are those that the run goes by.
+pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
+    let folder = file.parent().unwrap_or(Path::new("")).to_string_lossy();
+    let text = std::fs::read_to_string(file).ok();
+    let config = text.and_then(|text| Config::parse(&file.display().to_string(), &folder, &text).ok());
+    config.is_some_and(|config| is_same(&config.policy, &setup.policy))
+}
+
+/// Writes the rules; the lines that changed, for people, and the policy as the file now has it.
+pub(super) fn write(path: &Path, setup: &Setup, leave: &Leave) -> Result<(String, Vec<Rule>), CliError> {
+    let file = ConfigFile::open(path)?;
+    if !has_same_policy(path, setup) {
+        let what = format!("the rules in {} are not those that this run goes by", path.display());
+        return Err(CliError::usage(what));
+    }
+    let mut edit = file.edit()?;
+    let rules: Vec<String> = leave.rules.iter().map(Rule::to_toml).collect();
+    edit.add_rules(leave.before, &rules).map_err(|error| refused(&error))?;
+    let edited = edit.finish().map_err(|error| refused(&error))?;
+    file.write(&edited)?;
+    let mut told = format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
+    for change in &edited.changes {
+        let line = change.to_string();
+        let style = if line.starts_with('-') { BAD } else { GOOD };
+        let _ = write!(told, "\n      {}", paint(style, line));
+    }
+    let policy = edited.config.map(|config| config.policy);
+    Ok((told, policy.unwrap_or_else(|| with(setup, leave))))
+}
+
+fn with(setup: &Setup, leave: &Leave) -> Vec<Rule> {
+    let mut policy = setup.policy.clone();
+    let at = leave.before.unwrap_or(policy.len()).min(policy.len());
+    policy.splice(at..at, leave.rules.iter().cloned());
+    policy
+}
+
+/// The same rules, wherever they stand.
+fn is_same(one: &[Rule], other: &[Rule]) -> bool {
+    let plain = |rule: &Rule| Rule { source: String::new(), ..rule.clone() };
+    one.len() == other.len() && one.iter().zip(other).all(|(one, other)| plain(one) == plain(other))
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::policy::{Decide, decide};
+    use serde_json::json;
+
+    use super::super::about::testing::{about, request};
+
+    const CONFIG: &str = "entry = \"desk\"\n[plugins.notes]\nsource = \"stock:chat\"\n[plugins.librarian]\nsource = \"stock:chat\"\n\
+        [tasks.desk]\nagent = \"librarian\"\n\n# What is asked about.\n[[policy]]\ntool = \"notes.*\"\ndecide = \"ask\"  # always was\n";
+
+    #[test]
+    fn the_rule_is_written_before_the_one_that_asks_and_holds_from_then_on() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("conclave.toml");
+        std::fs::write(&file, CONFIG).unwrap();
+        let about = about(temp.path(), &file);
+        let request = request(json!({ "path": "/notes/a.md" }));
+        assert!(about.can_write(&request));
+        let told = anstream::adapter::strip_str(&about.write(&request, true).unwrap()).to_string();
+        assert!(told.contains("[[policy]]") && told.contains("+ ") && told.contains("/notes/a.md"), "{told}");
+        let rule =
+            "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\narguments = { path = \"/notes/a.md\" }\ndecide = \"allow\"\n\n";
+        let expected = CONFIG.replace("# What is asked about.", &format!("{rule}# What is asked about."));
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), expected);
+        let setup = about.setup();
+        let one = |path: &str| decide(&setup, request.callers(), "notes.save", &json!({ "path": path })).decide;
+        assert_eq!((one("/notes/a.md"), one("/notes/b.md")), (Decide::Allow, Decide::Ask));
+        assert!(about.can_write(&super::super::about::testing::request(json!({}))), "the file has the rules that the run goes by still");
+    }
+
+    #[test]
+    fn nothing_is_written_into_a_file_that_says_something_else() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("conclave.toml");
+        std::fs::write(&file, CONFIG).unwrap();
+        let about = about(temp.path(), &file);
+        let request = request(json!({}));
+        let other = CONFIG.replace("\"ask\"", "\"deny\"");
+        std::fs::write(&file, &other).unwrap();
+        assert!(!about.can_write(&request) && about.write(&request, false).is_err());
+        assert_eq!(std::fs::read_to_string(&file).unwrap(), other);
+        std::fs::remove_file(&file).unwrap();
+        assert!(!about.can_write(&request), "there is no file");
+    }
+}

@@ -1,0 +1,67 @@
+//! `[w] why`: the rule that asks or what the tool's plugin may do, who calls, and what the tool can touch.
+
+use std::fmt::Write as _;
+
+use conclave_core::grant::FileMode;
+use conclave_core::policy::{ApprovalRequest, Why, decide};
+use conclave_core::rights::rights_table;
+
+use super::about::About;
+use crate::show::{NAME, one_line, paint, printable};
+
+/// Several lines, each safe to print.
+pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
+    let setup = about.setup();
+    let mut text = String::new();
+    let decision = decide(&setup, request.callers(), &request.tool, &request.arguments);
+    match decision.why {
+        Why::Rule { rule, .. } => {
+            let _ = write!(text, "      asked by the rule at {}:", printable(&rule.source));
+            for line in rule.to_toml().lines() {
+                let _ = write!(text, "\n        {}", printable(line));
+            }
+        }
+        why => {
+            let _ = write!(text, "      no rule of the config matches, and {}", printable(&why.to_string()));
+        }
+    }
+    let _ = write!(text, "\n      called by {} in the task {}", paint(NAME, &request.caller), one_line(request.task.as_str(), 80));
+    if let Some(plugin) = &request.asked_by {
+        let _ = write!(text, ", because an answer of {} wants it", paint(NAME, plugin));
+    }
+    let Some((name, plugin)) = about.plugin(&request.tool) else { return text };
+    let rows = rights_table(&setup, about.sources());
+    let row = rows.into_iter().find(|row| row.plugin == name);
+    let may = row.map(|row| row.may.join("; ")).filter(|may| !may.is_empty()).unwrap_or_else(|| "only compute".to_owned());
+    let _ = write!(text, "\n      {} may {}", paint(NAME, &name), printable(&may));
+    for grant in &plugin.grants.files {
+        let how = if grant.mode == FileMode::ReadWrite { "read and write" } else { "read" };
+        let _ = write!(text, "\n        {} is {} ({how})", printable(&grant.at), printable(&grant.dir));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::super::about::testing::{about, request};
+    use super::*;
+
+    #[test]
+    fn it_says_what_asks_who_calls_and_what_can_be_touched() {
+        let about = about(Path::new("/srv/notes"), Path::new("/nowhere/conclave.toml"));
+        let request = ApprovalRequest { asked_by: Some("sneaky".into()), ..request(json!({})) };
+        let text = anstream::adapter::strip_str(&text(&request, &about)).to_string();
+        for part in [
+            "no rule of the config matches, and notes may write notes/",
+            "called by librarian in the task desk, because an answer of sneaky wants it",
+            "notes may read and write notes/",
+            "/notes is /srv/notes (read and write)",
+        ] {
+            assert!(text.contains(part), "{part}\n{text}");
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! What people type to pin plugins and to take newer ones: `plugin lock`, `plugin upgrade`, `--locked`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::CONFIG;
+
+/// How strictly plugins are held to the lock.
+#[derive(Clone, Copy, Debug, Default, Args)]
+pub(crate) struct Locked {
+    /// Refuse every plugin that is not to the byte what conclave.lock says, and every one that it does not name
+    #[arg(long)]
+    pub(crate) locked: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lock {
+    /// The config
+    #[arg(default_value = CONFIG)]
+    pub(crate) file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Upgrade {
+    /// The plugins; without a name all that differ
+    #[arg(value_name = "NAME")]
+    pub(crate) plugins: Vec<String>,
+    /// The config
+    #[arg(long, value_name = "FILE", default_value = CONFIG)]
+    pub(crate) file: PathBuf,
+    /// Accept what is shown without asking
+    #[arg(long)]
+    pub(crate) yes: bool,
+}

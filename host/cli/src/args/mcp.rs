@@ -1,0 +1,38 @@
+//! What people type to serve a config's tools to a client: `mcp`.
+
+use std::path::PathBuf;
+
+use clap::Args;
+
+use super::{Locked, ModelChoice};
+
+#[derive(Debug, Args)]
+pub(crate) struct Mcp {
+    /// The config, such as conclave.toml
+    pub(crate) file: PathBuf,
+    /// Serve only what this task's agent is offered
+    #[arg(long, value_name = "NAME")]
+    pub(crate) task: Option<String>,
+    /// Serve only the tools that this covers, such as search.find or 'notes.*'; may be given several times
+    #[arg(long = "tools", value_name = "PATTERN")]
+    pub(crate) tools: Vec<String>,
+    /// Serve the entry task too, as a tool called `ask`
+    #[arg(long)]
+    pub(crate) ask: bool,
+    /// Call the tools search_find instead of search.find, for clients that take no dots
+    #[arg(long)]
+    pub(crate) underscores: bool,
+    #[command(flatten)]
+    pub(crate) model: ModelChoice,
+    #[command(flatten)]
+    pub(crate) locked: Locked,
+    /// Keep the journal of every call as JSON lines in this folder, not in the user's state folder
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) journal: Option<PathBuf>,
+    /// Keep no journal: `conclave why` will know nothing of it
+    #[arg(long, conflicts_with = "journal")]
+    pub(crate) no_journal: bool,
+    /// Show plugins' log lines of level debug and trace too
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}

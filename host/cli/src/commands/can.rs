@@ -1,0 +1,99 @@
+//! `conclave can PLUGIN CAPABILITY [TARGET]`: whether a plugin may do something, by the same decisions that a run makes. Runs nothing but each
+//! plugin's list of tools.
+
+use std::collections::BTreeMap;
+
+use conclave_core::explain::{Explanation, Question, Verdict, explain};
+use conclave_core::ids::TaskName;
+use conclave_core::manifest::Capability;
+use serde_json::Value;
+
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::exit;
+use crate::setup;
+use crate::show::explanation::{Lines, as_json, lines, sentence};
+use crate::stdout;
+
+pub(crate) async fn can(args: &args::Can, output: Output) -> Result<u8, CliError> {
+    let question = question(args)?;
+    let prepared = setup::prepare(&args.file, &BTreeMap::new(), false, output).await?;
+    let config = setup::read_config(&args.file, &BTreeMap::new())?;
+    if let Some(tool) = args.target.as_deref().filter(|_| question.capability == Capability::Tools)
+        && prepared.setup().tool(tool).is_none()
+    {
+        let known: Vec<String> = tools(&prepared);
+        let hint =
+            if known.is_empty() { "no plugin of this config has tools".to_owned() } else { format!("tools here: {}", known.join(", ")) };
+        return Err(CliError::usage(format!("there is no tool {tool}")).hint(hint));
+    }
+    let explanation = explain(prepared.setup(), &question).map_err(|problem| CliError::usage(problem.to_string()))?;
+    let at = Lines { config: Some(&config), file: &args.file };
+    if output.json {
+        let mut value = as_json(&explanation, &at);
+        value["type"] = "can".into();
+        value["exit_code"] = code(&explanation).into();
+        stdout::line(value)?;
+    } else {
+        let about = sentence(&explanation, verb(&question));
+        let shown = lines(&explanation, &about, &at);
+        let shown = if output.quiet { &shown[..1] } else { &shown[..] };
+        shown.iter().try_for_each(stdout::styled)?;
+    }
+    Ok(code(&explanation))
+}
+
+fn question(args: &args::Can) -> Result<Question, CliError> {
+    let capability = Capability::named(&args.capability).ok_or_else(|| {
+        let known: Vec<&str> = Capability::ALL.iter().map(|capability| capability.as_str()).collect();
+        CliError::usage(format!("there is no capability {}", args.capability)).hint(format!("one of {}", known.join(", ")))
+    })?;
+    let arguments = match &args.arguments {
+        Some(text) => serde_json::from_str(text).map_err(|error| CliError::usage(format!("--arguments is not JSON: {error}")))?,
+        None => Value::Object(serde_json::Map::new()),
+    };
+    Ok(Question {
+        target: args.target.clone(),
+        writes: args.write,
+        method: args.method.to_ascii_uppercase(),
+        host: args.host.clone(),
+        arguments,
+        task: args.task.as_deref().map(TaskName::from),
+        ..Question::new(args.plugin.as_str(), capability)
+    })
+}
+
+/// What is done with the target.
+fn verb(question: &Question) -> &'static str {
+    match question.capability {
+        Capability::Model => "use the model",
+        Capability::Tools => "call",
+        Capability::Delegate => "start in the background",
+        Capability::Route => "address",
+        Capability::Files if question.writes => "write",
+        Capability::Files => "read",
+        Capability::Fetch => "send a request to",
+        Capability::Kv => "keep values of its own",
+        Capability::Secrets => "use the secret",
+        Capability::Rooms => "speak on",
+        Capability::Exec => "start programs",
+        Capability::Config => "read its settings",
+        Capability::Scratch => "keep a scratch",
+        Capability::Blobs => "use attachments",
+        Capability::Log => "write log lines",
+        Capability::Progress => "tell its progress",
+    }
+}
+
+fn tools(prepared: &conclave_runtime::Prepared) -> Vec<String> {
+    let plugins = prepared.setup().plugins.iter();
+    plugins.flat_map(|(name, plugin)| plugin.facts.tools.iter().map(move |tool| format!("{name}.{}", tool.name))).collect()
+}
+
+fn code(explanation: &Explanation) -> u8 {
+    match explanation.verdict {
+        Verdict::Yes => exit::OK,
+        Verdict::Ask => exit::POLICY,
+        Verdict::No | Verdict::NotReached => exit::FAILED,
+    }
+}

@@ -1,0 +1,113 @@
+//! `conclave plugin lock`: pins the plugins of a config that are not pinned yet. What is pinned and differs it leaves alone: that is a
+//! decision, which `upgrade` asks for.
+
+mod file;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::Path;
+
+use conclave_core::config::Config;
+use conclave_core::ids::PluginName;
+use conclave_core::lock::{Pinned, diff, is_pinned};
+use conclave_core::setup::PluginFacts;
+use conclave_runtime::plugin::Inspection;
+use serde_json::json;
+
+use crate::args::{Lock, Output};
+use crate::error::CliError;
+use crate::setup::{self, Models};
+use crate::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural};
+use crate::source::Found;
+use crate::{exit, stdout};
+
+pub(crate) use file::LockFile;
+
+pub(crate) async fn lock(args: &Lock, output: Output) -> Result<u8, CliError> {
+    let config = setup::read_config(&args.file, &Models::new())?;
+    let file = LockFile::open(&args.file)?;
+    let facts = facts_of(&args.file, &config, output).await?;
+    let mut lock = file.lock.clone().unwrap_or_default();
+    let gone = lock.keep_only(&facts.keys().cloned().collect::<BTreeSet<_>>());
+    let (mut added, mut differ) = (Vec::new(), Vec::new());
+    for (name, facts) in &facts {
+        match lock.plugins.get(name) {
+            None => {
+                lock.plugins.insert(name.clone(), Pinned::of(facts));
+                added.push(name.clone());
+            }
+            Some(pinned) if !diff(pinned, facts).is_empty() => differ.push(name.clone()),
+            Some(_) => {}
+        }
+    }
+    file.write(&lock)?;
+    tell(&file, &facts, (&added, &gone, &differ), output)?;
+    Ok(if differ.is_empty() { exit::OK } else { exit::PLUGIN })
+}
+
+/// What the plugins of a config are now; not those that are part of a program.
+pub(crate) async fn facts_of(file: &Path, config: &Config, output: Output) -> Result<BTreeMap<PluginName, PluginFacts>, CliError> {
+    let host = setup::open_host_in(file)?;
+    let follow = setup::follow(output.quiet || output.json);
+    let mut facts = host.facts_of(config, &follow).await.map_err(setup::unprepared)?;
+    facts.retain(|name, _| config.plugins.get(name).is_some_and(|plugin| is_pinned(&plugin.source)));
+    Ok(facts)
+}
+
+/// Pins a component that was let in just now, to the byte that was shown; gives what to tell of it. None where it cannot say which tools
+/// it has: the next `check` says why.
+pub(crate) async fn pin(file: &LockFile, name: &str, found: &Found) -> Result<Option<String>, CliError> {
+    let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
+    let Ok(tools) = setup::open_host()?.tools_of(found.bytes.clone()).await else { return Ok(None) };
+    let (name, facts) = (PluginName::from(name), PluginFacts { manifest, kinds, tools, sha256, mcp: false });
+    let mut lock = file.lock.clone().unwrap_or_default();
+    lock.plugins.insert(name.clone(), Pinned::of(&facts));
+    file.write(&lock)?;
+    Ok(Some(format!("{}\n  {} {}", file.path().display(), paint(GOOD, "+"), pinned_line(&name, &facts))))
+}
+
+/// A line for a plugin that was pinned.
+fn pinned_line(name: &PluginName, facts: &PluginFacts) -> String {
+    let digest = match facts.sha256.get(..12) {
+        Some(start) => format!("sha256 {start}…"),
+        None => "no component: only its texts are held".to_owned(),
+    };
+    let asks: Vec<String> = facts.manifest.asks.keys().map(|ask| one_line(ask, 20)).collect();
+    let asks = if asks.is_empty() { "asks for nothing".to_owned() } else { format!("asks for {}", asks.join(", ")) };
+    let tools = plural(facts.tools.len() as u64, "tool", "tools");
+    let version = one_line(&facts.manifest.version, 20);
+    format!("{} {version} · {digest} · {asks} · {tools}", paint(NAME, format_args!("{name:<13}")))
+}
+
+type Names<'a> = &'a [PluginName];
+
+fn tell(
+    file: &LockFile,
+    facts: &BTreeMap<PluginName, PluginFacts>,
+    (added, gone, differ): (Names<'_>, Names<'_>, Names<'_>),
+    output: Output,
+) -> Result<(), CliError> {
+    if output.json {
+        let file = file.path().display().to_string();
+        return stdout::line(json!({ "type": "lock", "file": file, "pinned": added, "dropped": gone, "differ": differ }));
+    }
+    if output.quiet {
+        return Ok(());
+    }
+    let mut err = anstream::stderr();
+    let _ = writeln!(err, "{}", file.path().display());
+    for name in added {
+        let _ = writeln!(err, "  {} {}", paint(GOOD, "+"), facts.get(name).map(|facts| pinned_line(name, facts)).unwrap_or_default());
+    }
+    for name in gone {
+        let _ = writeln!(err, "  {} {} {}", paint(ODD, "-"), paint(NAME, name), paint(FAINT, "the config has no such plugin any more"));
+    }
+    for name in differ {
+        let what = "is not what was pinned; it stays as it was. To look at it:";
+        let _ = writeln!(err, "  {} {} {what} conclave plugin upgrade {name}{}", paint(ODD, "!"), paint(NAME, name), file.option());
+    }
+    if added.is_empty() && gone.is_empty() && differ.is_empty() {
+        let _ = writeln!(err, "  {}", paint(FAINT, format_args!("as it was: {} pinned", plural(facts.len() as u64, "plugin", "plugins"))));
+    }
+    Ok(())
+}

@@ -1,0 +1,113 @@
+//! `conclave plugin upgrade`: shows what differs between a plugin and what was pinned, texts line by line, and pins what a person accepts.
+//! The only command that changes what is pinned.
+
+mod show;
+
+use std::io::Write;
+
+use conclave_core::config::Config;
+use conclave_core::ids::PluginName;
+use conclave_core::lock::{Change, Pinned, diff};
+use serde_json::json;
+
+use crate::args::{Output, Upgrade};
+use crate::ask;
+use crate::commands::lock::{LockFile, facts_of};
+use crate::error::CliError;
+use crate::setup::{self, Models};
+use crate::show::{FAINT, GOOD, NAME, ODD, one_line, paint};
+use crate::{exit, stdout};
+
+pub(crate) async fn upgrade(args: &Upgrade, output: Output) -> Result<u8, CliError> {
+    let config = setup::read_config(&args.file, &Models::new())?;
+    let file = LockFile::open(&args.file)?;
+    let mut lock = file.lock.clone().unwrap_or_default();
+    check_names(args, &config)?;
+    let facts = facts_of(&args.file, &config, output).await?;
+    let mut told = Told { accepted: Vec::new(), refused: Vec::new(), nobody: false };
+    for (name, facts) in
+        facts.iter().filter(|(name, _)| args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str()))
+    {
+        // What was never pinned is shown whole.
+        let pinned = lock.plugins.get(name);
+        let changes = diff(pinned.unwrap_or(&Pinned::default()), facts);
+        if changes.is_empty() {
+            continue;
+        }
+        if !(output.json || output.quiet && args.yes) {
+            show::plugin(name, pinned.is_none(), &changes);
+        }
+        if told.accepts(name, &changes, args.yes) {
+            lock.plugins.insert(name.clone(), Pinned::of(facts));
+        }
+    }
+    if !told.accepted.is_empty() {
+        file.write(&lock)?;
+    }
+    told.tell(&file, output)?;
+    Ok(told.code())
+}
+
+fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
+    let Some(unknown) = args.plugins.iter().find(|name| !config.plugins.contains_key(name.as_str())) else { return Ok(()) };
+    let known: Vec<&str> = config.plugins.keys().map(PluginName::as_str).collect();
+    let what = format!("{} has no plugin {}", args.file.display(), one_line(unknown, 64));
+    Err(CliError::usage(what).hint(format!("its plugins are: {}", known.join(", "))))
+}
+
+/// What became of each plugin that differs.
+struct Told {
+    accepted: Vec<(PluginName, Vec<Change>)>,
+    refused: Vec<(PluginName, Vec<Change>)>,
+    /// There was a question, and nobody to ask.
+    nobody: bool,
+}
+
+impl Told {
+    fn accepts(&mut self, name: &PluginName, changes: &[Change], yes: bool) -> bool {
+        self.nobody |= !yes && !ask::is_somebody_there();
+        let accepts = yes || ask::confirm(&format!("Accept {name} as it is now?"));
+        let list = if accepts { &mut self.accepted } else { &mut self.refused };
+        list.push((name.clone(), changes.to_vec()));
+        accepts
+    }
+
+    fn code(&self) -> u8 {
+        match (self.refused.is_empty(), self.nobody) {
+            (true, _) => exit::OK,
+            (false, true) => exit::POLICY,
+            (false, false) => exit::FAILED,
+        }
+    }
+
+    fn tell(&self, file: &LockFile, output: Output) -> Result<(), CliError> {
+        if output.json {
+            let list = |list: &[(PluginName, Vec<Change>)]| -> serde_json::Value {
+                list.iter().map(|(name, changes)| json!({ "plugin": name, "changes": changes })).collect()
+            };
+            let path = file.path().display().to_string();
+            return stdout::line(
+                json!({ "type": "upgrade", "file": path, "accepted": list(&self.accepted), "refused": list(&self.refused) }),
+            );
+        }
+        if output.quiet {
+            return Ok(());
+        }
+        let mut err = anstream::stderr();
+        if self.accepted.is_empty() && self.refused.is_empty() {
+            let _ = writeln!(err, "{}", paint(FAINT, "everything is as it was pinned"));
+        }
+        for (name, _) in &self.accepted {
+            let _ = writeln!(err, "{} {} is pinned as it is now in {}", paint(GOOD, "+"), paint(NAME, name), file.path().display());
+        }
+        for (name, _) in &self.refused {
+            let why = if self.nobody {
+                "nobody is there to accept it; look at it, then type the command with --yes"
+            } else {
+                "it stays as it was pinned"
+            };
+            let _ = writeln!(err, "{} {}: {why}", paint(ODD, "!"), paint(NAME, name));
+        }
+        Ok(())
+    }
+}

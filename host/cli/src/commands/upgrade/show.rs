@@ -1,0 +1,158 @@
+//! Differences for people: capabilities first, then texts line by line. A stranger wrote them, so nothing of them moves the cursor, hides
+//! or pretends to be a line of ours.
+
+use std::io::Write;
+
+use anstyle::Style;
+use conclave_core::ids::PluginName;
+use conclave_core::lock::{Change, Part, is_harmless};
+
+use crate::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, printable};
+
+/// Characters of a line; a longer one goes on below.
+const WIDTH: usize = 160;
+/// Lines that are the same, shown around those that are not.
+const AROUND: usize = 2;
+/// Past this many lines two texts are shown one after the other: comparing them takes the product.
+const COMPARED: usize = 2_000;
+
+/// All that differs in one plugin.
+pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[Change]) {
+    let _ = write!(anstream::stderr(), "{}", text(name, is_new, changes));
+}
+
+fn text(name: &PluginName, is_new: bool, changes: &[Change]) -> String {
+    let head = match (is_new, is_harmless(changes)) {
+        (true, _) => paint(ODD, "was never pinned"),
+        (false, true) => paint(FAINT, "was built anew; it asks for and says the same"),
+        (false, false) => paint(BAD, "is not what was pinned"),
+    };
+    let mut text = format!("{} {head}\n", paint(NAME, name));
+    for change in changes {
+        text.push_str(&format!("  {}\n", title(change)));
+        let (before, now) = (change.before.as_deref().unwrap_or_default(), change.now.as_deref().unwrap_or_default());
+        for (style, mark, line) in lines(before, now) {
+            for part in wrapped(&printable(&line).replace('\t', "    ")) {
+                text.push_str(&format!("    {}\n", paint(style, format_args!("{mark} │ {part}"))));
+            }
+        }
+    }
+    text
+}
+
+fn title(change: &Change) -> String {
+    let of = paint(NAME, one_line(&change.of, 64));
+    match change.part {
+        Part::Component => "the component's SHA-256".to_owned(),
+        Part::Version => "the version".to_owned(),
+        Part::Contract => paint(ODD, "the contract"),
+        Part::Kinds => paint(ODD, "what it serves as"),
+        Part::AsksMore => format!("{} {of}", paint(BAD, "asks for more:")),
+        Part::AsksLess => format!("asks for less: {of}"),
+        Part::Reason => format!("why it asks for {of}"),
+        Part::Tool if change.before.is_none() => format!("{} {of}", paint(ODD, "a new tool:")),
+        Part::Tool => format!("a tool is gone: {of}"),
+        Part::Description => format!("{} {of}", paint(ODD, "what models are told of the tool")),
+        Part::InputSchema => format!("the arguments of the tool {of}"),
+        Part::OutputSchema => format!("the results of the tool {of}"),
+        Part::Examples => format!("{} {of}", paint(ODD, "the examples that models see of the tool")),
+        Part::Manner => format!("the manner of the tool {of}"),
+    }
+}
+
+type Line = (Style, char, String);
+
+/// Lines that are gone, new, and a few that stay.
+fn lines(before: &str, now: &str) -> Vec<Line> {
+    let (old, new): (Vec<&str>, Vec<&str>) = (before.lines().collect(), now.lines().collect());
+    let mut all: Vec<(char, &str)> = Vec::new();
+    if old.len().max(new.len()) > COMPARED {
+        all.extend(old.iter().map(|line| ('-', *line)).chain(new.iter().map(|line| ('+', *line))));
+    } else {
+        walk(&old, &new, &mut all);
+    }
+    let near = |index: usize| {
+        let from = index.saturating_sub(AROUND);
+        all.iter().skip(from).take(index - from + AROUND + 1).any(|(mark, _)| *mark != ' ')
+    };
+    let mut shown: Vec<Line> = Vec::new();
+    for (index, (mark, line)) in all.iter().enumerate() {
+        match mark {
+            '-' => shown.push((BAD, '-', (*line).to_owned())),
+            '+' => shown.push((GOOD, '+', (*line).to_owned())),
+            _ if near(index) => shown.push((FAINT, ' ', (*line).to_owned())),
+            _ if shown.last().is_some_and(|(_, _, line)| line == "…") => {}
+            _ => shown.push((FAINT, ' ', "…".to_owned())),
+        }
+    }
+    shown
+}
+
+/// The longest common lines stay, as in any comparison of texts.
+fn walk<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<(char, &'a str)>) {
+    let columns = new.len() + 1;
+    let mut common = vec![0_u32; (old.len() + 1) * columns];
+    for i in (0..old.len()).rev() {
+        for j in (0..new.len()).rev() {
+            common[i * columns + j] = if old[i] == new[j] {
+                common[(i + 1) * columns + j + 1] + 1
+            } else {
+                common[(i + 1) * columns + j].max(common[i * columns + j + 1])
+            };
+        }
+    }
+    let (mut i, mut j) = (0, 0);
+    while i < old.len() || j < new.len() {
+        if i < old.len() && j < new.len() && old[i] == new[j] {
+            all.push((' ', old[i]));
+            (i, j) = (i + 1, j + 1);
+        } else if j == new.len() || (i < old.len() && common[(i + 1) * columns + j] >= common[i * columns + j + 1]) {
+            all.push(('-', old[i]));
+            i += 1;
+        } else {
+            all.push(('+', new[j]));
+            j += 1;
+        }
+    }
+}
+
+fn wrapped(line: &str) -> Vec<String> {
+    let chars: Vec<char> = line.chars().collect();
+    if chars.is_empty() { vec![String::new()] } else { chars.chunks(WIDTH).map(|chunk| chunk.iter().collect()).collect() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shown(before: &str, now: &str) -> Vec<String> {
+        lines(before, now).into_iter().map(|(_, mark, line)| format!("{mark}{line}")).collect()
+    }
+
+    #[test]
+    fn only_what_differs_is_shown_with_a_little_around_it() {
+        assert_eq!(shown("a\nb\nc\nd\ne\nf\ng", "a\nb\nc\nd\ne\nF\ng"), [" …", " d", " e", "-f", "+F", " g"]);
+        assert_eq!(shown("", "a\nb"), ["+a", "+b"]);
+        assert_eq!(shown("a\nb", ""), ["-a", "-b"]);
+        assert_eq!(shown("x\na\nb", "a\nb\ny"), ["-x", " a", " b", "+y"]);
+    }
+
+    #[test]
+    fn a_strangers_text_cannot_pretend_to_be_ours() {
+        let change = Change {
+            part: Part::Description,
+            of: "find".to_owned(),
+            before: Some("Finds.".to_owned()),
+            now: Some("Finds.\r\u{1b}[2J\u{202e}x\u{e0041}\nnotes is as it was pinned".to_owned()),
+        };
+        let text = text(&PluginName::from("notes"), false, &[change]);
+        assert!(text.contains("\\u{d}\\u{1b}[2J\\u{202e}x\\u{e0041}"), "{text}");
+        assert!(text.contains("+ │ notes is as it was pinned"), "each line is marked: {text}");
+    }
+
+    #[test]
+    fn long_lines_go_on_below() {
+        assert_eq!(wrapped(&"x".repeat(WIDTH + 1)).len(), 2);
+        assert_eq!(wrapped(""), [""]);
+    }
+}

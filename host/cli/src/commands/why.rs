@@ -1,0 +1,212 @@
+//! `conclave why EVENT`: what happened there, who asked, and what every layer said. Reads journals; changes nothing.
+
+mod find;
+mod words;
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::Config;
+use conclave_core::grant::Grants;
+use conclave_core::explain::{Explanation, Question, Verdict, explain, explain_denial};
+use conclave_core::journal::Retold;
+use conclave_core::manifest::Capability;
+use conclave_core::notice::Notice;
+use conclave_core::setup::Setup;
+use serde_json::{Value, json};
+
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::exit;
+use crate::setup;
+use crate::show::explanation::{Lines, as_json, lines};
+use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
+use crate::stdout;
+use find::{Address, Journal};
+use words::{Asker, Calls};
+
+pub(crate) fn why(args: &args::Why, output: Output) -> Result<u8, CliError> {
+    let address = args.event.as_deref().map(Address::parse).transpose()?;
+    let run = find::run(args.journal.as_deref(), address.as_ref())?;
+    let config = Known::of(args.file.clone().or(run.config.clone()));
+    match address.and_then(|address| Some((address.seq?, address.child))) {
+        Some((seq, child)) => {
+            let journal = find::room(&run, &child)?;
+            event(&journal, seq, &config, output)
+        }
+        None => list(&find::rooms(&run)?, output),
+    }
+}
+
+/// Grants without what depends on where the program was started: a folder's path from there.
+fn as_written(grants: &Grants) -> Grants {
+    let mut grants = grants.clone();
+    grants.files.iter_mut().for_each(|grant| grant.dir.clone_from(&grant.shown));
+    grants
+}
+
+/// The config of the run as it is now.
+struct Known {
+    file: PathBuf,
+    config: Option<Config>,
+}
+
+impl Known {
+    fn of(file: Option<PathBuf>) -> Self {
+        let file = file.unwrap_or_else(|| PathBuf::from(args::CONFIG));
+        let config = if file.exists() { setup::read_config(&file, &BTreeMap::new()).ok() } else { None };
+        Self { file: shorter(&file), config }
+    }
+
+    /// Its lines, where it still grants to this plugin what the run had: others would not be those that decided.
+    fn lines(&self, setup: &Setup, plugin: &str) -> Lines<'_> {
+        let granted = setup.plugins.get(plugin).map(|plugin| as_written(&plugin.grants));
+        let now = self.config.as_ref().and_then(|config| config.plugins.get(plugin)).map(|plugin| as_written(&plugin.grants));
+        Lines { config: self.config.as_ref().filter(|_| granted.is_some() && granted == now), file: &self.file }
+    }
+}
+
+/// As it would be written here.
+fn shorter(file: &Path) -> PathBuf {
+    let here = std::env::current_dir().unwrap_or_default();
+    file.strip_prefix(&here).map_or_else(|_| file.to_owned(), Path::to_owned)
+}
+
+/// Everything that was refused, asked about and approved, with its address.
+fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
+    let mut count = 0;
+    let began = rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
+    for room in rooms {
+        for told in &room.retold {
+            for (sign, what) in told.told.iter().filter_map(words::in_list) {
+                count += 1;
+                let address = format!("{}:{}", room.id, told.record.seq);
+                if output.json {
+                    stdout::line(json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }))?;
+                    continue;
+                }
+                let since = began.map_or(0, |began| told.record.at.0.saturating_sub(began.0));
+                let style = if sign == "refused" || sign == "DENIED" { BAD } else { GOOD };
+                #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
+                let seconds = since as f64 / 1000.0;
+                stdout::styled(format!(
+                    "{:<14} {seconds:>7.2}  {} {}",
+                    address,
+                    paint(style, format_args!("{sign:<8}")),
+                    one_line(&what, 160)
+                ))?;
+            }
+        }
+    }
+    if !output.json && !output.quiet {
+        let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
+        let rest = if count == 0 { "; nothing was refused, and nobody was asked" } else { "; conclave why ADDRESS says more" };
+        stdout::styled(paint(FAINT, format_args!("run {run}: {}{rest}", plural(count, "event", "events"))))?;
+    }
+    Ok(exit::OK)
+}
+
+/// One record: what it is, who asked, and what each layer said to everything in its course.
+fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<u8, CliError> {
+    let index = usize::try_from(seq).ok().filter(|index| *index < journal.retold.len());
+    let Some(index) = index else {
+        let last = journal.retold.len().saturating_sub(1);
+        return Err(CliError::usage(format!("{} has no record {seq}; its last is {last}", journal.id)));
+    };
+    let calls = Calls::of(&journal.retold[..=index]);
+    let told = &journal.retold[index];
+    let explained = explanations(told, &calls);
+    let address = format!("{}:{seq}", journal.id);
+    if output.json {
+        let explained = explained.iter().map(|(asker, explanation)| {
+            let mut value = as_json(explanation, &lines_of(told, config, explanation));
+            value["asked_by"] = json!(asker);
+            value
+        });
+        let explained: Vec<Value> = explained.collect();
+        let on_behalf = &told.record.principal;
+        stdout::line(
+            json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "told": told.told, "explanations": explained }),
+        )?;
+        return Ok(exit::OK);
+    }
+    let at = format!("on behalf of {}", told.record.principal.0);
+    stdout::styled(format!("{} {}  {}", paint(NAME, &address), words::of_event(&told.record.event), paint(FAINT, one_line(&at, 80))))?;
+    for line in told.told.iter().filter_map(words::of_notice) {
+        stdout::styled(format!("  {}", one_line(&line, 240)))?;
+    }
+    for (asker, explanation) in &explained {
+        let head = match explanation.verdict {
+            Verdict::No => paint(BAD, "DENIED"),
+            _ => paint(GOOD, "allowed"),
+        };
+        let about = format!("\n{head} {}: {}  {}", explanation.capability, one_line(&explanation.target, 200), paint(FAINT, asker));
+        lines(explanation, &about, &lines_of(told, config, explanation)).iter().try_for_each(stdout::styled)?;
+    }
+    Ok(exit::OK)
+}
+
+fn lines_of<'a>(told: &Retold, config: &'a Known, explanation: &Explanation) -> Lines<'a> {
+    match &told.setup {
+        Some(setup) => config.lines(setup, explanation.plugin.as_str()),
+        None => Lines { config: None, file: &config.file },
+    }
+}
+
+/// The layers of each denial, and of what was let through.
+fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
+    let Some(setup) = &told.setup else { return Vec::new() };
+    let asked = |plugin: &_, capability, target: &str| explain(setup, &Question::new(plugin_name(plugin), capability).of(target)).ok();
+    let explain_one = |notice: &Notice| -> Option<(Asker, Explanation)> {
+        match notice {
+            Notice::Denied { call, plugin, record } => {
+                let asker = calls.asker(*call, plugin, &told.record.event);
+                let explanation = explain_denial(setup, plugin, record, asker.task.as_ref());
+                Some((asker, explanation))
+            }
+            Notice::ToolCalled { task, caller, name, arguments, .. } => {
+                let asker = Asker { plugin: caller.clone(), task: Some(task.clone()), tool: None };
+                let tool = admitted(setup, task, name);
+                let question = Question {
+                    arguments: arguments.clone(),
+                    task: Some(task.clone()),
+                    ..Question::new(caller.as_str(), Capability::Tools).of(tool)
+                };
+                Some((asker, explain(setup, &question).ok()?))
+            }
+            Notice::ModelCalled { task, plugin, model, .. } => {
+                let asker = Asker { plugin: plugin.clone(), task: task.clone(), tool: None };
+                Some((asker, asked(plugin, Capability::Model, model.as_str())?))
+            }
+            Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
+                let asker = calls.asker(Some(*call), plugin, &told.record.event);
+                let question = words::question(plugin, side_effect);
+                Some((asker, explain(setup, &question).ok()?))
+            }
+            _ => None,
+        }
+    };
+    told.told.iter().filter_map(explain_one).map(|(asker, explanation)| (asker.to_string(), explanation)).collect()
+}
+
+fn plugin_name(plugin: &conclave_core::ids::PluginName) -> &str {
+    plugin.as_str()
+}
+
+/// `plugin.tool` behind the name that the agent sees.
+fn admitted(setup: &Setup, task: &conclave_core::ids::TaskName, name: &str) -> String {
+    let target = setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
+    match target {
+        Some(conclave_core::toolbox::ToolTarget::Plugin { plugin, tool }) => format!("{plugin}.{tool}"),
+        _ => name.to_owned(),
+    }
+}
+
+/// The record for a program; the whole setup is in the journal.
+fn without_setup(told: &Retold) -> Value {
+    let mut record = json!(told.record);
+    if let Some(fields) = record.as_object_mut() {
+        fields.remove("setup");
+    }
+    record
+}

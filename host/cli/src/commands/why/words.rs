@@ -1,0 +1,169 @@
+//! Records and notices in words, and who stands behind a call.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use conclave_core::event::Event;
+use conclave_core::explain::Question;
+use conclave_core::ids::{CallId, PluginName, TaskName};
+use conclave_core::journal::Retold;
+use conclave_core::manifest::Capability;
+use conclave_core::notice::Notice;
+use conclave_core::policy::Approval;
+use conclave_core::side_effect::SideEffect;
+
+/// Who asked for something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Asker {
+    pub(super) plugin: PluginName,
+    /// The task that it worked for; none where nobody knows.
+    pub(super) task: Option<TaskName>,
+    /// The tool that it ran; none of an agent.
+    pub(super) tool: Option<String>,
+}
+
+impl fmt::Display for Asker {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "asked by {}", self.plugin)?;
+        if let Some(tool) = &self.tool {
+            write!(out, " in its tool {tool}")?;
+        }
+        match &self.task {
+            Some(task) => write!(out, ", for the task {task}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What each call is, from what was told when it began.
+#[derive(Default)]
+pub(super) struct Calls(HashMap<CallId, Asker>);
+
+impl Calls {
+    pub(super) fn of(retold: &[Retold]) -> Self {
+        let mut calls = HashMap::new();
+        for notice in retold.iter().flat_map(|told| &told.told) {
+            match notice {
+                Notice::StepStarted { call, task, agent } => {
+                    calls.insert(*call, Asker { plugin: agent.clone(), task: Some(task.clone()), tool: None });
+                }
+                Notice::ToolCalled { call, task, name, .. } => {
+                    let plugin = PluginName::from(name.split('.').next().unwrap_or(name));
+                    calls.insert(*call, Asker { plugin, task: Some(task.clone()), tool: Some(name.clone()) });
+                }
+                _ => {}
+            }
+        }
+        Self(calls)
+    }
+
+    /// Who is behind this call, or else behind the event in whose course it was refused.
+    pub(super) fn asker(&self, call: Option<CallId>, plugin: &PluginName, event: &Event) -> Asker {
+        let known = call.or_else(|| call_of(event)).and_then(|call| self.0.get(&call));
+        let mut asker = known.cloned().unwrap_or(Asker { plugin: plugin.clone(), task: None, tool: None });
+        if asker.plugin != *plugin {
+            // The room refused somebody else than the one that the event is of.
+            asker = Asker { plugin: plugin.clone(), tool: None, task: asker.task };
+        }
+        asker
+    }
+}
+
+fn call_of(event: &Event) -> Option<CallId> {
+    match event {
+        Event::AgentStepped { call, .. }
+        | Event::AgentResponded { call, .. }
+        | Event::ToolAnswered { call, .. }
+        | Event::StrategyDecided { call, .. }
+        | Event::ModelAsked { call, .. }
+        | Event::SideEffectAsked { call, .. }
+        | Event::Refused { call, .. } => Some(*call),
+        _ => None,
+    }
+}
+
+/// The kind of event in words.
+pub(super) fn of_event(event: &Event) -> String {
+    match event {
+        Event::RoomOpened { opening, .. } => format!("the room was opened for the task {}; it holds every grant of the run", opening.entry),
+        Event::RunStarted { opening, .. } => format!("another run began, with the task {}", opening.entry),
+        Event::HistoryChanged { task, .. } => format!("the history of {task} was changed"),
+        Event::AgentStepped { call, .. } => format!("an agent's step ended ({call})"),
+        Event::AgentResponded { call, .. } => format!("an agent answered ({call})"),
+        Event::ToolAnswered { call, .. } => format!("a tool answered ({call})"),
+        Event::StrategyDecided { call, .. } => format!("a delivery strategy decided ({call})"),
+        Event::UserAnswered { call, .. } => format!("the user answered ({call})"),
+        Event::ModelAsked { call, .. } => format!("a plugin asked a model ({call})"),
+        Event::ModelAnswered { call, .. } => format!("a model answered ({call})"),
+        Event::SideEffectAsked { call, side_effect, .. } => {
+            format!("a plugin was about to {} {} ({call})", verb(side_effect), side_effect.target())
+        }
+        Event::SideEffectEnded { call, .. } => format!("a side effect ended ({call})"),
+        Event::Refused { call, plugin, .. } => format!("an import refused something to {plugin} ({call})"),
+        other => {
+            let kind = serde_json::to_value(other).ok().and_then(|value| Some(value.get("event")?.as_str()?.replace('-', " ")));
+            kind.unwrap_or_else(|| "something happened".to_owned())
+        }
+    }
+}
+
+fn verb(side_effect: &SideEffect) -> &'static str {
+    match side_effect {
+        SideEffect::Fetch { .. } => "send a request to",
+        SideEffect::WriteFile { .. } => "write",
+        SideEffect::RemoveFile { .. } => "remove",
+        SideEffect::SetKey { .. } => "set the key",
+        SideEffect::DeleteKey { .. } => "delete the key",
+    }
+}
+
+/// The question that a side effect answers.
+pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> Question {
+    let method = match side_effect {
+        SideEffect::Fetch { method, .. } => method.clone(),
+        _ => "GET".to_owned(),
+    };
+    let writes = side_effect.capability() == Capability::Files;
+    Question { writes, method, ..Question::new(plugin.as_str(), side_effect.capability()).of(side_effect.target()) }
+}
+
+/// A notice that is worth a line beside the layers.
+pub(super) fn of_notice(notice: &Notice) -> Option<String> {
+    Some(match notice {
+        Notice::ToolCalled { task, caller, name, arguments, .. } => format!("{caller} called {name} {arguments} for the task {task}"),
+        Notice::ToolAnswered { name, is_error, content, .. } => {
+            format!("{name} {}: {content}", if *is_error { "failed" } else { "answered" })
+        }
+        Notice::ApprovalAsked { request, .. } => {
+            format!("you were asked about {} {} by {}: {}", request.tool, request.arguments, request.caller, request.source)
+        }
+        Notice::ApprovalGiven { approval, .. } => format!("the answer: {}", approved(approval)),
+        Notice::SideEffectStarted { side_effect, .. } => format!("to {} {}", verb(side_effect), side_effect.target()),
+        Notice::PluginFaulted { plugin, fault, .. } => format!("{plugin} was stopped: {}", fault.message),
+        Notice::TaskEnded { task, status, reason } => format!("the task {task} ended: {} {reason}", status.as_str()),
+        Notice::ModelCalled { plugin, model, .. } => format!("{plugin} asked the model {model}"),
+        _ => return None,
+    })
+}
+
+fn approved(approval: &Approval) -> String {
+    match approval {
+        Approval::Approved => "yes".to_owned(),
+        Approval::Edited { arguments } => format!("yes, with {arguments}"),
+        Approval::Refused { reason } => format!("no: {reason}"),
+        Approval::Invalid { message } => format!("no: {message}"),
+    }
+}
+
+/// A notice that stands in the list of a run: a sign, and what it is about.
+pub(super) fn in_list(notice: &Notice) -> Option<(&'static str, String)> {
+    Some(match notice {
+        Notice::Denied { plugin, record, .. } => {
+            ("DENIED", format!("{plugin}  {}: {} ({})", record.denial.capability, record.denial.target, record.layer.as_str()))
+        }
+        Notice::ApprovalAsked { request, .. } => ("asked", format!("{}  {} {}", request.caller, request.tool, request.arguments)),
+        Notice::ApprovalGiven { approval: Approval::Refused { reason }, .. } => ("refused", reason.clone()),
+        Notice::ApprovalGiven { approval, .. } => ("approved", approved(approval)),
+        _ => return None,
+    })
+}

@@ -1,0 +1,39 @@
+//! `conclave compile-component MEMORY SECONDS`: the child that compiles plugins for another process of this program. Not for people, so it
+//! is in no help text; it looks at nothing but its two numbers and its pipes.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use conclave_runtime::plugin::{Compiler, compile_component};
+
+/// The first argument.
+const NAME: &str = "compile-component";
+
+/// This program as the compiler of plugins that are not its own.
+pub(crate) fn compiler() -> Compiler {
+    // Where it cannot be found, no plugin is compiled; compiling here instead would drop the limits in silence.
+    let program = std::env::current_exe().unwrap_or_else(|_| "/proc/self/exe".into());
+    Compiler::Child { program, args: vec![NAME.into()] }
+}
+
+/// Compiles, when this process was started for that.
+pub(crate) fn asked(arguments: impl IntoIterator<Item = OsString>) -> Option<ExitCode> {
+    let mut arguments = arguments.into_iter().skip(1);
+    arguments.next().filter(|name| name == NAME)?;
+    let mut number = || arguments.next()?.to_str()?.parse::<u64>().ok();
+    let (Some(memory), Some(seconds)) = (number(), number()) else { return Some(ExitCode::from(2)) };
+    Some(ExitCode::from(compile_component(memory, seconds, std::io::stdin().lock(), std::io::stdout().lock())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_own_name_is_answered() {
+        let asked = |words: &[&str]| asked(words.iter().map(OsString::from)).is_some();
+        assert!(!asked(&["conclave"]));
+        assert!(!asked(&["conclave", "run", "compile-component"]));
+        assert!(asked(&["conclave", "compile-component", "many", "1"]), "and refused");
+    }
+}

@@ -1,0 +1,80 @@
+//! The layers of an answer, one below the other, with the line of the config that decides each, and what would allow it.
+
+use std::path::Path;
+
+use conclave_core::config::Config;
+use conclave_core::config_edit::Fragment;
+use conclave_core::explain::{Explanation, LayerAnswer, Verdict};
+use serde_json::{Value, json};
+
+use super::{BAD, FAINT, GOOD, ODD, one_line, paint};
+use crate::commands::add::{file_option, shell};
+
+/// How wide the words of a layer may be.
+const WIDTH: usize = 240;
+
+/// A config that the layers are looked up in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Lines<'a> {
+    pub(crate) config: Option<&'a Config>,
+    pub(crate) file: &'a Path,
+}
+
+impl Lines<'_> {
+    /// `conclave.toml:31`.
+    fn place(&self, answer: &LayerAnswer) -> Option<String> {
+        let (config, key) = (self.config?, answer.key.as_ref()?);
+        Some(format!("{}:{}", self.file.display(), config.locate(key).line))
+    }
+
+    /// The command that grants the smallest; the words as they are when they are no grant.
+    fn command(&self, explanation: &Explanation) -> Option<String> {
+        let line = explanation.smallest.as_deref()?;
+        let Ok(fragment) = Fragment::parse(line) else { return Some(line.to_owned()) };
+        let file = file_option(self.file);
+        Some(format!("conclave grant {} {}{file}", explanation.plugin, shell(&fragment.to_string())))
+    }
+}
+
+/// The lines for people; the first says what it is about.
+pub(crate) fn lines(explanation: &Explanation, about: &str, at: &Lines<'_>) -> Vec<String> {
+    let mut lines = vec![about.to_owned()];
+    for answer in &explanation.layers {
+        let (mark, style) = match answer.verdict {
+            Verdict::Yes => ("✓", GOOD),
+            Verdict::Ask => ("?", ODD),
+            Verdict::No => ("✗", BAD),
+            Verdict::NotReached => ("·", FAINT),
+        };
+        let place = at.place(answer).map(|place| format!("  {}", paint(FAINT, place))).unwrap_or_default();
+        lines.push(format!("  {} {:<8} {}{place}", paint(style, mark), answer.layer.as_str(), one_line(&answer.text, WIDTH)));
+    }
+    if let Some(command) = at.command(explanation) {
+        lines.push(format!("{} {}", paint(FAINT, "to allow it:"), paint(GOOD, one_line(&command, 4_096))));
+    }
+    if let Some(why) = &explanation.no_line {
+        lines.push(paint(FAINT, one_line(why, WIDTH)));
+    }
+    lines
+}
+
+/// `notes may read /notes/a.md`: the question with its answer.
+pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
+    let answer = match explanation.verdict {
+        Verdict::Yes => paint(GOOD, "may"),
+        Verdict::Ask => paint(ODD, "may, if you say so,"),
+        Verdict::No | Verdict::NotReached => paint(BAD, "may not"),
+    };
+    format!("{} {answer} {verb} {}", explanation.plugin, one_line(&explanation.target, WIDTH)).trim_end().to_owned()
+}
+
+/// For `--json`: the explanation with its places and its command.
+pub(crate) fn as_json(explanation: &Explanation, at: &Lines<'_>) -> Value {
+    let mut value = json!(explanation);
+    for (layer, answer) in value["layers"].as_array_mut().into_iter().flatten().zip(&explanation.layers) {
+        layer["place"] = json!(at.place(answer));
+    }
+    value["refused_by"] = json!(explanation.refused_by());
+    value["command"] = json!(at.command(explanation));
+    value
+}

@@ -1,0 +1,73 @@
+//! Where this program keeps what outlives a run: journals, plugins' own stores. One folder for its owner alone; who keeps what in it is
+//! others' business.
+
+use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// `$CONCLAVE_STATE`, else `conclave` in the user's state folder; none where there is neither, and then nothing is kept.
+pub(crate) fn state_folder() -> Option<PathBuf> {
+    state_folder_of(|name| std::env::var_os(name))
+}
+
+fn state_folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    // The XDG rules want a relative one overlooked.
+    let users = || named("XDG_STATE_HOME").filter(|folder| folder.is_absolute());
+    let home = || named("HOME").map(|home| home.join(".local").join("state"));
+    named("CONCLAVE_STATE").or_else(|| users().or_else(home).map(|folder| folder.join("conclave")))
+}
+
+/// The folder of journals of runs; see [`state_folder`].
+pub(crate) fn journals_folder() -> Option<PathBuf> {
+    state_folder().map(|folder| folder.join("journals"))
+}
+
+/// Makes a folder and what is missing above it, for its owner alone. One that is there stays as it is, but that others can no longer look
+/// into it.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
+    let mut builder = DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(folder)?;
+    #[cfg(unix)]
+    std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_folder_is_where_the_variables_say() {
+        let of = |variables: &[(&str, &str)]| {
+            state_folder_of(|name| variables.iter().find(|(other, _)| *other == name).map(|(_, value)| OsString::from(value)))
+        };
+        assert_eq!(of(&[("HOME", "/h")]), Some("/h/.local/state/conclave".into()));
+        assert_eq!(of(&[("HOME", "/h"), ("XDG_STATE_HOME", "/x")]), Some("/x/conclave".into()));
+        assert_eq!(of(&[("HOME", "/h"), ("XDG_STATE_HOME", "x")]), Some("/h/.local/state/conclave".into()));
+        assert_eq!(of(&[("HOME", "/h"), ("CONCLAVE_STATE", "/s")]), Some("/s".into()));
+        assert_eq!(of(&[("HOME", ""), ("CONCLAVE_STATE", "")]), None);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_folder_is_its_owners_alone() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let temp = tempfile::tempdir().unwrap();
+        let folder = temp.path().join("a/b");
+        make_private(&folder).unwrap();
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o755)).unwrap();
+        make_private(&folder).unwrap();
+        for folder in [temp.path().join("a"), folder] {
+            assert_eq!(std::fs::metadata(folder).unwrap().permissions().mode() & 0o777, 0o700);
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! `source = { mcp = { … } }`: a server of tools that others wrote, started here or reached at an address. What it is told and what it may
+//! answer is not known here.
+
+use std::collections::BTreeMap;
+
+use super::keys::{MCP, MCP_KEY, SOURCE};
+use super::reader::{Item, Reader, Table};
+use super::wording::code;
+use super::{ConfigPath, KeyRef, address, model};
+
+/// Variables of a server's environment at most.
+const VARIABLES: usize = 64;
+
+/// The caller of a tool that is called by a client which speaks this protocol, as a rule of the policy names it.
+pub const MCP_CLIENT: &str = "(mcp)";
+/// The caller of a tool that is called by hand.
+pub const YOU: &str = "(you)";
+
+/// A server of tools as the config has it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct McpSource {
+    pub reach: McpReach,
+    /// For people: `mcp` and the program or the host.
+    pub label: String,
+}
+
+/// How it is reached.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum McpReach {
+    /// A program that is started here, as the operator, in no sandbox.
+    Program {
+        /// The program and its arguments; never empty.
+        command: Vec<String>,
+        /// Besides `PATH` and `HOME`.
+        env: BTreeMap<String, String>,
+        /// Likewise, with values that are only pointed at.
+        keys: BTreeMap<String, KeyRef>,
+        /// Where it starts.
+        cwd: ConfigPath,
+    },
+    /// A server that runs already.
+    Address {
+        url: String,
+        /// Sent as a bearer token.
+        key: Option<KeyRef>,
+    },
+}
+
+impl McpSource {
+    /// It is code that this host starts outside any sandbox.
+    #[must_use]
+    pub fn is_started_here(&self) -> bool {
+        matches!(self.reach, McpReach::Program { .. })
+    }
+}
+
+pub(crate) fn source(reader: &mut Reader, item: &Item<'_>, folder: &str) -> Option<McpSource> {
+    let table = item.table(reader, SOURCE)?.require(reader, "mcp")?.table(reader, MCP)?;
+    match (table.get("command"), table.get("url")) {
+        (Some(command), None) => program(reader, &table, &command, folder),
+        (None, Some(url)) => by_address(reader, &table, &url, folder),
+        (command, url) => {
+            let what = if command.is_some() && url.is_some() { "has both" } else { "needs one of" };
+            let help = "write `command = [\"my-server\"]` for a program, or `url = \"http://127.0.0.1:3000/mcp\"` for a server that runs";
+            reader.error(&table.span, format!("{} {what} `command` and `url`", code(&item.name)), help.to_owned());
+            None
+        }
+    }
+}
+
+fn program(reader: &mut Reader, table: &Table<'_>, command: &Item<'_>, folder: &str) -> Option<McpSource> {
+    not_for(reader, table, &["key"], "a server that is reached at an address", "write `keys = { API_KEY = { env = \"API_KEY\" } }`");
+    let env = table.get("env").map(|item| texts(reader, &item)).unwrap_or_default();
+    let keys = table.get("keys").map(|item| keys(reader, &item, folder)).unwrap_or_default();
+    for name in keys.keys().filter(|name| env.contains_key(*name)) {
+        reader.error(&table.span, format!("{} stands in `env` and in `keys`", code(name)), "leave one of them out".to_owned());
+    }
+    let here = || model::config_path(folder, ".");
+    let cwd = table.get("cwd").and_then(|item| super::plugin::path(reader, &item, folder)).unwrap_or_else(here);
+    let mut words = model::command(reader, command)?;
+    if words.iter().any(|word| word.contains('\0')) {
+        command.wrong(reader, "has a NUL character in it", None);
+        return None;
+    }
+    let first = &mut words[0];
+    let label = format!("mcp {}", first.rsplit('/').next().unwrap_or(first));
+    // A path is one from the config's folder, as everywhere; a bare name is looked for on the PATH.
+    if first.contains('/') {
+        *first = model::config_path(folder, first).path;
+    }
+    Some(McpSource { reach: McpReach::Program { command: words, env, keys, cwd }, label })
+}
+
+fn by_address(reader: &mut Reader, table: &Table<'_>, url: &Item<'_>, folder: &str) -> Option<McpSource> {
+    not_for(reader, table, &["env", "keys", "cwd"], "a server that is started here", "leave it out");
+    let key = table.get("key").and_then(|item| model::key(reader, folder, &item, MCP_KEY));
+    let url = model::http_url(reader, url)?;
+    let label = format!("mcp {}", address::authority(&url).unwrap_or_default());
+    Some(McpSource { reach: McpReach::Address { url, key }, label })
+}
+
+fn not_for(reader: &mut Reader, table: &Table<'_>, names: &[&str], whom: &str, help: &str) {
+    for item in names.iter().filter_map(|name| table.get(name)) {
+        reader.error(&item.key_span, format!("{} is for {whom}", code(&item.name)), help.to_owned());
+    }
+}
+
+fn texts(reader: &mut Reader, item: &Item<'_>) -> BTreeMap<String, String> {
+    let mut texts = BTreeMap::new();
+    for (name, value) in variables(reader, item) {
+        let Some(text) = value.string(reader) else { continue };
+        if text.contains('\0') {
+            value.wrong(reader, "has a NUL character in it", None);
+        } else {
+            texts.insert(name, text.to_owned());
+        }
+    }
+    texts
+}
+
+fn keys(reader: &mut Reader, item: &Item<'_>, folder: &str) -> BTreeMap<String, KeyRef> {
+    let variables = variables(reader, item);
+    variables.into_iter().filter_map(|(name, value)| Some((name, model::key(reader, folder, &value, MCP_KEY)?))).collect()
+}
+
+/// The entries of a table whose keys are names of variables.
+fn variables<'a>(reader: &mut Reader, item: &Item<'a>) -> Vec<(String, Item<'a>)> {
+    let entries = item.members(reader);
+    if entries.len() > VARIABLES {
+        item.wrong(reader, &format!("has more than {VARIABLES} variables"), "leave some out".to_owned());
+        return Vec::new();
+    }
+    let mut found = Vec::new();
+    for (name, value) in entries {
+        let is_start = name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_');
+        if is_start && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_') {
+            found.push((name.to_owned(), value));
+        } else {
+            let help = "a name is letters, digits and `_`, and does not begin with a digit";
+            reader.error(&value.key_span, format!("{} cannot be the name of a variable", code(name)), help.to_owned());
+        }
+    }
+    found
+}

@@ -1,0 +1,48 @@
+//! `tasks.NAME.narrow`: what a task leaves of its agent's grants, capability by capability. Names alone; an empty list leaves nothing.
+
+use super::grants::names_of;
+use super::keys::NARROW;
+use super::names;
+use super::reader::{Item, Reader};
+use super::references::References;
+use super::wording::{code, string};
+use crate::fetch::UrlPattern;
+use crate::ids::{ModelName, SecretName, TaskName};
+use crate::narrow::Narrow;
+
+pub(crate) fn read(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Narrow {
+    let Some(table) = item.table(reader, NARROW) else { return Narrow::default() };
+    let mut list = |name: &str| table.get(name).and_then(|item| names_of(reader, &item, false));
+    let (model, delegate, route) = (list("model"), list("delegate"), list("route"));
+    let (files, fetch, secrets) = (list("files"), list("fetch"), list("secrets"));
+    model.iter().flatten().for_each(|(item, name)| references.add_model(item, name));
+    delegate.iter().flatten().for_each(|(item, name)| references.add_task(item, name));
+    route.iter().flatten().for_each(|(item, name)| references.add_address(item, name));
+    let mut places = |(item, place): (Item<'_>, &str)| match names::check_place(place) {
+        Ok(()) => Some(place.to_owned()),
+        Err(error) => {
+            let help = names::default_place(place).map(|place| format!("write {}", string(&place)));
+            item.wrong(reader, &format!("must be the place of a folder, `/` and one name: {} {error}", code(place)), help);
+            None
+        }
+    };
+    let files = files.map(|files| files.into_iter().filter_map(&mut places).collect());
+    let mut pattern = |(item, text): (Item<'_>, &str)| match UrlPattern::parse(text) {
+        Ok(pattern) => Some(pattern),
+        Err(problem) => {
+            item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), format!("write it as {}", string("https://api.example.org/v1/*")));
+            None
+        }
+    };
+    let fetch = fetch.map(|fetch| fetch.into_iter().filter_map(&mut pattern).collect());
+    Narrow {
+        model: model.map(|names| names.into_iter().map(|(_, name)| ModelName::from(name)).collect()),
+        delegate: delegate.map(|names| names.into_iter().map(|(_, name)| TaskName::from(name)).collect()),
+        route: route.map(|names| names.into_iter().map(|(_, name)| name.to_owned()).collect()),
+        files,
+        fetch,
+        secrets: secrets.map(|names| names.into_iter().map(|(_, name)| SecretName::from(name)).collect()),
+        read_only: table.get("read_only").and_then(|item| item.boolean(reader)).unwrap_or_default(),
+        kv: table.get("kv").and_then(|item| item.boolean(reader)),
+    }
+}

@@ -1,0 +1,245 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::grant::{FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, SecretGrant};
+use crate::ids::{ModelName, SecretName};
+use crate::limits::{PluginLimits, RunLimits};
+use crate::manifest::{Ask, CONTRACT, Capability, FORMAT, Manifest};
+use crate::setup::PluginFacts;
+
+fn plugin(asks: &[Capability], grants: Grants) -> PluginSetup {
+    let asks = asks.iter().map(|ask| (ask.as_str().to_owned(), Ask::default())).collect();
+    let manifest =
+        Manifest { format: FORMAT, name: "p".into(), version: "0".into(), contract: CONTRACT.into(), asks, ..Manifest::default() };
+    let facts = PluginFacts { manifest, kinds: [].into(), tools: Vec::new(), sha256: "00".to_owned(), mcp: false };
+    PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
+}
+
+fn folder(mode: FileMode) -> Vec<FileGrant> {
+    vec![FileGrant { dir: "/srv/notes".into(), shown: "./notes".into(), at: "/notes".into(), mode, bytes: 1, files: 1 }]
+}
+
+fn writer() -> PluginSetup {
+    plugin(&[Capability::Files], Grants { files: folder(FileMode::ReadWrite), ..Grants::default() })
+}
+
+fn reader() -> PluginSetup {
+    plugin(
+        &[Capability::Files, Capability::Kv],
+        Grants { files: folder(FileMode::Read), kv: Some(KvGrant::default()), ..Grants::default() },
+    )
+}
+
+fn setup(policy: Vec<Rule>) -> Setup {
+    Setup {
+        entry: "t".into(),
+        tasks: [].into(),
+        plugins: [("notes".into(), writer().into()), ("search".into(), reader().into())].into(),
+        models: [].into(),
+        channels: [].into(),
+        policy,
+        limits: RunLimits { turns: None, wall_ms: None, tokens: None, cost_micro_usd: None, depth: 0, task_turns: None },
+    }
+}
+
+fn rule(tool: &str, caller: Option<&str>, decide: Decide) -> Rule {
+    let (tool, caller) = (ToolPattern(tool.to_owned()), caller.map(PluginName::from));
+    Rule { tool, caller, arguments: Vec::new(), decide, expires_ms: None, source: String::new() }
+}
+
+fn path(tool: &str, pattern: &str, decide: Decide) -> Rule {
+    let argument = ArgumentRule { at: ArgumentPlace("path".to_owned()), patterns: vec![Pattern(pattern.to_owned())] };
+    Rule { arguments: vec![argument], ..rule(tool, None, decide) }
+}
+
+fn decided(setup: &Setup, callers: &[&str], tool: &str, arguments: &Value) -> Decide {
+    let callers: Vec<PluginName> = callers.iter().map(|name| PluginName::from(*name)).collect();
+    decide(setup, &callers, tool, arguments).decide
+}
+
+#[test]
+fn the_first_rule_that_matches_wins() {
+    let setup = setup(vec![
+        rule("notes.save", Some("librarian"), Decide::Allow),
+        rule("notes.*", None, Decide::Ask),
+        rule("*", None, Decide::Deny),
+    ]);
+    let one = |caller: &str, tool: &str| decided(&setup, &[caller], tool, &json!({}));
+    assert_eq!(one("librarian", "notes.save"), Decide::Allow);
+    assert_eq!(one("stranger", "notes.save"), Decide::Ask);
+    assert_eq!(one("librarian", "notes.list"), Decide::Ask);
+    assert_eq!(one("librarian", "search.find"), Decide::Deny);
+}
+
+#[test]
+fn the_strictest_of_all_who_have_a_part_counts_also_where_one_has_no_rule() {
+    let ruled = setup(vec![rule("notes.save", Some("librarian"), Decide::Allow), rule("notes.save", Some("thief"), Decide::Deny)]);
+    assert_eq!(decided(&ruled, &["librarian"], "notes.save", &json!({})), Decide::Allow);
+    assert_eq!(decided(&ruled, &["librarian", "sneaky"], "notes.save", &json!({})), Decide::Ask, "sneaky has no rule: as granted");
+    assert_eq!(decided(&ruled, &["librarian", "thief"], "notes.save", &json!({})), Decide::Deny);
+    assert_eq!(decided(&ruled, &["thief", "librarian"], "notes.save", &json!({})), Decide::Deny);
+}
+
+#[test]
+fn without_a_rule_a_call_is_allowed_if_its_plugin_only_reads() {
+    let none = setup(Vec::new());
+    assert_eq!(decided(&none, &["a"], "search.find", &json!({})), Decide::Allow);
+    assert_eq!(decided(&none, &["a"], "notes.save", &json!({})), Decide::Ask);
+    assert_eq!(decided(&none, &["a"], "nobody.knows", &json!({})), Decide::Ask);
+    let why = decide(&none, [&"a".into()], "notes.save", &json!({})).why;
+    assert_eq!(why.to_string(), "notes may write notes/");
+}
+
+#[test]
+fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
+    use Capability::{Delegate, Fetch, Files, Kv, Model, Rooms, Secrets};
+    let model = ModelGrant { names: vec![ModelName::from("default")], tokens: None, cost_micro_usd: None, calls: None };
+    let secret = SecretGrant { name: SecretName::from("token"), hosts: Vec::new(), places: [].into() };
+    let all = || Grants {
+        model: Some(model.clone()),
+        files: folder(FileMode::ReadWrite),
+        fetch: Some(FetchGrant::new(Vec::new())),
+        secrets: vec![secret.clone()],
+        kv: Some(KvGrant::default()),
+        delegate: Some(crate::grant::DelegateGrant { tasks: vec!["digest".into()], at_once: 1, total: 1 }),
+        rooms: Some(crate::grant::RoomsGrant { channels: vec!["terminal".into()], messages: None }),
+        ..Grants::default()
+    };
+    for (ask, reason) in [
+        (Model, "p may spend on the model default"),
+        (Files, "p may write notes/"),
+        (Fetch, "p may send to "),
+        (Secrets, "p may use the secret token (for )"),
+        (Delegate, "p may start digest in the background"),
+        (Rooms, "p may speak on terminal"),
+    ] {
+        let plugin = plugin(&[ask], all());
+        assert_eq!((derived(&plugin), super::reason(&"p".into(), &plugin).as_str()), (Decide::Ask, reason));
+        let only_asked = tests::plugin(&[ask], Grants::default());
+        assert_eq!(derived(&only_asked), Decide::Allow, "{ask} was not granted");
+    }
+    assert_eq!(derived(&plugin(&[Kv], all())), Decide::Allow, "what was not asked for has no effect, and kv is its own");
+    let mut native = plugin(&[Fetch], all());
+    native.facts.sha256.clear();
+    assert_eq!(derived(&native), Decide::Allow, "it is the program itself");
+    let mut server = reader();
+    server.facts.mcp = true;
+    assert_eq!(derived(&server), Decide::Ask, "nobody knows what a server does");
+}
+
+#[test]
+fn arguments_narrow_a_rule_and_nothing_climbs_out_of_a_pattern() {
+    let notes = setup(vec![path("notes.save", "/notes/public/*", Decide::Allow), path("notes.*", "/notes/secret/*", Decide::Deny)]);
+    let one = |path: &str| decided(&notes, &["a"], "notes.save", &json!({ "path": path }));
+    assert_eq!(one("/notes/public/a.md"), Decide::Allow);
+    assert_eq!(one("/notes/other.md"), Decide::Ask);
+    for odd in ["/notes/public/../a", "/notes/public/..\\a", "/notes/public/%2e%2e/a", "/notes/public/\u{0}", "/notes/public/\u{202e}a"] {
+        assert_eq!(one(odd), Decide::Ask, "{odd:?}");
+    }
+    for denied in
+        ["/notes/secret/a", "/notes/public/../secret/a", "/notes//secret/a", "\\notes\\secret\\a", "/notes/public/%2e%2e/secret/a"]
+    {
+        assert_eq!(one(denied), Decide::Deny, "{denied:?}");
+    }
+    assert_eq!(decided(&notes, &["a"], "notes.save", &json!({})), Decide::Ask, "a missing argument matches nothing");
+}
+
+#[test]
+fn a_rule_that_may_hold_makes_nothing_milder() {
+    let notes = setup(vec![path("notes.save", "/notes/public/*", Decide::Ask), rule("*", None, Decide::Deny)]);
+    let one = |path: &str| decided(&notes, &["a"], "notes.save", &json!({ "path": path }));
+    assert_eq!((one("/notes/public/a"), one("/notes/public/../secret")), (Decide::Ask, Decide::Deny));
+}
+
+#[test]
+fn a_leave_is_as_narrow_as_can_be_and_works() {
+    let mut ruled = setup(vec![rule("search.*", None, Decide::Allow), rule("notes.*", None, Decide::Ask)]);
+    let request = ApprovalRequest {
+        task: "t".into(),
+        caller: "librarian".into(),
+        asked_by: Some("sneaky".into()),
+        tool: "notes.save".to_owned(),
+        arguments: json!({ "path": "/notes/a.md", "times": 2, "/odd": "a\"b\n" }),
+        source: String::new(),
+        rule: Some(1),
+        expires_ms: None,
+        problem: None,
+    };
+    let exact = leave(&ruled, &request, true).expect("it can be allowed");
+    assert_eq!(exact.before, Some(1));
+    let expected = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\n\
+        arguments = { \"/~1odd\" = \"a\\\"b\\U0000000a\", path = \"/notes/a.md\", times = \"2\" }\ndecide = \"allow\"\n";
+    assert!(exact.to_toml().starts_with(expected), "{}", exact.to_toml());
+    assert_eq!(exact.rules.len(), 2, "one for each who has a part in it");
+    ruled.policy.splice(1..1, exact.rules);
+    assert_eq!(decided(&ruled, &["librarian", "sneaky"], "notes.save", &request.arguments), Decide::Allow);
+    assert_eq!(decided(&ruled, &["librarian", "sneaky"], "notes.save", &json!({ "path": "/notes/b.md" })), Decide::Ask);
+    assert_eq!(decided(&ruled, &["librarian", "other"], "notes.save", &request.arguments), Decide::Ask);
+    let star = ApprovalRequest { arguments: json!({ "path": "*" }), ..request };
+    assert_eq!(leave(&setup(Vec::new()), &star, true), None, "a star would stand for any text");
+    assert!(leave(&setup(Vec::new()), &star, false).is_some());
+}
+
+fn texts() -> impl Strategy<Value = String> {
+    prop_oneof!["[a-c*/.%2\\\\e]{0,12}", ".{0,12}"]
+}
+
+fn rules() -> impl Strategy<Value = Vec<Rule>> {
+    let decides = prop_oneof![Just(Decide::Allow), Just(Decide::Ask), Just(Decide::Deny)];
+    let tools = prop_oneof![Just("*"), Just("notes.*"), Just("notes.save"), Just("search.find")];
+    let callers = prop_oneof![Just(None), Just(Some("a")), Just(Some("b"))];
+    let one = (tools, callers, decides, proptest::option::of(texts())).prop_map(|(tool, caller, decide, pattern)| match pattern {
+        Some(pattern) => Rule { caller: caller.map(PluginName::from), ..path(tool, &pattern, decide) },
+        None => rule(tool, caller, decide),
+    });
+    proptest::collection::vec(one, 0..6)
+}
+
+/// A glob, letter by letter: slow and plainly right.
+fn slow(pattern: &[char], text: &[char]) -> bool {
+    match pattern.split_first() {
+        None => text.is_empty(),
+        Some(('*', rest)) => (0..=text.len()).any(|at| slow(rest, &text[at..])),
+        Some((c, rest)) => text.split_first().is_some_and(|(first, others)| first == c && slow(rest, others)),
+    }
+}
+
+proptest! {
+    #[test]
+    fn patterns_match_as_a_slow_glob_does_and_allow_nothing_odd(pattern in texts(), text in texts()) {
+        let held = ArgumentRule { at: ArgumentPlace("x".into()), patterns: vec![Pattern(pattern.clone())] }.holds(&json!({ "x": text }));
+        let expected = slow(&pattern.chars().collect::<Vec<_>>(), &text.chars().collect::<Vec<_>>());
+        if is_odd(&text) && pattern != "*" && (pattern.contains('*') || pattern != text) {
+            prop_assert!(held < Holds::Yes);
+            prop_assert!(!expected || held == Holds::Maybe);
+        } else {
+            prop_assert_eq!(held == Holds::Yes, expected || pattern == "*");
+        }
+    }
+
+    #[test]
+    fn the_first_of_the_rules_that_match_decides_for_a_plain_call(rules in rules(), text in "[a-c]{0,3}") {
+        let arguments = json!({ "path": text });
+        let first = rules.iter().find(|rule| rule.holds(&"a".into(), "notes.save", &arguments) == Holds::Yes).map(|rule| rule.decide);
+        prop_assert_eq!(decided(&setup(rules), &["a"], "notes.save", &arguments), first.unwrap_or(Decide::Ask));
+    }
+
+    #[test]
+    fn the_strictest_caller_counts_in_any_order(rules in rules(), text in texts()) {
+        let (setup, arguments) = (setup(rules), json!({ "path": text }));
+        let one = |callers: &[&str]| decided(&setup, callers, "notes.save", &arguments);
+        prop_assert_eq!(one(&["a", "b"]), one(&["a"]).max(one(&["b"])));
+        prop_assert_eq!(one(&["b", "a"]), one(&["a", "b"]));
+    }
+
+    #[test]
+    fn a_deny_in_front_cannot_be_written_around(rules in rules(), before in "[a-c]{1,3}", after in texts()) {
+        let mut rules = rules;
+        rules.insert(0, path("*", "/secret/*", Decide::Deny));
+        let setup = setup(rules);
+        for path in [format!("/secret/{before}"), format!("/{before}/../secret/{before}"), format!("//secret//{before}"), format!("/secret/{after}")] {
+            prop_assert_eq!(decided(&setup, &["a"], "notes.save", &json!({ "path": path })), Decide::Deny, "{}", path);
+        }
+    }
+}

@@ -1,0 +1,115 @@
+//! What the client's person is asked before a call runs, and what their answer means. Only a plain yes is one.
+
+use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::text::{is_deceptive, show_duration};
+use rmcp::model::{ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction};
+use serde_json::{Value, json};
+
+/// Characters of a reason that the model reads.
+const REASON: usize = 300;
+
+/// A person can be asked through this client.
+pub(super) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
+    let elicitation = capabilities.and_then(|capabilities| capabilities.elicitation.as_ref());
+    // One that names neither form nor address has forms.
+    elicitation.is_some_and(|elicitation| elicitation.form.is_some() || elicitation.url.is_none())
+}
+
+/// The question: who wants what, with all of the arguments, and why it is asked.
+pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
+    let asked_by = request.asked_by.as_ref().map(|plugin| format!(", as an answer of {plugin} wants")).unwrap_or_default();
+    let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
+    let within = request.expires_ms.map(|ms| format!(" Decide within {}.", show_duration(ms))).unwrap_or_default();
+    let message = format!(
+        "{} wants to call {}{asked_by}, with these arguments:\n{}\nAsked because {}.{within}",
+        request.caller,
+        request.tool,
+        escaped(&arguments),
+        request.source
+    );
+    let schema = json!({
+        "type": "object",
+        "properties": {
+            "decision": { "type": "string", "enum": ["refuse", "allow"], "title": "Decision", "description": "`allow` lets this one call run." },
+            "reason": { "type": "string", "title": "Reason", "description": "Why not; the model reads it." },
+        },
+        "required": ["decision"],
+    });
+    let requested_schema = serde_json::from_value(schema).ok()?;
+    Some(ElicitRequestParams::FormElicitationParams { meta: None, message, requested_schema })
+}
+
+/// Nothing in it hides or turns the line.
+fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => escaped.push(c),
+            c if is_deceptive(c) => escaped.extend(c.escape_unicode()),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// What the person said.
+pub(super) fn answer(result: &ElicitResult) -> Approval {
+    let field = |name: &str| result.content.as_ref().and_then(|content| content.get(name)).and_then(Value::as_str);
+    match (&result.action, field("decision")) {
+        (ElicitationAction::Accept, Some("allow")) => Approval::Approved,
+        (ElicitationAction::Accept, Some(_)) => {
+            let reason = field("reason").map(str::trim).filter(|reason| !reason.is_empty());
+            refused(
+                &reason.map_or_else(|| "the person at the client refused it".to_owned(), |reason| reason.chars().take(REASON).collect()),
+            )
+        }
+        (ElicitationAction::Accept, None) => refused("the client gave no decision"),
+        _ => refused("the person at the client did not allow it"),
+    }
+}
+
+/// Nobody can be asked. The model reads it, so it does not say what would let the call through.
+pub(super) fn nobody() -> Approval {
+    refused("it needs an approval, and this client cannot ask its person")
+}
+
+pub(super) fn refused(reason: &str) -> Approval {
+    Approval::Refused { reason: reason.to_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(action: &str, content: Value) -> Approval {
+        answer(&serde_json::from_value(json!({ "action": action, "content": content })).unwrap())
+    }
+
+    #[test]
+    fn only_a_plain_yes_is_one() {
+        assert_eq!(said("accept", json!({ "decision": "allow" })), Approval::Approved);
+        for (action, content) in [
+            ("accept", json!({})),
+            ("accept", json!({ "decision": "refuse" })),
+            ("accept", json!({ "decision": true })),
+            ("accept", json!({ "decision": "ALLOW" })),
+            ("decline", json!({ "decision": "allow" })),
+            ("cancel", json!({ "decision": "allow" })),
+        ] {
+            assert!(matches!(said(action, content.clone()), Approval::Refused { .. }), "{action} {content}");
+        }
+    }
+
+    #[test]
+    fn a_reason_reaches_the_model() {
+        let refused = said("accept", json!({ "decision": "refuse", "reason": " not today " }));
+        assert_eq!(refused, Approval::Refused { reason: "not today".to_owned() });
+    }
+
+    #[test]
+    fn a_client_must_say_that_it_can_ask() {
+        let can = |capabilities: Value| can_ask(Some(&serde_json::from_value(capabilities).unwrap()));
+        assert!(can(json!({ "elicitation": {} })) && can(json!({ "elicitation": { "form": {} } })));
+        assert!(!can(json!({})) && !can(json!({ "elicitation": { "url": {} } })) && !can_ask(None));
+    }
+}

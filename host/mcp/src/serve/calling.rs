@@ -1,0 +1,106 @@
+//! One call that goes on: its run, and the questions that it waits for. A call whose client asks its person by asking the server again
+//! (2026-07-28) is kept meanwhile.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_runtime::Stopper;
+use conclave_runtime::approve::Approver;
+use conclave_runtime::clock::BoxFuture;
+use rmcp::model::CallToolResult;
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
+
+use super::approval::refused;
+
+/// Calls that are kept at most.
+const KEPT: usize = 64;
+/// How long one is kept.
+const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
+
+/// A question, and where the answer goes.
+pub(super) struct Question {
+    pub(super) request: ApprovalRequest,
+    pub(super) answer: oneshot::Sender<Approval>,
+}
+
+/// Passes questions on to whoever speaks with the client.
+pub(super) struct Asking(mpsc::Sender<Question>);
+
+impl Asking {
+    pub(super) fn new() -> (Self, mpsc::Receiver<Question>) {
+        let (sender, questions) = mpsc::channel(1);
+        (Self(sender), questions)
+    }
+}
+
+impl Approver for Asking {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+        let questions = self.0.clone();
+        Box::pin(async move {
+            let (answer, answered) = oneshot::channel();
+            let gone = || refused("the client has gone");
+            if questions.send(Question { request, answer }).await.is_err() {
+                return gone();
+            }
+            answered.await.unwrap_or_else(|_| gone())
+        })
+    }
+}
+
+/// A call that goes on. Dropping it stops the tool.
+pub(super) struct Going {
+    pub(super) run: JoinHandle<CallToolResult>,
+    pub(super) stopper: Stopper,
+    pub(super) questions: mpsc::Receiver<Question>,
+    pub(super) _place: OwnedSemaphorePermit,
+    pub(super) _end: End,
+}
+
+/// Stops a run that nobody waits for.
+pub(super) struct End(pub(super) AbortHandle);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// A call that waits for its client to come back.
+pub(super) struct Waiting {
+    pub(super) going: Going,
+    pub(super) answer: oneshot::Sender<Approval>,
+    /// What was called: the client cannot come back with something else.
+    pub(super) tool: String,
+    since: Instant,
+}
+
+/// Calls that wait, under names that nobody guesses.
+#[derive(Default)]
+pub(super) struct Kept(Mutex<HashMap<String, Waiting>>);
+
+impl Kept {
+    pub(super) fn keep(&self, name: String, tool: String, going: Going, answer: oneshot::Sender<Approval>) {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = Instant::now();
+        kept.retain(|_, waiting| now.duration_since(waiting.since) < KEPT_FOR);
+        // The oldest goes for a new one; its run sees that nobody answers.
+        if kept.len() >= KEPT
+            && let Some(oldest) = kept.iter().min_by_key(|(_, waiting)| waiting.since).map(|(name, _)| name.clone())
+        {
+            kept.remove(&oldest);
+        }
+        kept.insert(name, Waiting { going, answer, tool, since: now });
+    }
+
+    pub(super) fn take(&self, name: &str) -> Option<Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(name)
+    }
+
+    pub(super) fn clear(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    }
+}

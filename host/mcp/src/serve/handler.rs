@@ -1,0 +1,230 @@
+//! The server's side of one connection: lists, calls, cancellation, questions. It knows three requests of the protocol and refuses the rest.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conclave_core::event::Principal;
+use conclave_core::policy::Approval;
+use conclave_runtime::ids::{Ids, RandomIds};
+use conclave_runtime::subscribe::Subscriber;
+use conclave_runtime::{Caller, RunOptions, Stopper};
+use rmcp::ServerHandler;
+use rmcp::model::{
+    CallToolRequestParams, CallToolResponse, ClientResult, ElicitRequest, ElicitRequestParams, ElicitResult, ErrorCode, ErrorData,
+    Implementation, InputRequest, InputRequests, InputRequiredResult, ListToolsResult, PaginatedRequestParams, ProtocolVersion,
+    ServerCapabilities, ServerConfig, ServerRequest, Tool,
+};
+use rmcp::service::{RequestContext, RoleServer};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+use super::approval::{answer, can_ask, nobody, question, refused};
+use super::calling::{Asking, End, Going, Kept, Question};
+use super::progress::Progress;
+use super::tools::{Offered, What, offered};
+use super::{OfferError, Service, outcome};
+use crate::text::shown;
+
+/// Calls of one client under way at once.
+const AT_ONCE: usize = 16;
+/// Calls that wait for a place besides.
+const QUEUE: usize = 240;
+/// How long a stopped call may take to end.
+const STOPPING: Duration = Duration::from_secs(2);
+/// What the question is called where answers have names.
+const APPROVAL: &str = "approval";
+
+/// All that a client is served with.
+pub(super) struct Desk {
+    service: Service,
+    tools: BTreeMap<String, Offered>,
+    at_once: Arc<Semaphore>,
+    queue: Arc<Semaphore>,
+    kept: Kept,
+    stoppers: Mutex<BTreeMap<u64, Stopper>>,
+}
+
+pub(super) struct Handler(pub(super) Arc<Desk>);
+
+impl Desk {
+    pub(super) fn new(service: Service) -> Result<Self, OfferError> {
+        let tools = offered(&service.prepared, &service.selection)?;
+        let tools = tools.into_iter().map(|tool| (tool.shown.name.to_string(), tool)).collect();
+        let (at_once, queue) = (Arc::new(Semaphore::new(AT_ONCE)), Arc::new(Semaphore::new(AT_ONCE + QUEUE)));
+        Ok(Self { service, tools, at_once, queue, kept: Kept::default(), stoppers: Mutex::default() })
+    }
+
+    /// Stops what goes on, and waits for it so long.
+    pub(super) async fn close(&self, grace: Duration) {
+        self.kept.clear();
+        for stopper in self.stoppers.lock().unwrap_or_else(PoisonError::into_inner).values() {
+            stopper.stop("the client has gone");
+        }
+        let all = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(grace, self.at_once.acquire_many(all)).await;
+    }
+
+    /// Starts a call; it goes on by itself until it is stopped or dropped.
+    async fn start(self: &Arc<Self>, what: &What, arguments: Value, context: &RequestContext<RoleServer>) -> Result<Going, ErrorData> {
+        let busy = || ErrorData::new(ErrorCode::INTERNAL_ERROR, format!("{} calls wait already", AT_ONCE + QUEUE), None);
+        let queued = self.queue.clone().try_acquire_owned().map_err(|_| busy())?;
+        let place = self.at_once.clone().acquire_owned().await.map_err(|_| busy())?;
+        let (asking, questions) = Asking::new();
+        let options = self.options(asking, context);
+        let internal = |error: &dyn std::fmt::Display| ErrorData::internal_error(error.to_string(), None);
+        let desk = Arc::clone(self);
+        let (run, stopper) = match what {
+            What::Tool(name) => {
+                let calling = self.service.prepared.start_tool(Caller::Mcp, name, arguments, options).map_err(|error| internal(&error))?;
+                let (stopper, name) = (calling.stopper(), name.clone());
+                let run = tokio::spawn(async move {
+                    let _queued = queued;
+                    match calling.outcome().await {
+                        Ok(run) => outcome::of_tool(&name, run.answer, &*desk.service.blobs),
+                        Err(error) => outcome::failed(error.to_string()),
+                    }
+                });
+                (run, stopper)
+            }
+            What::Entry => {
+                let message = match arguments.get("message") {
+                    Some(Value::String(message)) => message.clone(),
+                    _ => return Err(ErrorData::invalid_params("`message` must be a text", None)),
+                };
+                let run = self.service.prepared.start(Some(message), options).map_err(|error| internal(&error))?;
+                let stopper = run.stopper();
+                let run = tokio::spawn(async move {
+                    let _queued = queued;
+                    match run.outcome().await {
+                        Ok(ended) => outcome::of_run(&ended, &*desk.service.blobs),
+                        Err(error) => outcome::failed(error.to_string()),
+                    }
+                });
+                (run, stopper)
+            }
+        };
+        let end = End(run.abort_handle());
+        Ok(Going { run, stopper, questions, _place: place, _end: end })
+    }
+
+    fn options(&self, asking: Asking, context: &RequestContext<RoleServer>) -> RunOptions {
+        let options = self.service.options.clone();
+        let client = context.client_info().map(|client| shown(&client.name, 60)).unwrap_or_default();
+        let subscribers = match context.meta.get_progress_token() {
+            Some(token) => options.subscribers.with(Progress::new(context.peer.clone(), token) as Arc<dyn Subscriber>),
+            None => options.subscribers.clone(),
+        };
+        RunOptions { approver: Arc::new(asking), principal: Principal(format!("mcp {client}").trim().into()), subscribers, ..options }
+    }
+
+    /// Follows a call to its end, or to a question that the client must come back with.
+    async fn follow(&self, mut going: Going, tool: &str, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        loop {
+            tokio::select! {
+                biased;
+                () = context.ct.cancelled() => {
+                    going.stopper.stop("the client cancelled the call");
+                    let _ = tokio::time::timeout(STOPPING, &mut going.run).await;
+                    return Err(ErrorData::new(ErrorCode::INTERNAL_ERROR, "cancelled", None));
+                }
+                ended = &mut going.run => {
+                    let gone = |_| ErrorData::internal_error("the call was stopped", None);
+                    return ended.map(CallToolResponse::Complete).map_err(gone);
+                }
+                Some(Question { request, answer: place }) = going.questions.recv() => {
+                    let params = can_ask(context.client_capabilities().as_ref()).then(|| question(&request)).flatten();
+                    let Some(params) = params else {
+                        let _ = place.send(nobody());
+                        continue;
+                    };
+                    if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
+                        let name = unguessable();
+                        self.kept.keep(name.clone(), tool.to_owned(), going, place);
+                        return Ok(CallToolResponse::InputRequired(input_required(params, name)));
+                    }
+                    let said = tokio::select! {
+                        biased;
+                        () = context.ct.cancelled() => refused("the client cancelled the call"),
+                        said = ask(context, params) => said,
+                    };
+                    let _ = place.send(said);
+                }
+            }
+        }
+    }
+}
+
+/// Asks the client's person, where servers may ask clients.
+async fn ask(context: &RequestContext<RoleServer>, params: ElicitRequestParams) -> Approval {
+    match context.peer.send_request(ServerRequest::ElicitRequest(ElicitRequest::new(params))).await {
+        Ok(ClientResult::ElicitResult(result)) => answer(&result),
+        Ok(_) => refused("the client gave an answer of another kind"),
+        Err(error) => refused(&format!("the client could not ask its person: {}", shown(&error.to_string(), 200))),
+    }
+}
+
+/// The question as a result, where the client asks and comes back.
+fn input_required(params: ElicitRequestParams, name: String) -> InputRequiredResult {
+    let mut requests = InputRequests::new();
+    requests.insert(APPROVAL.to_owned(), InputRequest::Elicitation(ElicitRequest::new(params)));
+    InputRequiredResult::new(Some(requests), Some(name))
+}
+
+fn unguessable() -> String {
+    format!("{}{}", RandomIds.run(), RandomIds.run())
+}
+
+impl ServerHandler for Handler {
+    fn get_info(&self) -> ServerConfig {
+        let mut info = ServerConfig::new(ServerCapabilities::builder().enable_tools().build());
+        info.protocol_version = ProtocolVersion::LATEST;
+        info.server_info = Implementation::new("conclave", env!("CARGO_PKG_VERSION"));
+        info
+    }
+
+    async fn list_tools(&self, _: Option<PaginatedRequestParams>, _: RequestContext<RoleServer>) -> Result<ListToolsResult, ErrorData> {
+        Ok(ListToolsResult::with_all_items(self.0.tools.values().map(|tool| tool.shown.clone()).collect()))
+    }
+
+    fn get_tool(&self, name: &str) -> Option<Tool> {
+        self.0.tools.get(name).map(|tool| tool.shown.clone())
+    }
+
+    async fn call_tool(&self, request: CallToolRequestParams, context: RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+        let desk = &self.0;
+        let Some(tool) = desk.tools.get(&*request.name) else {
+            let known: Vec<&str> = desk.tools.keys().map(String::as_str).collect();
+            let what = format!("there is no tool {:?}; these are there: {}", shown(&request.name, 80), known.join(", "));
+            return Err(ErrorData::invalid_params(what, None));
+        };
+        let going = match &request.request_state {
+            None => desk.start(&tool.what, Value::Object(request.arguments.unwrap_or_default()), &context).await?,
+            Some(name) => {
+                let kept = desk.kept.take(name).filter(|waiting| waiting.tool == request.name);
+                let waiting = kept.ok_or_else(|| ErrorData::invalid_params("no call waits for this answer", None))?;
+                let said = request.input_responses.and_then(|mut said| said.remove(APPROVAL));
+                let said = said.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok());
+                let _ = waiting.answer.send(said.map_or_else(|| refused("the client gave no decision"), |said| answer(&said)));
+                waiting.going
+            }
+        };
+        let id = desk.enter(&going.stopper);
+        let followed = desk.follow(going, &request.name, &context).await;
+        desk.leave(id);
+        followed
+    }
+}
+
+impl Desk {
+    fn enter(&self, stopper: &Stopper) -> u64 {
+        let mut stoppers = self.stoppers.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = stoppers.keys().next_back().map_or(0, |last| last + 1);
+        stoppers.insert(id, stopper.clone());
+        id
+    }
+
+    fn leave(&self, id: u64) {
+        self.stoppers.lock().unwrap_or_else(PoisonError::into_inner).remove(&id);
+    }
+}

@@ -1,0 +1,58 @@
+//! What a tool or the entry task gave, as the protocol has it. A refusal is a result that is an error, so that the client's model reads it.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use conclave_core::outcome::Outcome;
+use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_runtime::blobs::Blobs;
+use conclave_runtime::message::Blob;
+use rmcp::model::{CallToolResult, ContentBlock};
+use serde_json::Value;
+
+/// Bytes of an attachment that goes along.
+const ATTACHMENT: u64 = 4 << 20;
+
+pub(super) fn of_tool(tool: &str, answer: Result<ToolOutcome, ToolError>, blobs: &dyn Blobs) -> CallToolResult {
+    let outcome = match answer {
+        Ok(outcome) => outcome,
+        Err(error) => return failed(error.to_text(tool)),
+    };
+    let mut result = result(outcome.content, outcome.value, &outcome.attachments, blobs);
+    for call in &outcome.then {
+        result.content.push(ContentBlock::text(format!("[It wants {} to be called next, which is not done here.]", call.name)));
+    }
+    result
+}
+
+pub(super) fn of_run(outcome: &Outcome, blobs: &dyn Blobs) -> CallToolResult {
+    if outcome.status.is_success() && outcome.content.is_some() {
+        return result(outcome.content.clone(), outcome.value.clone(), &[], blobs);
+    }
+    let said = outcome.content.as_ref().map(|said| format!("\n{said}")).unwrap_or_default();
+    failed(format!("{}: {}{said}", outcome.status.as_str(), outcome.reason))
+}
+
+pub(super) fn failed(text: String) -> CallToolResult {
+    CallToolResult::error(vec![ContentBlock::text(text)])
+}
+
+fn result(content: Option<String>, value: Option<Value>, attachments: &[Blob], blobs: &dyn Blobs) -> CallToolResult {
+    let value = value.filter(|value| !value.is_null());
+    // For clients that read no values, the text holds them.
+    let text = content.or_else(|| value.as_ref().map(Value::to_string)).unwrap_or_default();
+    let mut blocks = vec![ContentBlock::text(text)];
+    blocks.extend(attachments.iter().map(|blob| attached(blob, blobs)));
+    let mut result = CallToolResult::success(blocks);
+    // Older revisions have objects only.
+    result.structured_content = value.filter(Value::is_object);
+    result
+}
+
+fn attached(blob: &Blob, blobs: &dyn Blobs) -> ContentBlock {
+    let bytes = (blob.length <= ATTACHMENT).then(|| blobs.read(&blob.sha256)).flatten();
+    match bytes {
+        Some(bytes) if blob.media_type.starts_with("image/") => ContentBlock::image(STANDARD.encode(&*bytes), blob.media_type.clone()),
+        Some(bytes) if blob.media_type.starts_with("audio/") => ContentBlock::audio(STANDARD.encode(&*bytes), blob.media_type.clone()),
+        _ => ContentBlock::text(format!("[an attachment that is not sent: {}, {} bytes]", blob.media_type, blob.length)),
+    }
+}

@@ -1,0 +1,184 @@
+//! A server that is started here: its process, what it may read of the environment, what it says on stderr, and its end. Not what is
+//! spoken with it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::Stdio;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
+use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
+
+use crate::text::shown;
+
+/// Characters of its last words that are told.
+const LAST_WORDS: usize = 600;
+/// How long it may take to end by itself.
+const GRACE: Duration = Duration::from_millis(250);
+const TICK: Duration = Duration::from_millis(10);
+
+/// A process that runs, with all that it started.
+pub(super) struct Program {
+    child: Child,
+    group: u32,
+    last_words: Arc<Mutex<String>>,
+    is_too_long: Arc<AtomicBool>,
+}
+
+/// Where it is spoken with: what it says, cut off at a message that is too long, and what it is told.
+pub(super) type Pipes = (Lines<ChildStdout>, ChildStdin);
+
+impl Program {
+    /// Starts it. `variables` is its whole environment; a message may have `message_max` bytes.
+    pub(super) fn start(
+        command: &[String],
+        cwd: &str,
+        variables: &BTreeMap<String, String>,
+        message_max: usize,
+    ) -> Result<(Self, Pipes), String> {
+        let (name, arguments) = command.split_first().ok_or("it names no program")?;
+        // A path is one from where this program runs; the child would look for it from its own folder.
+        let absolute = name.contains('/').then(|| std::path::absolute(name).ok()).flatten();
+        let mut process = Command::new(absolute.as_deref().unwrap_or(Path::new(name)));
+        process.args(arguments).env_clear().envs(variables).current_dir(if cwd.is_empty() { "." } else { cwd });
+        process.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        #[cfg(unix)]
+        process.process_group(0);
+        let mut child = process.spawn().map_err(|error| format!("{} could not be started: {error}", shown(name, 100)))?;
+        let (Some(stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take()) else {
+            return Err("its pipes are not there".to_owned());
+        };
+        let (last_words, is_too_long) = (Arc::default(), Arc::default());
+        tokio::spawn(listen(stderr, Arc::clone(&last_words)));
+        let lines = Lines { inner: stdout, most: message_max, length: 0, is_too_long: Arc::clone(&is_too_long) };
+        let group = child.id().ok_or("it ended at once")?;
+        running().insert(group);
+        Ok((Self { child, group, last_words, is_too_long }, (lines, stdin)))
+    }
+
+    /// Why it is not spoken with any more, as far as it can be seen from outside.
+    pub(super) fn epitaph(&mut self) -> String {
+        if self.is_too_long.load(Ordering::Relaxed) {
+            return "it sent a message that is too long".to_owned();
+        }
+        let ended = match self.child.try_wait() {
+            Ok(Some(status)) => format!("it ended ({status})"),
+            _ => "it stopped answering".to_owned(),
+        };
+        let words = self.last_words.lock().unwrap_or_else(PoisonError::into_inner);
+        if words.is_empty() { ended } else { format!("{ended}; it said: {words}") }
+    }
+}
+
+impl Drop for Program {
+    /// The whole group: a server is often started by a program that starts a program.
+    fn drop(&mut self) {
+        signal(self.group, false);
+        let mut waited = Duration::ZERO;
+        while waited < GRACE && matches!(self.child.try_wait(), Ok(None)) {
+            std::thread::sleep(TICK);
+            waited += TICK;
+        }
+        // Also when the first of the group has ended: what it started may go on.
+        signal(self.group, true);
+        running().remove(&self.group);
+        let _ = self.child.start_kill();
+    }
+}
+
+/// Groups that run, for an end without any other.
+static RUNNING: Mutex<BTreeSet<u32>> = Mutex::new(BTreeSet::new());
+
+fn running() -> MutexGuard<'static, BTreeSet<u32>> {
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Ends all that was started, at once.
+pub(super) fn stop_all() {
+    std::mem::take(&mut *running()).into_iter().for_each(|group| signal(group, true));
+}
+
+#[cfg(unix)]
+fn signal(group: u32, at_once: bool) {
+    use rustix::process::{Pid, Signal, kill_process_group};
+
+    if let Some(group) = i32::try_from(group).ok().and_then(Pid::from_raw) {
+        let _ = kill_process_group(group, if at_once { Signal::KILL } else { Signal::TERM });
+    }
+}
+
+#[cfg(not(unix))]
+fn signal(_: u32, _: bool) {}
+
+/// Keeps the last line that is not empty; reads all, so that it never waits for a reader.
+async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>) {
+    let mut stderr = BufReader::new(stderr);
+    let mut line = Vec::new();
+    loop {
+        let (took, ended) = match stderr.fill_buf().await {
+            Ok([]) | Err(_) => return,
+            Ok(bytes) => {
+                let end = bytes.iter().position(|byte| *byte == b'\n');
+                let part = &bytes[..end.unwrap_or(bytes.len())];
+                let room = (4 * LAST_WORDS).saturating_sub(line.len());
+                line.extend_from_slice(&part[..part.len().min(room)]);
+                (end.map_or(bytes.len(), |end| end + 1), end.is_some())
+            }
+        };
+        stderr.consume(took);
+        if ended {
+            let words = shown(&String::from_utf8_lossy(&line), LAST_WORDS);
+            if !words.trim().is_empty() {
+                *last_words.lock().unwrap_or_else(PoisonError::into_inner) = words;
+            }
+            line.clear();
+        }
+    }
+}
+
+/// Ends where a line is longer than a message may be.
+pub(super) struct Lines<R> {
+    inner: R,
+    most: usize,
+    length: usize,
+    is_too_long: Arc<AtomicBool>,
+}
+
+impl<R: AsyncRead + Unpin> AsyncRead for Lines<R> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
+        for index in before..buffer.filled().len() {
+            self.length = if buffer.filled()[index] == b'\n' { 0 } else { self.length + 1 };
+            if self.length > self.most {
+                self.is_too_long.store(true, Ordering::Relaxed);
+                buffer.set_filled(before);
+                return Poll::Ready(Err(io::Error::other("a message is too long")));
+            }
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncReadExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_line_that_is_too_long_is_the_end() {
+        let is_too_long = Arc::<AtomicBool>::default();
+        let lines = |text: &'static str| Lines { inner: text.as_bytes(), most: 4, length: 0, is_too_long: Arc::clone(&is_too_long) };
+        let mut text = String::new();
+        lines("1234\n12\n").read_to_string(&mut text).await.unwrap();
+        assert!(!is_too_long.load(Ordering::Relaxed));
+        assert!(lines("12\n12345\n").read_to_string(&mut text).await.is_err());
+        assert!(is_too_long.load(Ordering::Relaxed));
+    }
+}

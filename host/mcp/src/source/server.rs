@@ -1,0 +1,81 @@
+//! A server over the time of a host: admitted once, started anew when it has ended, and then held to what was admitted.
+
+use std::sync::{Arc, OnceLock};
+
+use conclave_core::tool::ToolOutcome;
+use conclave_runtime::native::{Call, Failure, Plugin, Tool};
+use conclave_runtime::servers::ServerStart;
+use conclave_runtime::subscribe::Level;
+use serde_json::Value;
+use tokio::sync::Mutex;
+
+use super::connection::{Connection, Unanswered};
+use super::result;
+use super::tools::{Admitted, admitted};
+
+pub(super) struct Server {
+    environment: fn(&str) -> Option<String>,
+    start: ServerStart,
+    admitted: OnceLock<Vec<Admitted>>,
+    connection: Mutex<Option<Arc<Connection>>>,
+}
+
+impl Server {
+    /// Reaches it, and makes a plugin of its tools.
+    pub(super) async fn admit(environment: fn(&str) -> Option<String>, start: ServerStart) -> Result<Plugin, String> {
+        let name = start.plugin.to_string();
+        let connection = Connection::open(environment, &start).await?;
+        let tools = admitted(&connection.tools)?;
+        if tools.is_empty() {
+            return Err("it has no tools".to_owned());
+        }
+        let server = Arc::new(Self {
+            environment,
+            start,
+            admitted: OnceLock::from(tools.clone()),
+            connection: Mutex::new(Some(Arc::new(connection))),
+        });
+        Ok(Plugin::tools(&name, tools.into_iter().map(|tool| tool_of(&server, tool))).described("A server of tools, outside the sandbox."))
+    }
+
+    async fn call(&self, tool: &str, call: &Call) -> Result<ToolOutcome, Failure> {
+        let connection = self.connection().await.map_err(|why| unavailable(call, &why))?;
+        let Value::Object(arguments) = call.arguments.clone() else {
+            return Err(Failure::invalid_arguments("they must be a JSON object"));
+        };
+        match connection.call(tool, arguments).await {
+            Ok(given) => result::outcome(given, &*self.start.blobs),
+            Err(Unanswered::Said(why)) => Err(Failure::new(why)),
+            Err(Unanswered::Gone(why)) => Err(unavailable(call, &why)),
+        }
+    }
+
+    /// The connection, made anew when the last one is over; for one call at a time.
+    async fn connection(&self) -> Result<Arc<Connection>, String> {
+        let mut slot = self.connection.lock().await;
+        if let Some(open) = slot.as_ref().filter(|connection| !connection.is_over()) {
+            return Ok(Arc::clone(open));
+        }
+        // What is left of the old one ends before another begins.
+        *slot = None;
+        let fresh = Connection::open(self.environment, &self.start).await?;
+        if self.admitted.get() != Some(&admitted(&fresh.tools)?) {
+            return Err("it was started anew and lists other tools than were admitted".to_owned());
+        }
+        Ok(Arc::clone(slot.insert(Arc::new(fresh))))
+    }
+}
+
+fn unavailable(call: &Call, why: &str) -> Failure {
+    call.host.log(Level::Warn, why);
+    Failure::unavailable(None)
+}
+
+fn tool_of(server: &Arc<Server>, tool: Admitted) -> Tool {
+    let server = Arc::clone(server);
+    let original: Arc<str> = tool.original.into();
+    Tool::new(&tool.name, &tool.description, tool.schema, move |call: Call| {
+        let (server, original) = (Arc::clone(&server), Arc::clone(&original));
+        async move { server.call(&original, &call).await }
+    })
+}

@@ -1,0 +1,30 @@
+//! Words of others, made harmless and short before a person or a model reads them.
+
+use conclave_core::text::is_deceptive;
+
+/// On one line, without what steers a terminal or hides itself, and not longer than this.
+pub(crate) fn shown(text: &str, most: usize) -> String {
+    let harmless: String = text.chars().map(|c| if is_deceptive(c) { ' ' } else { c }).collect();
+    let mut line: String = harmless.trim().chars().take(most).collect();
+    if harmless.trim().chars().count() > most {
+        line.push('…');
+    }
+    line
+}
+
+/// The beginning of a text, at most so many bytes of it, cut between two characters.
+pub(crate) fn cut(text: &str, bytes: usize) -> &str {
+    if text.len() <= bytes { text } else { &text[..text.floor_char_boundary(bytes)] }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_others_are_short_and_harmless() {
+        assert_eq!(shown("\u{1b}[31mred\u{202e}\nline ", 100), "[31mred  line");
+        assert_eq!(shown("abcdef", 3), "abc…");
+        assert_eq!((cut("aé", 2), cut("aé", 3)), ("a", "aé"));
+    }
+}

@@ -1,0 +1,7 @@
+//! Servers and clients that mean harm, and some that do not, over the whole crate. The servers are `tests/data/mcp/hostile.py`: where there
+//! is no Python 3, what needs it is skipped and says so.
+
+#[path = "mcp/clients.rs"]
+mod clients;
+#[path = "mcp/servers.rs"]
+mod servers;

@@ -1,0 +1,285 @@
+//! A config whose tools are a hostile server's.
+
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use conclave_core::message::Label;
+use conclave_mcp::source::Servers;
+use conclave_runtime::config::Config;
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::native::{self, Plugin, Step};
+use conclave_runtime::tool::{ToolError, ToolOutcome};
+use conclave_runtime::{Caller, Host, HostOptions, Prepared, RunOptions};
+use serde_json::json;
+
+/// A folder of its own for each test; removed by whoever cleans the target folder.
+fn folder() -> String {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let name = format!("mcp-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    std::fs::create_dir_all(&folder).unwrap();
+    folder.display().to_string()
+}
+
+fn has_python() -> bool {
+    let is_there = Command::new("python3").arg("--version").output().is_ok_and(|answer| answer.status.success());
+    if !is_there {
+        println!("skipped: there is no python3");
+    }
+    is_there
+}
+
+fn host(servers: bool) -> Host {
+    let agent = Plugin::agent("agent", |step: Step| async move {
+        Ok(match step.results() {
+            [] => native::call("it.go", json!({})),
+            [answer, ..] => native::finish(answer.content.clone()),
+        })
+    })
+    .asks(conclave_runtime::manifest::Capability::Tools, "Calls.");
+    let servers = servers.then(|| Arc::new(Servers::new(|name| std::env::var(name).ok())) as _);
+    Host::new(HostOptions { native: vec![agent], servers, ..HostOptions::default() }).unwrap()
+}
+
+fn config(mode: &str, lines: &str, policy: &str) -> Config {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/mcp/hostile.py");
+    let script = script.canonicalize().unwrap();
+    let text = format!(
+        r#"
+entry = "main"
+[plugins.agent]
+source = "native:agent"
+grants.tools = ["it.*"]
+[plugins.it]
+source = {{ mcp = {{ command = ["python3", {:?}, "{mode}"], env = {{ GIVEN = "1" }} }} }}
+{lines}
+[tasks.main]
+agent = "agent"
+{policy}
+"#,
+        script.display().to_string()
+    );
+    Config::parse("c.toml", &folder(), &text).unwrap_or_else(|problems| panic!("{problems}"))
+}
+
+const ALLOWED: &str = "[[policy]]\ntool = \"it.*\"\ndecide = \"allow\"\n";
+
+async fn prepared(mode: &str, lines: &str) -> Prepared {
+    host(true).load(&config(mode, lines, ALLOWED)).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+async fn refused(mode: &str) -> String {
+    match host(true).load(&config(mode, "", ALLOWED)).await {
+        Ok(prepared) => panic!("it was let in with {:?}", prepared.tools()),
+        Err(error) => error.to_string(),
+    }
+}
+
+async fn call(prepared: &Prepared, tool: &str) -> Result<ToolOutcome, ToolError> {
+    prepared.call_tool(tool, json!({}), RunOptions::default()).await.unwrap().answer
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn descriptions_names_and_schemas_that_deceive_are_refused() {
+    if !has_python() {
+        return;
+    }
+    for (mode, why) in [
+        ("ansi", "invisible character in its description: U+001B"),
+        ("invisible", "invisible character in its description: U+200B"),
+        ("schema", "its input schema is refused"),
+        ("same", "would both be called `get_sum`"),
+        ("many", "more than 256 tools"),
+        ("endless", "more than 64 pages"),
+        ("quits", "no licence"),
+    ] {
+        let problem = refused(mode).await;
+        assert!(problem.contains(why), "{mode}: {problem}");
+        assert!(!problem.contains('\u{1b}') && !problem.contains('\u{200b}'), "{mode}: {problem:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_cannot_take_the_name_of_another_plugins_tool() {
+    if !has_python() {
+        return;
+    }
+    assert_eq!(prepared("shadow", "").await.tools(), ["it.find", "it.notes_save"], "every name begins with the plugin's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_without_end_is_cut_off_and_the_next_call_starts_anew() {
+    if !has_python() {
+        return;
+    }
+    let prepared = prepared("huge", "limits = { wall = \"60 s\" }").await;
+    for _ in 0..2 {
+        let answer = call(&prepared, "it.go").await;
+        assert!(matches!(answer, Err(ToolError::Unavailable { .. })), "{answer:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_never_answers_is_given_up_at_its_limit() {
+    if !has_python() {
+        return;
+    }
+    let answer = call(&prepared("silent", "limits = { wall = \"300 ms\" }").await, "it.go").await;
+    let Err(ToolError::Fault { fault }) = answer else { panic!("{answer:?}") };
+    assert!(fault.message.contains("limits.wall"), "{fault:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_dies_in_a_call_is_unavailable_and_started_anew() {
+    if !has_python() {
+        return;
+    }
+    let prepared = prepared("dies", "").await;
+    for _ in 0..2 {
+        assert_eq!(call(&prepared, "it.go").await, Err(ToolError::Unavailable { retry_after_ms: None }));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_that_is_another_after_a_new_start_is_refused() {
+    if !has_python() {
+        return;
+    }
+    let prepared = prepared("rug", "").await;
+    assert_eq!(call(&prepared, "it.go").await.unwrap().content.as_deref(), Some("first"));
+    // It ends behind its first answer; how soon that is seen is the machine's business.
+    let mut answer = call(&prepared, "it.go").await;
+    for _ in 0..100 {
+        if answer.is_err() {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        answer = call(&prepared, "it.go").await;
+    }
+    assert_eq!(answer, Err(ToolError::Unavailable { retry_after_ms: None }));
+    let setup = prepared.setup();
+    assert_eq!(setup.tool("it.go").unwrap().1.description, "Does it.", "the model sees what was admitted");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_given_no_model_no_folders_and_no_person() {
+    if !has_python() {
+        return;
+    }
+    let answer = call(&prepared("asks", "").await, "it.go").await.unwrap();
+    assert_eq!(answer.content.as_deref(), Some("refused refused refused"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_sees_of_the_environment_what_the_config_gives() {
+    if !has_python() {
+        return;
+    }
+    let answer = call(&prepared("env", "").await, "it.go").await.unwrap();
+    let text = answer.content.unwrap();
+    let names: Vec<&str> = text.split(' ').collect();
+    assert!(["GIVEN", "HOME", "PATH"].iter().all(|name| names.contains(name)), "{names:?}");
+    // A shell between may add some of its own; those that cargo gives to this test must not be there.
+    let is_ours = |name: &&str| name.starts_with("CARGO") && std::env::var_os(name).is_some();
+    assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some() && !names.iter().any(is_ours), "{names:?}");
+}
+
+#[cfg(target_os = "linux")]
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_started_ends_with_it() {
+    if !has_python() {
+        return;
+    }
+    let prepared = prepared("child", "").await;
+    let group = call(&prepared, "it.go").await.unwrap().content.unwrap();
+    let of_group = || {
+        let processes =
+            std::fs::read_dir("/proc").unwrap().filter_map(|entry| std::fs::read_to_string(entry.ok()?.path().join("stat")).ok());
+        // Behind the name: state, parent, group.
+        let group_of = |stat: &String| stat.rsplit(')').next().and_then(|rest| rest.split_whitespace().nth(2).map(str::to_owned));
+        let is_alive = |stat: &String| !stat.rsplit(')').next().unwrap_or_default().trim_start().starts_with('Z');
+        processes.filter(is_alive).filter(|stat| group_of(stat).as_deref() == Some(group.as_str())).count()
+    };
+    assert_eq!(of_group(), 2, "the server and its child");
+    drop(prepared);
+    for _ in 0..500 {
+        if of_group() == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("{} are left", of_group());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_rule_somebody_is_asked() {
+    if !has_python() {
+        return;
+    }
+    let prepared = host(true).load(&config("plain", "", "")).await.unwrap_or_else(|error| panic!("{error}"));
+    let calling = prepared.start_tool(Caller::Mcp, "it.go", json!({}), RunOptions::default()).unwrap();
+    let answer = calling.outcome().await.unwrap().answer;
+    assert!(answer.is_err(), "nobody is there to approve it: {answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_server_gives_is_text_from_outside() {
+    if !has_python() {
+        return;
+    }
+    let prepared = prepared("plain", "").await;
+    let journals = MemoryJournals::default();
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+    let told = Arc::new(Labels::default());
+    let options = RunOptions { subscribers: options.subscribers.with(Arc::clone(&told) as _), ..options };
+    let outcome = prepared.start(Some("go".to_owned()), options).unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.content.as_deref(), Some("call 1"));
+    let labels = told.0.lock().unwrap().clone();
+    assert!(labels.contains(&vec![Label::Untrusted, Label::Tool]), "{labels:?}");
+}
+
+/// The labels of every message.
+#[derive(Default)]
+struct Labels(std::sync::Mutex<Vec<Vec<Label>>>);
+
+impl conclave_runtime::subscribe::Subscriber for Labels {
+    fn on(&self, happening: &conclave_runtime::subscribe::Happening) {
+        use conclave_runtime::notice::Notice;
+        use conclave_runtime::subscribe::What;
+
+        if let What::Told { told: Notice::MessagePosted { message, .. } } = &happening.what {
+            self.0.lock().unwrap().push(message.labels.clone());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_host_that_speaks_to_no_servers_says_so() {
+    let error = host(false).load(&config("plain", "", "")).await.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("does not speak to MCP servers") && error.contains("HostOptions::servers"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_head_of_a_run_says_what_no_sandbox_holds() {
+    if !has_python() {
+        return;
+    }
+    let warned = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let heard = Arc::clone(&warned);
+    let follow: conclave_runtime::Follow = Arc::new(move |step| {
+        if let conclave_runtime::LoadStep::Warning { message, .. } = step {
+            heard.lock().unwrap().push(message);
+        }
+    });
+    let prepared = host(true).prepare(&config("plain", "", ALLOWED), &follow).await.unwrap();
+    let warned = warned.lock().unwrap().join("\n");
+    assert!(warned.contains("mcp python3: this program runs outside the sandbox, as you"), "{warned}");
+    let setup = prepared.setup();
+    let rows = conclave_core::rights::rights_table(setup, prepared.sources());
+    let row = rows.iter().find(|row| row.plugin.as_str() == "it").unwrap();
+    assert!(row.may[0].contains("outside the sandbox"), "{row:?}");
+    assert!(conclave_core::rights::data_can_leave(setup).contains("wherever the MCP server it sends it"));
+}

@@ -1,0 +1,90 @@
+//! `files`: changing what is in the folders that were granted for writing. Each change is journalled before it is made, and its end before
+//! the plugin learns of it.
+
+use std::sync::Arc;
+
+use conclave_core::grant::{DenialRecord, Layer};
+use conclave_core::manifest::Capability;
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+
+use super::grant::{Wish, suggestion};
+use super::{FileError, Place};
+use crate::capability::folder::{Change, Folder, Trouble};
+use crate::capability::journalled::digest;
+use crate::capability::path::GuestPath;
+use crate::sandbox::CallState;
+
+impl CallState {
+    /// The place of a path that may be changed.
+    fn place_to_write(&mut self, path: &str) -> Result<Place, FileError> {
+        let record = match self.find(path, Wish::Write).and_then(|place| self.writable(path, place)) {
+            Ok(place) if place.rest.is_empty() => return Err(FileError::NotAFile),
+            Ok(place) => return Ok(place),
+            Err(record) => record,
+        };
+        Err(FileError::Denied(self.refuse(*record)))
+    }
+
+    fn writable(&self, path: &str, place: Place) -> Result<Place, Box<DenialRecord>> {
+        let refuse = |layer, reason: &str, suggestion| self.rights().refuse(Capability::Files, path, layer, reason, suggestion);
+        let folder = &self.grantee.folders[place.folder];
+        if !folder.is_writable() {
+            let reason = format!("{} has {} for reading only", self.grantee.name, folder.at);
+            return Err(refuse(Layer::Config, &reason, suggestion(&self.grantee, path, Wish::Write)));
+        }
+        let parsed = GuestPath::parse(path).map_err(|reason| refuse(Layer::Runtime, reason, None))?;
+        match parsed.check_new() {
+            Ok(()) => Ok(place),
+            Err(reason) => Err(refuse(Layer::Runtime, reason, None)),
+        }
+    }
+
+    /// Asks as a write would, and changes nothing.
+    pub(crate) fn may_write(&mut self, path: &str) -> Result<Place, FileError> {
+        self.place_to_write(path)
+    }
+
+    /// Writes a file, and gives its new length.
+    pub(crate) async fn write_file(&mut self, path: &str, offset: u64, bytes: Vec<u8>, truncate: bool) -> Result<u64, FileError> {
+        let place = self.place_to_write(path)?;
+        let quota = self.grantee.folders[place.folder].byte_quota();
+        // What can never fit is not journalled.
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > quota) {
+            return Err(FileError::QuotaExceeded(quota));
+        }
+        let side_effect = SideEffect::WriteFile { path: path.to_owned(), offset, truncate, bytes: digest(&bytes) };
+        let change = move |folder: &Folder, rest: &str| folder.write(Change { rest, offset, bytes: &bytes, truncate });
+        self.change_file(path, place, side_effect, change).await
+    }
+
+    /// Removes a file; no error when it is absent.
+    pub(crate) async fn remove_file(&mut self, path: &str) -> Result<(), FileError> {
+        let place = self.place_to_write(path)?;
+        let side_effect = SideEffect::RemoveFile { path: path.to_owned() };
+        self.change_file(path, place, side_effect, |folder, rest| folder.remove(rest).map(|()| 0)).await.map(drop)
+    }
+
+    async fn change_file(
+        &mut self,
+        path: &str,
+        place: Place,
+        side_effect: SideEffect,
+        change: impl FnOnce(&Folder, &str) -> Result<u64, Trouble> + Send + 'static,
+    ) -> Result<u64, FileError> {
+        let ordinal = self.begin(side_effect).await.map_err(FileError::Denied)?;
+        let grantee = Arc::clone(&self.grantee);
+        let done = self.off_loop(move || change(&grantee.folders[place.folder], &place.rest)).await;
+        let done = done.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        let record = done.as_ref().err().and_then(|trouble| self.trouble_record(path, trouble));
+        let answer = match (&done, &record) {
+            (Ok(length), _) => SideEffectAnswer::Done { length: *length },
+            (Err(_), Some(record)) => SideEffectAnswer::Denied { denial: record.denial.clone() },
+            (Err(trouble), None) => SideEffectAnswer::Failed { message: trouble.to_string() },
+        };
+        self.end(ordinal, answer).await;
+        done.map_err(|trouble| match record {
+            Some(record) => FileError::Denied(self.refuse(*record)),
+            None => self.plain_error(&trouble),
+        })
+    }
+}

@@ -1,0 +1,268 @@
+//! `wasi:filesystem` as a second face of `files`: a language's standard library finds the granted folders under their names, and every
+//! path goes the way of `files`, with the same checks, limits and journal. A descriptor is a path that was looked at; nothing stays open.
+//! What `files` cannot do (links, renames, times) is refused.
+
+mod seen;
+mod stream;
+
+use conclave_core::manifest::Capability;
+use sha2::{Digest, Sha256};
+use wasmtime::component::Resource;
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::filesystem::preopens;
+use wasmtime_wasi::p2::bindings::filesystem::types::{
+    self, DescriptorFlags, DescriptorStat, DescriptorType, DirectoryEntry, DirectoryEntryStream, ErrorCode, MetadataHashValue,
+    NewTimestamp, OpenFlags, PathFlags,
+};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
+
+use crate::sandbox::CallState;
+use seen::{Seen, refused, told};
+use stream::{Reader, Writer};
+
+/// Entries that are asked for at once.
+const PAGE: u32 = 256;
+
+/// Entries of a directory that were not handed over yet, the next one last.
+struct Listing(Vec<DirectoryEntry>);
+
+impl preopens::Host for CallState {
+    fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
+        self.enter()?;
+        if self.rights().require(Capability::Files, "/", || None).is_err() {
+            return Ok(Vec::new());
+        }
+        let roots: Vec<String> = self.grantee.folders.iter().map(|folder| folder.at.clone()).collect();
+        roots.into_iter().map(|path| Ok((self.hold(Seen { path: path.clone(), is_directory: true, writes: false })?, path))).collect()
+    }
+}
+
+impl types::Host for CallState {
+    fn convert_error_code(&mut self, error: FsError) -> wasmtime::Result<ErrorCode> {
+        error.downcast()
+    }
+
+    fn filesystem_error_code(&mut self, error: Resource<wasmtime::Error>) -> wasmtime::Result<Option<ErrorCode>> {
+        self.enter()?;
+        Ok(self.table.get(&error)?.downcast_ref::<ErrorCode>().copied())
+    }
+}
+
+impl types::HostDescriptor for CallState {
+    async fn advise(&mut self, _: Resource<Descriptor>, _: u64, _: u64, _: types::Advice) -> FsResult<()> {
+        Ok(self.enter().map_err(FsError::trap)?)
+    }
+
+    async fn sync_data(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
+        Ok(self.enter().map_err(FsError::trap)?)
+    }
+
+    async fn sync(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
+        Ok(self.enter().map_err(FsError::trap)?)
+    }
+
+    async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
+        self.enter().map_err(FsError::trap)?;
+        let seen = self.seen(&fd)?;
+        let mut flags = DescriptorFlags::READ;
+        if seen.writes {
+            flags |= DescriptorFlags::WRITE;
+        }
+        let within = |at: &str| seen.path.strip_prefix(at).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+        if seen.is_directory && self.grantee.folders.iter().any(|folder| folder.is_writable() && within(&folder.at)) {
+            flags |= DescriptorFlags::MUTATE_DIRECTORY;
+        }
+        Ok(flags)
+    }
+
+    async fn get_type(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorType> {
+        self.enter().map_err(FsError::trap)?;
+        Ok(if self.seen(&fd)?.is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile })
+    }
+
+    /// Only to what it would grow or shrink to by writing.
+    async fn set_size(&mut self, fd: Resource<Descriptor>, size: u64) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        let seen = self.seen(&fd)?;
+        if !seen.writes {
+            return Err(refused());
+        }
+        self.write_now(&seen.path, size, Vec::new(), true).await.map(drop)
+    }
+
+    async fn set_times(&mut self, _: Resource<Descriptor>, _: NewTimestamp, _: NewTimestamp) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        Err(refused())
+    }
+
+    async fn read(&mut self, fd: Resource<Descriptor>, length: u64, offset: u64) -> FsResult<(Vec<u8>, bool)> {
+        self.enter().map_err(FsError::trap)?;
+        let seen = self.seen(&fd)?;
+        let length = u32::try_from(length).unwrap_or(u32::MAX);
+        let bytes = self.read_piece(&seen.path, offset, length).await.map_err(|error| told(&error))?;
+        let ended = bytes.is_empty() && length > 0;
+        Ok((bytes, ended))
+    }
+
+    async fn write(&mut self, fd: Resource<Descriptor>, bytes: Vec<u8>, offset: u64) -> FsResult<u64> {
+        self.enter().map_err(FsError::trap)?;
+        let seen = self.seen(&fd)?;
+        if !seen.writes {
+            return Err(refused());
+        }
+        let length = bytes.len() as u64;
+        self.write_now(&seen.path, offset, bytes, false).await.map(|_| length)
+    }
+
+    async fn read_directory(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DirectoryEntryStream>> {
+        self.enter().map_err(FsError::trap)?;
+        let seen = self.seen(&fd)?;
+        let mut entries: Vec<DirectoryEntry> = Vec::new();
+        loop {
+            let after = entries.last().map(|entry| entry.name.clone());
+            let page = self.list_piece(&seen.path, after, PAGE).await.map_err(|error| told(&error))?;
+            if page.is_empty() {
+                break;
+            }
+            let type_of = |is_directory| if is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile };
+            entries.extend(page.into_iter().map(|entry| DirectoryEntry { type_: type_of(entry.is_directory), name: entry.name }));
+        }
+        entries.reverse();
+        Ok(Resource::new_own(self.table.push(Listing(entries))?.rep()))
+    }
+
+    /// Directories are made by writing a file in them.
+    async fn create_directory_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        let path = self.below(&fd, &path)?;
+        match self.look_at(&path) {
+            Ok(_) => Err(ErrorCode::Exist.into()),
+            Err(_) => Err(refused()),
+        }
+    }
+
+    async fn stat(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorStat> {
+        self.enter().map_err(FsError::trap)?;
+        let seen = self.seen(&fd)?;
+        self.status(&seen.path).await
+    }
+
+    async fn stat_at(&mut self, fd: Resource<Descriptor>, _: PathFlags, path: String) -> FsResult<DescriptorStat> {
+        self.enter().map_err(FsError::trap)?;
+        let path = self.below(&fd, &path)?;
+        self.status(&path).await
+    }
+
+    async fn set_times_at(&mut self, _: Resource<Descriptor>, _: PathFlags, _: String, _: NewTimestamp, _: NewTimestamp) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        Err(refused())
+    }
+
+    async fn link_at(&mut self, _: Resource<Descriptor>, _: PathFlags, _: String, _: Resource<Descriptor>, _: String) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        Err(refused())
+    }
+
+    async fn open_at(
+        &mut self,
+        fd: Resource<Descriptor>,
+        _: PathFlags,
+        path: String,
+        create: OpenFlags,
+        flags: DescriptorFlags,
+    ) -> FsResult<Resource<Descriptor>> {
+        self.enter().map_err(FsError::trap)?;
+        let path = self.below(&fd, &path)?;
+        let seen = self.open(path, create, flags).await?;
+        self.hold(seen).map_err(FsError::trap)
+    }
+
+    async fn readlink_at(&mut self, _: Resource<Descriptor>, _: String) -> FsResult<String> {
+        self.enter().map_err(FsError::trap)?;
+        Err(ErrorCode::Invalid.into())
+    }
+
+    async fn remove_directory_at(&mut self, _: Resource<Descriptor>, _: String) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        Err(refused())
+    }
+
+    async fn rename_at(&mut self, _: Resource<Descriptor>, _: String, _: Resource<Descriptor>, _: String) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        Err(refused())
+    }
+
+    async fn symlink_at(&mut self, _: Resource<Descriptor>, _: String, _: String) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        Err(refused())
+    }
+
+    async fn unlink_file_at(&mut self, fd: Resource<Descriptor>, path: String) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        let path = self.below(&fd, &path)?;
+        self.may_write(&path).map_err(|error| told(&error))?;
+        self.look_at(&path).map_err(|error| told(&error))?;
+        self.remove_file(&path).await.map_err(|error| told(&error).into())
+    }
+
+    fn read_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynInputStream>> {
+        self.enter().map_err(FsError::trap)?;
+        let reader = Reader(self.at(&fd, Some(offset), false)?);
+        Ok(self.table.push(Box::new(reader) as DynInputStream)?)
+    }
+
+    fn write_via_stream(&mut self, fd: Resource<Descriptor>, offset: u64) -> FsResult<Resource<DynOutputStream>> {
+        self.enter().map_err(FsError::trap)?;
+        let writer = Writer::new(self.at(&fd, Some(offset), true)?);
+        Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
+    }
+
+    fn append_via_stream(&mut self, fd: Resource<Descriptor>) -> FsResult<Resource<DynOutputStream>> {
+        self.enter().map_err(FsError::trap)?;
+        let writer = Writer::new(self.at(&fd, None, true)?);
+        Ok(self.table.push(Box::new(writer) as DynOutputStream)?)
+    }
+
+    async fn is_same_object(&mut self, one: Resource<Descriptor>, other: Resource<Descriptor>) -> wasmtime::Result<bool> {
+        self.enter()?;
+        let path =
+            |fd: Resource<Descriptor>| Ok::<_, wasmtime::Error>(self.table.get(&Resource::<Seen>::new_borrow(fd.rep()))?.path.clone());
+        Ok(path(one)? == path(other)?)
+    }
+
+    async fn metadata_hash(&mut self, fd: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
+        self.enter().map_err(FsError::trap)?;
+        Ok(hash(&self.seen(&fd)?.path))
+    }
+
+    async fn metadata_hash_at(&mut self, fd: Resource<Descriptor>, _: PathFlags, path: String) -> FsResult<MetadataHashValue> {
+        self.enter().map_err(FsError::trap)?;
+        let path = self.below(&fd, &path)?;
+        self.look_at(&path).map_err(|error| told(&error))?;
+        Ok(hash(&path))
+    }
+
+    fn drop(&mut self, fd: Resource<Descriptor>) -> wasmtime::Result<()> {
+        self.table.delete(Resource::<Seen>::new_own(fd.rep()))?;
+        Ok(())
+    }
+}
+
+/// Names a path, and says nothing of the disk.
+fn hash(path: &str) -> MetadataHashValue {
+    let digest = Sha256::digest(path.as_bytes());
+    let half = |from: usize| digest[from..from + 8].iter().fold(0, |number, byte| (number << 8) | u64::from(*byte));
+    MetadataHashValue { lower: half(0), upper: half(8) }
+}
+
+impl types::HostDirectoryEntryStream for CallState {
+    async fn read_directory_entry(&mut self, stream: Resource<DirectoryEntryStream>) -> FsResult<Option<DirectoryEntry>> {
+        self.enter().map_err(FsError::trap)?;
+        Ok(self.table.get_mut(&Resource::<Listing>::new_borrow(stream.rep()))?.0.pop())
+    }
+
+    fn drop(&mut self, stream: Resource<DirectoryEntryStream>) -> wasmtime::Result<()> {
+        self.table.delete(Resource::<Listing>::new_own(stream.rep()))?;
+        Ok(())
+    }
+}

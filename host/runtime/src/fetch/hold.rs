@@ -1,0 +1,49 @@
+//! Bytes of answers that one call has in the host's memory. A guest that keeps many answers is refused the next one.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// So many answers of the largest size may be held by one call.
+const ANSWERS: u64 = 4;
+
+/// The count of a call.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Holding(Arc<AtomicU64>);
+
+impl Holding {
+    /// Counts bytes until the hold is dropped; none when they would be too many together with the others.
+    pub(crate) fn hold(&self, bytes: u64, response_bytes: u64) -> Option<Hold> {
+        let most = response_bytes.saturating_mul(ANSWERS);
+        let add = |held: u64| held.checked_add(bytes).filter(|sum| *sum <= most);
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add).ok()?;
+        Some(Hold { count: self.clone(), bytes })
+    }
+}
+
+/// Bytes that are counted.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    count: Holding,
+    bytes: u64,
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.count.0.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_dropped_can_be_held_again() {
+        let holding = Holding::default();
+        let held: Vec<_> = (0..4).map_while(|_| holding.hold(10, 10)).collect();
+        assert_eq!(held.len(), 4);
+        assert!(holding.hold(1, 10).is_none() && holding.hold(u64::MAX, 10).is_none());
+        drop(held);
+        assert!(holding.hold(40, 10).is_some());
+    }
+}

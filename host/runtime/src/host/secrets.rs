@@ -1,0 +1,35 @@
+//! The secrets of a config: whether each that a plugin was granted is there. None is read here.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use conclave_core::config::{Config, Problems};
+use conclave_core::ids::SecretName;
+
+use super::Host;
+use crate::secrets::vault::Vault;
+
+impl Host {
+    /// Holds the secrets that plugins were granted. Besides, how many of the problems are secrets that are not there.
+    pub(super) fn vault(&self, config: &Config, problems: &mut Problems) -> (Arc<Vault>, usize) {
+        let granted: BTreeSet<&SecretName> =
+            config.plugins.values().flat_map(|plugin| &plugin.grants.secrets).map(|grant| &grant.name).collect();
+        let mut missing = 0;
+        for name in &granted {
+            let Some(Err(what)) = config.secrets.get(*name).map(|secret| self.secrets.check(&secret.from)) else { continue };
+            missing += 1;
+            problems.push(config.problem(&format!("secrets.{name}.from"), format!("the secret `{name}` is not there: {what}")));
+        }
+        if config.secrets.is_empty() {
+            return (Vault::empty(), missing);
+        }
+        let from = config.secrets.iter().map(|(name, secret)| (name.clone(), secret.from.clone())).collect();
+        match Vault::new(Arc::clone(&self.secrets), from) {
+            Ok(vault) => (Arc::new(vault), missing),
+            Err(what) => {
+                problems.push(config.problem("secrets", what));
+                (Vault::empty(), missing)
+            }
+        }
+    }
+}

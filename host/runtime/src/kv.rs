@@ -1,0 +1,209 @@
+//! What plugins keep from run to run: small values under keys, each plugin with a store of its own. Where they are kept is the program's
+//! choice; who may keep anything is not asked here, but how much is, because only the store sees a set as one step.
+
+#[cfg(feature = "sqlite")]
+mod sqlite;
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use conclave_core::grant::KvGrant;
+
+#[cfg(feature = "sqlite")]
+pub use sqlite::Sqlite;
+
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 512;
+
+/// Whose store it is. All three must be the same for a plugin to find again what it kept: another component that is put in the place of
+/// one, and says another name of itself, starts with an empty store.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct KvOwner {
+    /// The config's folder, without links.
+    pub home: String,
+    /// The plugin's name in the config.
+    pub plugin: String,
+    /// The name in its manifest.
+    pub manifest: String,
+}
+
+/// Why a store did not do as asked.
+#[derive(Debug, thiserror::Error)]
+pub enum KvError {
+    #[error("the store holds up to {} bytes and {} keys", .0.bytes, .0.keys)]
+    Full(KvGrant),
+    #[error("{0}")]
+    Other(String),
+}
+
+/// Where plugins' values are kept. Called off the event loop; it may wait for a disk.
+pub trait KvStore: Send + Sync + 'static {
+    /// None when the key is absent.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError>;
+
+    /// Replaces a value, unless the owner's keys and values would be more than `most` together. Check and change are one step.
+    ///
+    /// # Errors
+    /// `Full`: nothing was changed.
+    fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError>;
+
+    /// Takes a key away; it may be absent.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError>;
+
+    /// The first `count` keys that start with `prefix` and come after `after`, in byte order.
+    ///
+    /// # Errors
+    /// When they cannot be read.
+    fn keys(&self, owner: &KvOwner, prefix: &str, after: Option<&str>, count: usize) -> Result<Vec<String>, KvError>;
+}
+
+/// What a value costs.
+fn weight(key: &str, value: &[u8]) -> u64 {
+    (key.len() + value.len()) as u64
+}
+
+/// Whether a change from what is there fits. What makes it smaller always does.
+fn fits(now: KvGrant, old: Option<u64>, new: u64, most: KvGrant) -> bool {
+    let bytes = now.bytes.saturating_sub(old.unwrap_or(0)).saturating_add(new);
+    let keys = now.keys + u64::from(old.is_none());
+    old.is_some_and(|old| new <= old) || (bytes <= most.bytes && keys <= most.keys)
+}
+
+/// Keeps values in memory, as long as the program runs.
+#[derive(Debug, Default)]
+pub struct MemoryKv(Mutex<BTreeMap<KvOwner, Values>>);
+
+type Values = BTreeMap<String, Vec<u8>>;
+
+impl MemoryKv {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<KvOwner, Values>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl KvStore for MemoryKv {
+    fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError> {
+        Ok(self.lock().get(owner).and_then(|values| values.get(key).cloned()))
+    }
+
+    fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError> {
+        let mut all = self.lock();
+        let values = all.entry(owner.clone()).or_default();
+        let now = KvGrant { bytes: values.iter().map(|(key, value)| weight(key, value)).sum(), keys: values.len() as u64 };
+        let old = values.get(key).map(|value| weight(key, value));
+        if !fits(now, old, weight(key, value), most) {
+            return Err(KvError::Full(most));
+        }
+        values.insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError> {
+        if let Some(values) = self.lock().get_mut(owner) {
+            values.remove(key);
+        }
+        Ok(())
+    }
+
+    fn keys(&self, owner: &KvOwner, prefix: &str, after: Option<&str>, count: usize) -> Result<Vec<String>, KvError> {
+        let from = match after {
+            Some(after) if after >= prefix => Bound::Excluded(after),
+            _ => Bound::Included(prefix),
+        };
+        let all = self.lock();
+        let Some(values) = all.get(owner) else { return Ok(Vec::new()) };
+        let found = values.range::<str, _>((from, Bound::Unbounded)).map(|(key, _)| key).take_while(|key| key.starts_with(prefix));
+        Ok(found.take(count).cloned().collect())
+    }
+}
+
+/// Keeps nothing, and says why: for a program that finds no place for a store.
+#[derive(Clone, Debug)]
+pub struct NoKv(pub String);
+
+impl NoKv {
+    fn refuse<T>(&self) -> Result<T, KvError> {
+        Err(KvError::Other(self.0.clone()))
+    }
+}
+
+impl KvStore for NoKv {
+    fn get(&self, _: &KvOwner, _: &str) -> Result<Option<Vec<u8>>, KvError> {
+        self.refuse()
+    }
+
+    fn set(&self, _: &KvOwner, _: &str, _: &[u8], _: KvGrant) -> Result<(), KvError> {
+        self.refuse()
+    }
+
+    fn delete(&self, _: &KvOwner, _: &str) -> Result<(), KvError> {
+        self.refuse()
+    }
+
+    fn keys(&self, _: &KvOwner, _: &str, _: Option<&str>, _: usize) -> Result<Vec<String>, KvError> {
+        self.refuse()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn owner(plugin: &str, manifest: &str) -> KvOwner {
+        KvOwner { home: "/home/me".to_owned(), plugin: plugin.to_owned(), manifest: manifest.to_owned() }
+    }
+
+    /// What every store must do.
+    pub(super) fn behaves(store: &dyn KvStore) {
+        let (own, most) = (owner("notes", "notes"), KvGrant { bytes: 40, keys: 3 });
+        let get = |owner: &KvOwner, key: &str| store.get(owner, key).unwrap();
+        let keys = |prefix: &str, after, count| store.keys(&own, prefix, after, count).unwrap();
+        assert_eq!(get(&own, "a"), None);
+        store.set(&own, "a", b"", most).unwrap();
+        store.set(&own, "b/\u{10ffff}", b"\0\xff", most).unwrap();
+        store.set(&own, "b/1", b"one", most).unwrap();
+        assert_eq!((get(&own, "a"), get(&own, "b/1")), (Some(Vec::new()), Some(b"one".to_vec())));
+        assert_eq!(get(&own, "b/\u{10ffff}"), Some(b"\0\xff".to_vec()));
+        // Pages, in byte order, within the prefix.
+        assert_eq!(keys("", None, 10), ["a", "b/1", "b/\u{10ffff}"]);
+        assert_eq!(keys("b/", None, 1), ["b/1"]);
+        assert_eq!(keys("b/", Some("b/1"), 10), ["b/\u{10ffff}"]);
+        assert_eq!(keys("b/", Some("a"), 10), ["b/1", "b/\u{10ffff}"]);
+        assert_eq!(keys("b", Some("c"), 10), [""; 0]);
+        assert_eq!((keys("", None, 0), keys("%", None, 9), keys("_", None, 9)), (vec![], vec![], vec![]));
+        // Another owner has another store.
+        for other in [owner("notes", "thief"), owner("thief", "notes"), KvOwner { home: "/".to_owned(), ..own.clone() }] {
+            assert_eq!((get(&other, "b/1"), store.keys(&other, "", None, 9).unwrap()), (None, vec![]));
+            store.delete(&other, "b/1").unwrap();
+        }
+        // A fourth key, and a byte too many; nothing was changed, and less is always more room.
+        assert!(matches!(store.set(&own, "c", b"", most), Err(KvError::Full(full)) if full == most));
+        assert!(matches!(store.set(&own, "b/1", &[0; 40], most), Err(KvError::Full(_))));
+        assert_eq!(get(&own, "b/1"), Some(b"one".to_vec()));
+        store.set(&own, "b/1", &[7; 28], most).unwrap();
+        assert!(matches!(store.set(&own, "b/1", &[7; 29], most), Err(KvError::Full(_))));
+        store.set(&own, "b/1", b"1", KvGrant { bytes: 1, keys: 1 }).unwrap();
+        store.delete(&own, "b/1").unwrap();
+        store.delete(&own, "b/1").unwrap();
+        store.set(&own, "c", b"", most).unwrap();
+        assert_eq!(keys("", None, 10), ["a", "b/\u{10ffff}", "c"]);
+    }
+
+    #[test]
+    fn the_store_in_memory_behaves() {
+        behaves(&MemoryKv::default());
+    }
+
+    #[test]
+    fn a_program_without_a_place_says_so() {
+        let store = NoKv("set HOME".to_owned());
+        assert_eq!(store.get(&owner("a", "a"), "k").unwrap_err().to_string(), "set HOME");
+    }
+}

@@ -1,0 +1,64 @@
+//! `cargo xtask attacks`: the table of docs/security.md in one run. Every test that a row names is run, and the rows are counted: what
+//! plugins, servers and clients that mean harm try, and that it is stopped.
+
+use std::collections::BTreeSet;
+use std::process::ExitCode;
+
+use crate::failure::Failure;
+use crate::phase::{self, Phases};
+use crate::place::Place;
+use crate::test;
+
+const PAGE: &str = "docs/security.md";
+
+/// A row of the table.
+#[derive(Debug, PartialEq, Eq)]
+struct Attack {
+    what: String,
+    tests: Vec<String>,
+}
+
+pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let verbose = match arguments {
+        [] => false,
+        [word] if word == "--verbose" || word == "-v" => true,
+        other => return Err(Failure::usage(format!("cargo xtask attacks takes only --verbose, not `{}`", other.join(" ")))),
+    };
+    let attacks = attacks(&place.read(PAGE)?);
+    let tests: BTreeSet<&str> = attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();
+    let mut phases = Phases::new(&place, 5, verbose);
+    test::prepare(&place, &mut phases)?;
+    let mut command = test::runner_of(&place, &tests);
+    phases.announce(&format!("trying {} attacks with {} tests", attacks.len(), tests.len()));
+    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
+    if !status.success() {
+        eprintln!("an attack was not stopped, or could not be tried: see above");
+        return Ok(ExitCode::FAILURE);
+    }
+    println!("{} attacks tried by {} tests: each was stopped as {PAGE} says", attacks.len(), tests.len());
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The rows that name a test.
+fn attacks(page: &str) -> Vec<Attack> {
+    let rows = page.lines().filter(|line| line.starts_with("| "));
+    rows.filter_map(|row| {
+        let cells: Vec<&str> = row.trim().trim_matches('|').split(" | ").map(str::trim).collect();
+        let [what, .., last] = cells.as_slice() else { return None };
+        let tests: Vec<String> = last.split('`').skip(1).step_by(2).map(str::to_owned).collect();
+        (!tests.is_empty()).then(|| Attack { what: (*what).to_owned(), tests })
+    })
+    .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_that_name_tests_are_attacks() {
+        let page = "| a plugin tries to … | what happens | test |\n|---|---|---|\n| climb with `..` | refused | `one`, `two` |\n| link | read | – |\n";
+        let attacks = attacks(page);
+        assert_eq!(attacks, [Attack { what: "climb with `..`".to_owned(), tests: vec!["one".to_owned(), "two".to_owned()] }]);
+    }
+}

@@ -1,0 +1,60 @@
+//! A private store of keys and values, kept from run to run. The operator grants it with a quota; what is kept there is this plugin's alone.
+//!
+//! ```no_run
+//! use conclave_sdk::kv;
+//!
+//! let visits: u32 = kv::get_json("visits")?.unwrap_or(0);
+//! kv::set_json("visits", &(visits + 1))?;
+//! # Ok::<(), conclave_sdk::Error>(())
+//! ```
+
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use crate::Result;
+use crate::bindings::imports::conclave::plugin::kv as import;
+
+pub use import::{KvError, delete};
+
+/// Keys per call to the host.
+const PAGE: u32 = 256;
+
+/// The value of a key; none when it is absent.
+pub fn get(key: &str) -> Result<Option<Vec<u8>>, KvError> {
+    import::get(key)
+}
+
+/// Replaces a value. `quota-exceeded`: nothing was changed.
+pub fn set(key: &str, value: impl AsRef<[u8]>) -> Result<(), KvError> {
+    import::set(key, value.as_ref())
+}
+
+/// At most `count` keys that start with `prefix`, in byte order, those after `after`; maybe fewer, empty only at the end.
+pub fn keys(prefix: &str, after: Option<&str>, count: u32) -> Result<Vec<String>, KvError> {
+    import::keys(prefix, after, count)
+}
+
+/// All keys that start with `prefix`, in byte order.
+pub fn all_keys(prefix: &str) -> Result<Vec<String>, KvError> {
+    let mut keys: Vec<String> = Vec::new();
+    loop {
+        let page = import::keys(prefix, keys.last().map(String::as_str), PAGE)?;
+        if page.is_empty() {
+            return Ok(keys);
+        }
+        keys.extend(page);
+    }
+}
+
+/// The value of a key as a `T`; none when it is absent. Fails when it does not have the shape of `T`, such as after an update of the plugin.
+pub fn get_json<T: DeserializeOwned>(key: &str) -> Result<Option<T>> {
+    match get(key)? {
+        Some(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        None => Ok(None),
+    }
+}
+
+/// Replaces a value by this one, as JSON.
+pub fn set_json<T: Serialize + ?Sized>(key: &str, value: &T) -> Result<()> {
+    Ok(set(key, serde_json::to_vec(value)?)?)
+}

@@ -1,0 +1,70 @@
+//! What is decided at every call of a tool: the rules, and whether a capability was asked for and granted.
+
+use std::hint::black_box;
+
+use conclave_core::config::Config;
+use conclave_core::grant::{Grants, ModelGrant, Rights};
+use conclave_core::ids::{ModelName, PluginName};
+use conclave_core::limits::RunLimits;
+use conclave_core::manifest::{Ask, Capability, Manifest};
+use conclave_core::policy::{Decide, decide};
+use conclave_core::setup::Setup;
+use serde_json::{Value, json};
+
+use crate::BenchError;
+
+/// Rules before the one that matches: more than people write.
+const RULES: usize = 20;
+
+/// A setup of rules, and a call that the last of them allows.
+pub(crate) struct Decisions {
+    setup: Setup,
+    callers: [PluginName; 1],
+    arguments: Value,
+    manifest: Manifest,
+    grants: Grants,
+}
+
+impl Decisions {
+    pub(crate) fn prepare() -> Result<Self, BenchError> {
+        let mut text = "entry = \"desk\"\n[plugins.chat]\nsource = \"stock:chat\"\n[plugins.notes]\nsource = \"notes.wasm\"\n\
+            [tasks.desk]\nagent = \"chat\"\n"
+            .to_owned();
+        for number in 0..RULES {
+            text += &format!("[[policy]]\ntool = \"notes.save\"\narguments = {{ path = \"/folder{number}/*\" }}\ndecide = \"deny\"\n");
+        }
+        text += "[[policy]]\ntool = \"notes.*\"\ndecide = \"allow\"\n";
+        let config = Config::parse("bench.toml", "", &text).map_err(|problems| BenchError::Conclave(problems.to_string()))?;
+        let setup = Setup {
+            entry: "desk".into(),
+            tasks: [].into(),
+            plugins: [].into(),
+            models: [].into(),
+            channels: [].into(),
+            policy: config.policy,
+            limits: RunLimits::default(),
+        };
+        let asks = [(Capability::Model.as_str().to_owned(), Ask::default())].into();
+        let model = ModelGrant { names: vec![ModelName::from("default")], tokens: None, cost_micro_usd: None, calls: None };
+        let decisions = Self {
+            setup,
+            callers: [PluginName::from("chat")],
+            arguments: json!({ "path": "/notes/today.md", "text": "x".repeat(1_000) }),
+            manifest: Manifest { asks, ..Manifest::default() },
+            grants: Grants { model: Some(model), ..Grants::default() },
+        };
+        if decisions.decide() && decisions.require() { Ok(decisions) } else { Err(BenchError::Answer("it was not allowed".to_owned())) }
+    }
+
+    /// One decision over all rules: allowed.
+    pub(crate) fn decide(&self) -> bool {
+        decide(black_box(&self.setup), black_box(&self.callers), black_box("notes.save"), black_box(&self.arguments)).decide
+            == Decide::Allow
+    }
+
+    /// One question whether a capability was granted: it was.
+    pub(crate) fn require(&self) -> bool {
+        let rights = Rights { plugin: "chat", manifest: &self.manifest, grants: &self.grants, narrowed: None };
+        black_box(rights).require(black_box(Capability::Model), black_box("default"), || None).is_ok()
+    }
+}

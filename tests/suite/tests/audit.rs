@@ -1,0 +1,197 @@
+//! That nothing passes a check by, that every refusal has an address in the journal, and what `conclave why` and `conclave can` say of it.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use conclave_core::event::Event;
+use conclave_test_support::{Ran, Rig, calling};
+use serde_json::{Value, json};
+
+use crate::cli::{cache, program, text};
+
+const CONTRACT: &str = include_str!("../../../wit/capabilities.wit");
+/// Imports that need no grant, and why.
+const FREE: [(&str, &str); 15] = [
+    ("log.log", "the plugin's own"),
+    ("progress.report", "the plugin's own"),
+    ("config.get", "the plugin's own"),
+    ("scratch.get", "the plugin's own"),
+    ("scratch.set", "the plugin's own"),
+    ("blobs.read", "of what its call was given, and what it kept"),
+    ("blobs.keep", "the plugin's own"),
+    ("files.roots", "an empty list without a grant"),
+    ("model.next-text", "of what model.start gave"),
+    ("model.finish", "of what model.start gave"),
+    ("fetch.status", "of what fetch.send gave"),
+    ("fetch.headers", "of what fetch.send gave"),
+    ("fetch.url", "of what fetch.send gave"),
+    ("fetch.length", "of what fetch.send gave"),
+    ("fetch.read", "of what fetch.send gave"),
+];
+
+/// `interface.function` of everything that a plugin can import from the host.
+fn imports() -> Vec<String> {
+    let (mut interface, mut found) = ("", Vec::new());
+    for line in CONTRACT.lines().map(str::trim) {
+        if let Some(rest) = line.strip_prefix("interface ") {
+            interface = rest.trim_end_matches(" {");
+        } else if let Some((name, _)) = line.split_once(": func(") {
+            found.push(format!("{interface}.{name}"));
+        }
+    }
+    found
+}
+
+fn everything(lines: &str) -> Ran {
+    Rig::new().with_file("folder/a.txt", "inside").run(&calling("everything_denied", "run", &json!({}), lines), "go")
+}
+
+/// A list of pairs as the guest gives it.
+fn tried(ran: &Ran) -> Vec<(String, String)> {
+    serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()))
+}
+
+#[test]
+fn every_import_that_needs_a_grant_is_refused_without_one() {
+    let ran = everything("");
+    let tried = tried(&ran);
+    let imports = imports();
+    assert!(imports.len() > 25, "the contract was read: {imports:?}");
+    for import in &imports {
+        let is_free = FREE.iter().any(|(free, _)| free == import);
+        let came = tried.iter().find(|(name, _)| name == import).map(|(_, came)| came);
+        assert!(is_free || came.is_some(), "{import} is new: the guest must try it, or this test say why it needs no grant");
+    }
+    for (name, came) in &tried {
+        assert!(!came.contains("DONE"), "{name} passed the check by: {came}");
+        assert!(came.to_ascii_lowercase().contains("denied") || came.contains("Denial") || name == "files.roots", "{name}: {came}");
+    }
+    // The operator is told of each capability that was tried.
+    let denied: Vec<String> = ran.denials().into_iter().map(|record| record.denial.capability).collect();
+    for capability in ["model", "files", "kv", "secrets", "fetch"] {
+        assert!(denied.iter().any(|known| known == capability), "{capability}: {denied:?}");
+    }
+}
+
+#[test]
+fn a_grant_of_one_thing_is_no_grant_of_another() {
+    let ran = everything("grants.kv = true");
+    for (name, came) in tried(&ran).iter().filter(|(name, _)| !name.starts_with("kv.")) {
+        assert!(!came.contains("DONE"), "{name}: {came}");
+    }
+    let ran = everything("grants.files = [{ dir = \"folder\", at = \"/folder\", mode = \"read\" }]");
+    let done: Vec<String> = tried(&ran).into_iter().filter(|(_, came)| came.contains("DONE")).map(|(name, _)| name).collect();
+    assert_eq!(done, ["files.list-entries", "files.read", "files.roots"], "read-only is read-only");
+}
+
+#[test]
+fn what_was_granted_decided_and_refused_is_in_the_journal() {
+    let ran = everything("");
+    let events = ran.events("test");
+    let Some(Event::RoomOpened { setup, .. }) = events.first() else { panic!("a journal begins with every grant") };
+    assert!(setup.plugins["caller"].grants.tools.is_some() && setup.plugins["subject"].grants.files.is_empty());
+    let refused = events.iter().filter(|event| matches!(event, Event::Refused { .. })).count();
+    assert!(refused >= 4, "what an import refuses is recorded when it happens: {refused}");
+    // Each refusal that people are told of has the number of a record.
+    let told = ran.happenings.iter().filter(|happening| serde_json::to_string(happening).unwrap_or_default().contains("\"denied\""));
+    for happening in told.filter(|happening| matches!(happening.what, conclave_runtime::subscribe::What::Told { .. })) {
+        let seq = happening.seq.expect("what is told follows from a record");
+        assert!((seq as usize) < events.len());
+    }
+}
+
+fn run(rig: &Rig, state: &Path, arguments: &[&str]) -> Output {
+    let mut command = Command::new(program());
+    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null());
+    command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state).output().expect("the program runs")
+}
+
+/// A run in which a key file is tried, and where its journals are.
+fn denied() -> (Rig, PathBuf, String) {
+    let config = calling("files_read", "run", &json!({ "path": "/folder/../root/.ssh/id_ed25519" }), "grants.files = [\"data\"]");
+    let rig = Rig::new().with_file("data/a.txt", "inside").with_file("conclave.toml", config);
+    let state = rig.folder().join("state");
+    let output = run(&rig, &state, &["run", "conclave.toml", "go"]);
+    let stderr = text(&output.stderr);
+    let address = stderr.split("conclave why ").nth(1).and_then(|rest| rest.split_whitespace().next());
+    let address = address.unwrap_or_else(|| panic!("a refusal says where to look: {stderr}")).to_owned();
+    (rig, state, address)
+}
+
+#[test]
+fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
+    let (rig, state, address) = denied();
+    let output = run(&rig, &state, &["why", &address]);
+    let shown = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    for part in
+        ["DENIED", "files: /folder/../root/.ssh/id_ed25519", "✓ manifest", "✓ config", "✗ grant", "no grant is suggested", "conclave.toml:"]
+    {
+        assert!(shown.contains(part), "{part} is missing:\n{shown}");
+    }
+    assert!(!shown.contains("conclave grant"), "no ready-made line for a key file:\n{shown}");
+    assert!(
+        shown.contains("asked by subject") && shown.contains("for the task main") && shown.contains("on behalf of operator"),
+        "{shown}"
+    );
+
+    // The first digits, the newest run, and a program that reads it.
+    let (name, seq) = address.split_once(':').expect("an address is a run and a record");
+    let short = format!("{}:{seq}", &name[..4]);
+    assert_eq!(text(&run(&rig, &state, &["why", &short]).stdout), shown);
+    let list = text(&run(&rig, &state, &["why"]).stdout);
+    assert!(list.contains(&address) && list.contains("DENIED"), "{list}");
+    let line = text(&run(&rig, &state, &["why", &address, "--json"]).stdout);
+    let value: Value = serde_json::from_str(&line).expect("one line of JSON");
+    assert_eq!((&value["type"], &value["explanations"][0]["refused_by"]), (&json!("why"), &json!("runtime")));
+
+    for wrong in ["ffffffffff:1", &format!("{name}:9999"), "../x:1"] {
+        assert_eq!(run(&rig, &state, &["why", wrong]).status.code(), Some(2), "{wrong}");
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn journals_are_their_owners_alone_and_can_be_switched_off() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let (rig, state, _) = denied();
+    let mode = |path: &Path| std::fs::metadata(path).expect("it is there").permissions().mode() & 0o777;
+    let files = || std::fs::read_dir(state.join("journals")).expect("it is there").flatten().map(|entry| entry.path()).collect::<Vec<_>>();
+    assert_eq!(mode(&state.join("journals")), 0o700);
+    let kept = files();
+    assert!(
+        !kept.is_empty() && kept.iter().filter(|file| file.extension().is_some_and(|end| end == "jsonl")).all(|file| mode(file) == 0o600)
+    );
+    let output = run(&rig, &state, &["run", "conclave.toml", "go", "--no-journal"]);
+    assert!(!text(&output.stderr).contains("conclave why"), "there is nothing to look at: {}", text(&output.stderr));
+    assert_eq!(files().len(), kept.len());
+}
+
+#[test]
+fn can_answers_as_a_run_would() {
+    let lines = "grants.files = [{ dir = \"data\", at = \"/data\", mode = \"read\" }]";
+    let config = calling("files_write", "run", &json!({}), lines);
+    let rig = Rig::new().with_file("data/a.txt", "inside").with_file("conclave.toml", config);
+    let state = rig.folder().join("state");
+    let can = |arguments: &[&str]| {
+        let output = run(&rig, &state, &[&["can"], arguments].concat());
+        (output.status.code(), text(&output.stdout) + &text(&output.stderr))
+    };
+    let (code, shown) = can(&["subject", "files", "/data/a.txt"]);
+    assert!(code == Some(0) && shown.contains("subject may read /data/a.txt") && shown.contains("conclave.toml:"), "{shown}");
+    let (code, shown) = can(&["subject", "files", "/data/a.txt", "--write"]);
+    assert!(
+        code == Some(1) && shown.contains("✗ config") && shown.contains("conclave grant subject") && shown.contains("read-write"),
+        "{shown}"
+    );
+    let (code, shown) = can(&["subject", "model", "default"]);
+    assert!(code == Some(1) && shown.contains("✗ manifest") && shown.contains("only its author"), "{shown}");
+    let (code, shown) = can(&["caller", "tools", "subject.run", "--task", "main"]);
+    assert!(code == Some(0) && shown.contains("runs without asking"), "{shown}");
+    let (code, shown) = can(&["caller", "tools", "subject.none"]);
+    assert!(code == Some(2) && shown.contains("tools here: subject.run"), "{shown}");
+    for wrong in [["nobody", "files"], ["subject", "levitation"]] {
+        assert_eq!(can(&wrong).0, Some(2), "{wrong:?}");
+    }
+}
