@@ -16,5 +16,5 @@ pub(crate) mod manual;
 pub(crate) mod mcp;
 pub(crate) mod run;
 pub(crate) mod schema;
-pub(crate) mod why;
 pub(crate) mod upgrade;
+pub(crate) mod why;

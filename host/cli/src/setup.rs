@@ -106,7 +106,15 @@ pub(crate) fn open_host_with(options: HostOptions) -> Result<Host, CliError> {
 
 /// What every host of this program has.
 pub(crate) fn host_options() -> HostOptions {
-    HostOptions { cache: cache_folder(), stock: conclave_stock::stock(), compiler: crate::compile::compiler(), secrets: Arc::new(secrets()), servers: Some(Arc::new(servers())), kv: kv(), ..HostOptions::default() }
+    HostOptions {
+        cache: cache_folder(),
+        stock: conclave_stock::stock(),
+        compiler: crate::compile::compiler(),
+        secrets: Arc::new(secrets()),
+        servers: Some(Arc::new(servers())),
+        kv: kv(),
+        ..HostOptions::default()
+    }
 }
 
 /// Servers of tools that others wrote. Of this process's environment they get `PATH` and `HOME`.

@@ -17,9 +17,9 @@ mod plugin;
 mod policy;
 mod problem;
 mod reader;
-mod secret;
 mod references;
 pub mod schema;
+mod secret;
 mod spans;
 mod task;
 mod task_rules;
@@ -422,7 +422,19 @@ fn read(
         references.check(reader, &root, added);
         references::check_cycles(reader, &spans, &tasks);
     }
-    Config { entry, models, secrets, plugins, tasks, policy, limits, warnings: Problems::default(), folder: folder.to_owned(), source: reader.source.clone(), spans }
+    Config {
+        entry,
+        models,
+        secrets,
+        plugins,
+        tasks,
+        policy,
+        limits,
+        warnings: Problems::default(),
+        folder: folder.to_owned(),
+        source: reader.source.clone(),
+        spans,
+    }
 }
 
 fn read_entry(reader: &mut Reader, references: &mut References, root: &Table<'_>, tasks: &BTreeMap<TaskName, TaskConfig>) -> TaskName {

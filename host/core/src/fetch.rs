@@ -8,6 +8,7 @@ mod redirect;
 mod target;
 
 pub use address::AddressKind;
+pub use decision::is_inside;
 pub use pattern::{HostPattern, PatternError, UrlPattern};
 pub use redirect::{Hop, NoRedirect, next_hop};
 pub use target::{TargetError, target};

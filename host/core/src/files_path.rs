@@ -86,7 +86,8 @@ fn check_name(name: &str) -> Result<(), &'static str> {
     }
     let lower = name.to_ascii_lowercase();
     let stem = lower.split('.').next().unwrap_or_default().trim_end();
-    let is_port = PORTS.iter().any(|port| stem.strip_prefix(port).is_some_and(|rest| rest.len() == 1 && rest.chars().all(|c| c.is_ascii_digit())));
+    let is_port =
+        PORTS.iter().any(|port| stem.strip_prefix(port).is_some_and(|rest| rest.len() == 1 && rest.chars().all(|c| c.is_ascii_digit())));
     if DEVICES.contains(&stem) || is_port {
         return Err("a name in it stands for a device on some systems");
     }
@@ -184,7 +185,8 @@ mod tests {
     #[test]
     fn names_that_deceive_or_mean_something_elsewhere_are_not_made() {
         let check = |path: &str| GuestPath::parse(path).unwrap().check_new();
-        for path in ["/f/a.txt", "/f/.env", "/f/id_rsa", "/f/ü/日本.md", "/f/...x", "/f/console.log", "/f/com", "/f/comma.txt", "/f/nul-1"] {
+        for path in ["/f/a.txt", "/f/.env", "/f/id_rsa", "/f/ü/日本.md", "/f/...x", "/f/console.log", "/f/com", "/f/comma.txt", "/f/nul-1"]
+        {
             assert_eq!(check(path), Ok(()), "{path}");
         }
         let (deep, long) = (format!("/f{}", "/a".repeat(33)), format!("/f/{}", "a".repeat(256)));

@@ -130,8 +130,7 @@ mod tests {
     /// What the imports ask, in the order files to read, files to write, fetch, secret, store.
     fn answers(narrow: &Narrow) -> [Option<Layer>; 5] {
         let (manifest, grants, task) = (manifest(), grants(), TaskName::from("desk"));
-        let rights =
-            Rights { plugin: "desk", manifest: &manifest, grants: &grants, narrowed: Some(Narrowed { task: &task, narrow }) };
+        let rights = Rights { plugin: "desk", manifest: &manifest, grants: &grants, narrowed: Some(Narrowed { task: &task, narrow }) };
         let url = target("https://a.example/v1/x").unwrap();
         let layer = |refused: Option<Box<DenialRecord>>| refused.map(|record| record.layer);
         [
@@ -158,7 +157,10 @@ mod tests {
         };
         assert_eq!(with(|narrow| narrow.files = Some(vec!["/docs".to_owned()])), [task, task, None, None, None]);
         assert_eq!(with(|narrow| narrow.read_only = true), [None, task, None, None, None]);
-        assert_eq!(with(|narrow| narrow.fetch = Some(vec![UrlPattern::parse("https://a.example/v2/*").unwrap()])), [None, None, task, None, None]);
+        assert_eq!(
+            with(|narrow| narrow.fetch = Some(vec![UrlPattern::parse("https://a.example/v2/*").unwrap()])),
+            [None, None, task, None, None]
+        );
         assert_eq!(with(|narrow| narrow.secrets = Some(vec!["one_secret".into()])), [None, None, None, task, None]);
         assert_eq!(with(|narrow| narrow.kv = Some(false)), [None, None, None, None, task]);
     }

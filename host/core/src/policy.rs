@@ -117,12 +117,7 @@ impl fmt::Display for Why<'_> {
 /// What holds for a call: for each who has a part in it (the agent that calls, a tool plugin whose answer wants it) the first rule that
 /// matches, else what the tool's plugin may do; of those the strictest, so that nobody hides behind another's leave. Allocates nothing.
 #[must_use]
-pub fn decide<'a, 'b>(
-    setup: &'a Setup,
-    callers: impl IntoIterator<Item = &'b PluginName>,
-    tool: &str,
-    arguments: &Value,
-) -> Decision<'a> {
+pub fn decide<'a, 'b>(setup: &'a Setup, callers: impl IntoIterator<Item = &'b PluginName>, tool: &str, arguments: &Value) -> Decision<'a> {
     let otherwise = without_rule(setup, tool);
     let each = callers.into_iter().map(|caller| decide_for(&setup.policy, caller, tool, arguments, otherwise));
     each.reduce(stricter).unwrap_or(otherwise)

@@ -8,9 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::config::ORCHESTRATION_TOOLS;
 use crate::config::wording::{count, money, thousands};
 use crate::fetch::HostPattern;
-use crate::grant::{
-    DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant,
-};
+use crate::grant::{DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant};
 use crate::ids::PluginName;
 use crate::manifest::{Capability, Manifest};
 use crate::setup::{ModelSetup, Setup};

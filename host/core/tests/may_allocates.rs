@@ -38,6 +38,9 @@ subtasks = ["digest"]
 agent = "all"
 "#;
 
+/// What it is called, the question, and what it says yes and no to.
+type Decision<'a> = (&'a str, &'a dyn Fn(&str) -> bool, &'a str, &'a str);
+
 #[test]
 fn a_yes_allocates_nothing() {
     let config = Config::parse("c.toml", "", CONFIG).unwrap_or_else(|problems| panic!("{problems}"));
@@ -46,7 +49,7 @@ fn a_yes_allocates_nothing() {
     let rights = Rights { plugin: "all", manifest: &manifest, grants: &config.plugins["all"].grants, narrowed: None };
     let rights = black_box(&rights);
     let url = target("https://api.example.org/v1/now?at=1").expect("it is an address");
-    let decisions: [(&str, &dyn Fn(&str) -> bool, &str, &str); 8] = [
+    let decisions: [Decision<'_>; 8] = [
         ("model", &|name| rights.may_use_model(Some(name)).is_ok(), "default", "none"),
         ("tools", &|name| rights.may_call(name).is_ok(), "notes.save", "web.get"),
         ("route", &|name| rights.may_route(name).is_ok(), "USER", "nobody"),

@@ -1,8 +1,8 @@
 //! What stands behind each import of the contract, one file per interface, and the inert part of WASI. An import first counts itself, then
 //! asks the core whether it may; what it refuses it answers, typed, and records.
 
-pub(crate) mod call;
 pub(crate) mod blobs;
+pub(crate) mod call;
 mod config;
 pub(crate) mod delivery;
 pub(crate) mod fetch;

@@ -7,8 +7,8 @@ pub use pins::{Pins, lock_of};
 mod clients;
 mod folders;
 mod natives;
-mod secrets;
 mod pins;
+mod secrets;
 mod sources;
 
 use std::borrow::Cow;
@@ -339,7 +339,9 @@ impl Host {
     /// The plugins that could be loaded, and whether one was refused.
     async fn load_all(&self, config: &Config, follow: &Follow, problems: &mut Problems) -> (BTreeMap<PluginName, LoadedPlugin>, bool) {
         let (mut loaded, mut refused) = (BTreeMap::new(), false);
-        for (name, plugin) in config.plugins.iter().filter(|(_, plugin)| !matches!(plugin.source, PluginSource::Native(_) | PluginSource::Mcp(_))) {
+        for (name, plugin) in
+            config.plugins.iter().filter(|(_, plugin)| !matches!(plugin.source, PluginSource::Native(_) | PluginSource::Mcp(_)))
+        {
             let key = format!("plugins.{name}.source");
             let (told, who) = (Arc::clone(follow), name.clone());
             let from = plugin.source.label().to_owned();

@@ -60,7 +60,9 @@ pub mod subscribe;
 #[cfg(feature = "tracing")]
 pub mod telemetry;
 
-pub use conclave_core::{action, config, event, fault, history, limits, lock, manifest, message, model, notice, outcome, policy, setup, side_effect, tool};
+pub use conclave_core::{
+    action, config, event, fault, history, limits, lock, manifest, message, model, notice, outcome, policy, setup, side_effect, tool,
+};
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```
 /// use std::sync::Arc;

@@ -249,7 +249,12 @@ impl Bench {
             Times::of(times.collect())
         };
         let (baseline, subject) = (of(&|| decisions.require()), of(&|| decisions.decide()));
-        Ok(Row { what: DECISION, baseline: Some(side("grant", baseline)), subject: side("policy", subject), reach: Reach::AboutMicros(1.0) })
+        Ok(Row {
+            what: DECISION,
+            baseline: Some(side("grant", baseline)),
+            subject: side("policy", subject),
+            reach: Reach::AboutMicros(1.0),
+        })
     }
 
     /// The noise computes in a thread of its own without end; the calls are the same before and beside it.

@@ -141,7 +141,11 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
     let output = chat(&rig, &["c.toml"], "go\n");
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
     let mut run = Command::new(program());
-    run.current_dir(rig.folder()).args(["run", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state()).stdin(Stdio::null());
+    run.current_dir(rig.folder())
+        .args(["run", "c.toml", "go"])
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", state())
+        .stdin(Stdio::null());
     let run = run.output().expect("the program runs");
     assert_eq!(run.status.code(), Some(6), "{}", text(&run.stderr));
     for output in [output, run] {
@@ -155,7 +159,11 @@ fn a_run_whose_key_is_not_taken_says_so_with_its_exit_code() {
     let server = Server::start(vec![Answer::error(401, "Incorrect key")]);
     let rig = with_model(&server);
     let mut run = Command::new(program());
-    run.current_dir(rig.folder()).args(["run", "--quiet", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state()).stdin(Stdio::null());
+    run.current_dir(rig.folder())
+        .args(["run", "--quiet", "c.toml", "go"])
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", state())
+        .stdin(Stdio::null());
     let run = run.output().expect("the program runs");
     assert_eq!(outcome(&run), (Some(3), String::new()), "{}", text(&run.stderr));
     assert_eq!(text(&run.stderr).matches("Incorrect key").count(), 1, "{}", text(&run.stderr));

@@ -135,7 +135,12 @@ fn an_answer_that_cannot_be_written_is_no_success() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("linux has it");
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(["run", "-q", "c.toml", "hello"]).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
+    command
+        .current_dir(rig.folder())
+        .args(["run", "-q", "c.toml", "hello"])
+        .stdin(Stdio::null())
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", state());
     let output = command.stdout(full).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 }
@@ -229,7 +234,8 @@ fn ctrl_c_ends_at_once_although_a_guest_spins() {
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::piped())
-        .env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state())
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", state())
         .spawn()
         .expect("the program runs");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();

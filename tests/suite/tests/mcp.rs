@@ -144,7 +144,10 @@ fn servers_that_others_wrote_are_a_source_of_tools() {
     let calls = json!([["sums.add_numbers", { "a": 2, "b": 40 }], ["sums.fail", {}], ["far.add_numbers", { "a": 1, "b": 2 }], ["sums.add_numbers", { "a": "x" }]]);
     let met = met(&rig, "legacy", &calls);
     assert!(met["results"][0]["text"].as_str().is_some_and(|text| text.contains("42")), "{met}");
-    assert!(met["results"][1]["is_error"] == true && met["results"][1]["text"].as_str().is_some_and(|text| text.contains("tool fail")), "{met}");
+    assert!(
+        met["results"][1]["is_error"] == true && met["results"][1]["text"].as_str().is_some_and(|text| text.contains("tool fail")),
+        "{met}"
+    );
     assert!(met["results"][2]["text"].as_str().is_some_and(|text| text.contains('3')), "after its person was asked: {met}");
     assert!(met["asked"].as_array().is_some_and(|asked| asked.len() == 1), "only where no rule allows it: {met}");
     assert_eq!(met["results"][3]["is_error"], true, "{met}");

@@ -26,7 +26,13 @@ fn server_lines(server: &Server, more: &str) -> String {
 
 fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state()).env("TEST_MODEL_KEY", KEY);
+    command
+        .current_dir(rig.folder())
+        .args(arguments)
+        .stdin(Stdio::null())
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", state())
+        .env("TEST_MODEL_KEY", KEY);
     command.output().expect("the program runs")
 }
 
@@ -47,7 +53,12 @@ fn no_model_is_switched_on_by_a_variable() {
     let server = Server::start(vec![Answer::says("I was asked.")]);
     let rig = rig("");
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(["run", "c.toml", "Hello"]).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
+    command
+        .current_dir(rig.folder())
+        .args(["run", "c.toml", "Hello"])
+        .stdin(Stdio::null())
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", state());
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
         command.env(name, server.url());
     }

@@ -96,7 +96,12 @@ impl Drop for LiteLlm {
 
 fn conclave(rig: &Rig, arguments: &[&str], key: &str, typed: &str) -> Output {
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state()).env("TEST_MODEL_KEY", key);
+    command
+        .current_dir(rig.folder())
+        .args(arguments)
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", state())
+        .env("TEST_MODEL_KEY", key);
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     child.stdin.take().expect("stdin is piped").write_all(typed.as_bytes()).expect("it can be typed to");

@@ -3,8 +3,8 @@
 
 mod agents;
 mod any_component;
-mod blobs;
 mod audit;
+mod blobs;
 mod by_hand;
 mod capabilities;
 mod chat;

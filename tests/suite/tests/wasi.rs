@@ -25,7 +25,11 @@ fn files_past_the_contract_are_not_there() {
 fn granted_folders_are_there_for_the_standard_library_with_the_same_checks_and_journal() {
     use std::os::unix::fs::symlink;
 
-    let rig = Rig::new().with_file("data/a.txt", "inside").with_file("data/sub/b.txt", "").with_file("secret", "OUTSIDE").with_file("read/a.txt", "inside");
+    let rig = Rig::new()
+        .with_file("data/a.txt", "inside")
+        .with_file("data/sub/b.txt", "")
+        .with_file("secret", "OUTSIDE")
+        .with_file("read/a.txt", "inside");
     let data = rig.folder().join("data");
     symlink("../secret", data.join("link-up")).expect("a link can be made");
     symlink("..", data.join("link-dir")).expect("a link can be made");

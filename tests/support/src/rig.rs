@@ -12,8 +12,8 @@ use conclave_runtime::blobs::MemoryBlobs;
 use conclave_runtime::channel::{Answer, Channels};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::secrets::Sources;
 use conclave_runtime::kv::MemoryKv;
+use conclave_runtime::secrets::Sources;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOptions};
 
@@ -42,7 +42,13 @@ impl Rig {
     /// An empty folder, and nobody who answers.
     #[must_use]
     pub fn new() -> Self {
-        Self { folder: tempfile::tempdir().expect("a test can make a folder"), answers: Vec::new(), refuse_speech: false, kv: Arc::default(), blobs: Arc::default() }
+        Self {
+            folder: tempfile::tempdir().expect("a test can make a folder"),
+            answers: Vec::new(),
+            refuse_speech: false,
+            kv: Arc::default(),
+            blobs: Arc::default(),
+        }
     }
 
     /// The folder that configs start at.

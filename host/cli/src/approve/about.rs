@@ -33,10 +33,6 @@ impl About {
         &self.sources
     }
 
-    pub(super) fn file(&self) -> &Path {
-        &self.file
-    }
-
     /// The plugin of a tool.
     pub(super) fn plugin(&self, tool: &str) -> Option<(PluginName, Arc<PluginSetup>)> {
         let (plugin, _) = tool.split_once('.')?;

@@ -141,7 +141,9 @@ impl Talk {
     }
 
     fn options(&self, message: Answer, steps: Option<Steps>, kept: &Kept, verbose: bool, output: Output) -> RunOptions {
-        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone()).with_addresses(kept.is_kept()).with_steps(steps);
+        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone())
+            .with_addresses(kept.is_kept())
+            .with_steps(steps);
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
             vec![Arc::clone(&self.tally) as _, Arc::clone(&self.conversation) as _, Arc::new(trace)];
         if output.json {

@@ -75,8 +75,9 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
         subscribers.push(Arc::new(JsonLinesOnStdout));
     }
     let steps = args.trace.detail(output)?.map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
-    let trace = (steps.is_some() || !(output.json || output.quiet))
-        .then(|| Arc::new(Trace::of_run(Arc::clone(&screen), args.verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps)));
+    let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
+        Arc::new(Trace::of_run(Arc::clone(&screen), args.verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
+    });
     subscribers.extend(trace.clone().map(|trace| trace as _));
     let options = RunOptions {
         ids: Arc::new(room.clone()),

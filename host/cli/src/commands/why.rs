@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::Config;
-use conclave_core::grant::Grants;
 use conclave_core::explain::{Explanation, Question, Verdict, explain, explain_denial};
+use conclave_core::grant::Grants;
 use conclave_core::journal::Retold;
 use conclave_core::manifest::Capability;
 use conclave_core::notice::Notice;

@@ -4,8 +4,6 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::text::show_size;
 use conclave_core::action::Action;
 use conclave_core::fault::{CallReport, FaultKind};
 use conclave_core::grant::DenialRecord;
@@ -14,6 +12,8 @@ use conclave_core::message::{Entity, Message, Signal};
 use conclave_core::model::Stop;
 use conclave_core::notice::Notice;
 use conclave_core::setup::{NoTool, Setup};
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::text::show_size;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 
 use super::steps::Steps;
@@ -174,7 +174,9 @@ impl Trace {
                 }
             }
             Notice::Denied { plugin, record, .. } => self.denied(&address(room, seq), plugin, record),
-            Notice::SideEffectStarted { plugin, side_effect, .. } => self.line(plugin.as_str(), &one_line(&told_side_effect(side_effect), WIDTH)),
+            Notice::SideEffectStarted { plugin, side_effect, .. } => {
+                self.line(plugin.as_str(), &one_line(&told_side_effect(side_effect), WIDTH))
+            }
             Notice::SideEffectEnded { plugin, answer, .. } => {
                 if let Some(text) = told_answer(answer) {
                     self.line(plugin.as_str(), &paint(FAINT, one_line(&text, WIDTH)));

@@ -240,11 +240,9 @@ fn secrets(reader: &mut Reader, item: &Item<'_>, known: &BTreeMap<SecretName, Se
     let mut secrets = Vec::new();
     for (item, name) in names_of(reader, item, true).unwrap_or_default() {
         match known.get(name) {
-            Some(secret) => secrets.push(SecretGrant {
-                name: SecretName::from(name),
-                hosts: secret.hosts.clone(),
-                places: secret.places.clone(),
-            }),
+            Some(secret) => {
+                secrets.push(SecretGrant { name: SecretName::from(name), hosts: secret.hosts.clone(), places: secret.places.clone() })
+            }
             None => {
                 let names: Vec<&str> = known.keys().map(SecretName::as_str).collect();
                 let help = suggest(name, &names, "secrets").or_else(|| Some(format!("write `[secrets.{name}]` with `from` and `hosts`")));

@@ -30,7 +30,11 @@ pub(crate) fn read(reader: &mut Reader, references: &mut References, item: &Item
     let mut pattern = |(item, text): (Item<'_>, &str)| match UrlPattern::parse(text) {
         Ok(pattern) => Some(pattern),
         Err(problem) => {
-            item.wrong(reader, &format!("cannot be {}: {problem}", code(text)), format!("write it as {}", string("https://api.example.org/v1/*")));
+            item.wrong(
+                reader,
+                &format!("cannot be {}: {problem}", code(text)),
+                format!("write it as {}", string("https://api.example.org/v1/*")),
+            );
             None
         }
     };

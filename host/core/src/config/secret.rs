@@ -41,7 +41,12 @@ fn hosts(reader: &mut Reader, item: &Item<'_>) -> Vec<HostPattern> {
             Ok(pattern) => hosts.push(pattern),
             Err(problem) => item.wrong(
                 reader,
-                &format!("must be a host such as {} or {}, not {}: {problem}", string("api.example.org"), string("*.example.org"), code(name)),
+                &format!(
+                    "must be a host such as {} or {}, not {}: {problem}",
+                    string("api.example.org"),
+                    string("*.example.org"),
+                    code(name)
+                ),
                 None,
             ),
         }

@@ -187,11 +187,7 @@ fn grant(text: &str, key: &str, item: &Item) -> Result<GrantText, FragmentError>
 }
 
 /// `true`, or a table of limits; there is no list.
-fn store(
-    key: &'static Key,
-    value: &Value,
-    written: impl Fn(&Value) -> Result<String, FragmentError>,
-) -> Result<GrantText, FragmentError> {
+fn store(key: &'static Key, value: &Value, written: impl Fn(&Value) -> Result<String, FragmentError>) -> Result<GrantText, FragmentError> {
     let limits = match value {
         Value::Boolean(granted) if *granted.value() => Vec::new(),
         Value::InlineTable(table) => {

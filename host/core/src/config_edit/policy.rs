@@ -22,7 +22,7 @@ pub(super) fn add(tree: &Tree<'_>, before: Option<usize>, rules: &[String]) -> O
         let at = before_comments(text, line_start(text, start));
         return Some(apply(text, vec![Splice::insert(at, format!("{rules}{newline}{newline}"))]));
     }
-    let at = tables.and_then(|tables| end_of(tables)).map_or(text.len(), |last| line_end(text, last));
+    let at = tables.and_then(end_of).map_or(text.len(), |last| line_end(text, last));
     let lead = match (text[..at].is_empty(), text[..at].ends_with('\n')) {
         (true, _) => String::new(),
         (false, true) => newline.to_owned(),

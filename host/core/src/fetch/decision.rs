@@ -90,8 +90,10 @@ fn ceiling_covers(ask: &Ask, method: &str, url: &Url) -> bool {
     any("methods", &|granted| granted == method) && any("urls", &of_pattern)
 }
 
-/// Nothing that should be granted by copying a line: an address of a machine or of its own network.
-fn is_inside(url: &Url) -> bool {
+/// An address of a machine or of its own network, by how it is written: nothing that should be granted by copying a line. Names are not
+/// looked up.
+#[must_use]
+pub fn is_inside(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => {
             let last = name.rsplit('.').next().unwrap_or_default();

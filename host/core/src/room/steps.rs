@@ -73,7 +73,8 @@ impl Room {
     /// Tasks that a task's agent may hand work to: its sub-tasks, and those that it may delegate to.
     fn peers(&self, task: &TaskName) -> Vec<Peer> {
         let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
-        let granted = self.setup.rights_in(&task.agent, name).filter(|rights| rights.manifest.ask(crate::manifest::Capability::Delegate).is_some());
+        let granted =
+            self.setup.rights_in(&task.agent, name).filter(|rights| rights.manifest.ask(crate::manifest::Capability::Delegate).is_some());
         let delegates = granted.and_then(|rights| rights.grants.delegate.as_ref()).map_or(&[][..], |grant| &grant.tasks);
         let left = delegates.iter().filter(|other| granted.is_none_or(|rights| rights.leaves_delegate(other).is_ok()));
         let names = task.subtasks.iter().chain(left.filter(|name| !task.subtasks.contains(name)));

@@ -289,14 +289,7 @@ impl Room {
     }
 
     /// Starts a tool of a plugin, or asks about it; a result at once when it may not run.
-    fn start_tool(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        asked_by: Option<&PluginName>,
-        asked: Asked,
-    ) -> Option<ToolResult> {
+    fn start_tool(&mut self, id: FrameId, slot: usize, call: &ToolCall, asked_by: Option<&PluginName>, asked: Asked) -> Option<ToolResult> {
         let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
         let (task_name, agent, toolbox) = (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
         let target = toolbox.get(&call.name).filter(|tool| tool.handled).map(|tool| tool.target.clone());

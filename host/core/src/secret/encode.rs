@@ -17,7 +17,7 @@ pub(super) fn percent(value: &str) -> Vec<u8> {
 /// As it stands between the quotes of a JSON string.
 pub(super) fn json(value: &str) -> Vec<u8> {
     let quoted = serde_json::Value::from(value).to_string();
-    quoted[1..quoted.len() - 1].as_bytes().to_vec()
+    quoted.as_bytes()[1..quoted.len() - 1].to_vec()
 }
 
 /// How the values in a body are written.

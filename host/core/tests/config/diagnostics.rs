@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use crate::support::{good, LIBRARY, Parts, bad};
+use crate::support::{LIBRARY, Parts, bad, good};
 
 /// Breaks a rule for each line and shows what is said, one after the other.
 fn all(parts: impl Fn(&'static str) -> Parts<'static>, lines: &[&'static str]) -> String {
@@ -54,14 +54,7 @@ fn unknown_keys_are_errors_with_the_nearest_one() {
 
 #[test]
 fn keys_of_later_versions_are_refused_by_name() {
-    let mut shown = all(
-        in_plugin,
-        &[
-            "grants.exec = [\"ls\"]",
-            "grants.blobs = true",
-            "grants.route = [\"reject\"]",
-        ],
-    );
+    let mut shown = all(in_plugin, &["grants.exec = [\"ls\"]", "grants.blobs = true", "grants.route = [\"reject\"]"]);
     shown += &all(at_end, &["[plugins.x]\nsource = \"oci://example.org/x@sha256:00\""]);
     insta::assert_snapshot!(shown);
 }

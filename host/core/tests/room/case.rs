@@ -11,8 +11,8 @@ use conclave_core::limits::{PluginLimits, RunLimits};
 use conclave_core::manifest::{Ask, Manifest};
 use conclave_core::message::Entity;
 use conclave_core::model::ToolFormat;
-use conclave_core::policy::Rule;
 use conclave_core::narrow::Narrow;
+use conclave_core::policy::Rule;
 use conclave_core::setup::{
     AgentSeat, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup, TextRules,
 };

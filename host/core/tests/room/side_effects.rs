@@ -37,7 +37,13 @@ fn effects(room: &mut Room) -> Vec<Effect> {
 }
 
 fn request() -> SideEffect {
-    SideEffect::Fetch { method: "GET".to_owned(), url: "https://example.org/a".to_owned(), headers: Vec::new(), body: None, secrets: Vec::new() }
+    SideEffect::Fetch {
+        method: "GET".to_owned(),
+        url: "https://example.org/a".to_owned(),
+        headers: Vec::new(),
+        body: None,
+        secrets: Vec::new(),
+    }
 }
 
 fn asked(room: &mut Room, call: u64, ordinal: u32, side_effect: SideEffect) -> Result<(), String> {
@@ -59,7 +65,11 @@ fn requests_are_counted_over_the_run_and_the_operator_learns_which_grant_is_used
     let told: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
     let [Notice::Denied { record, .. }] = told.as_slice() else { panic!("{told:?}") };
     assert_eq!(record.layer, Layer::Runtime);
-    assert!(record.reason.contains("the 2 requests that plugins.") && record.reason.contains(".grants.fetch.requests"), "{}", record.reason);
+    assert!(
+        record.reason.contains("the 2 requests that plugins.") && record.reason.contains(".grants.fetch.requests"),
+        "{}",
+        record.reason
+    );
     assert_eq!(asked(&mut room, 0, 3, SideEffect::DeleteKey { key: "k".to_owned() }), Ok(()), "a key is no request");
 }
 

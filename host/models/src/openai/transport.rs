@@ -42,7 +42,11 @@ impl Server {
             // Attempts are counted here, all of them.
             .retry(reqwest::retry::never())
             // Also takes away what the environment says.
-            .no_proxy();
+            .no_proxy()
+            // `fetch` compiles decompression in; a model's server is not asked for it.
+            .no_gzip()
+            .no_brotli()
+            .no_deflate();
         let (builder, is_proxy_secure) = with_proxy(builder, settings.proxy.as_deref())?;
         let builder = builder.tls_backend_preconfigured(tls(base.scheme() == "https" || is_proxy_secure)?);
         let client = builder.build().map_err(|error| OpenAiError::Client { reason: chain(&error.without_url()) })?;

@@ -176,7 +176,7 @@ mod tests {
         let lie = Blob { media_type: "image/png".to_owned(), length: 1 << 40, ..kept.clone() };
         let outcome = ToolOutcome { attachments: vec![other.clone(), lie.clone()], ..ToolOutcome::default() };
         let outcome = state.own_outcome(outcome);
-        assert_eq!(outcome.attachments, [kept.clone()]);
+        assert_eq!(outcome.attachments, std::slice::from_ref(&kept));
         let reply = Reply { attachments: vec![lie, other.clone()], ..Reply::default() };
         let turn = Turn { action: Action::Reply(reply), thought: String::new(), wait_for_response: false, extra: Vec::new() };
         let turn = state.own_turn(turn);

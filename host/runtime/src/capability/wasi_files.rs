@@ -50,15 +50,15 @@ impl types::Host for CallState {
 
 impl types::HostDescriptor for CallState {
     async fn advise(&mut self, _: Resource<Descriptor>, _: u64, _: u64, _: types::Advice) -> FsResult<()> {
-        Ok(self.enter().map_err(FsError::trap)?)
+        self.enter().map_err(FsError::trap)
     }
 
     async fn sync_data(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
-        Ok(self.enter().map_err(FsError::trap)?)
+        self.enter().map_err(FsError::trap)
     }
 
     async fn sync(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
-        Ok(self.enter().map_err(FsError::trap)?)
+        self.enter().map_err(FsError::trap)
     }
 
     async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {

@@ -16,11 +16,11 @@ use super::approving::Asking;
 use super::port::RoomPort;
 use super::side_effects::{SideEffectPort, Step};
 use super::{Driver, UnderWay};
-use tokio::sync::mpsc::UnboundedSender;
 use crate::calls::{CallStart, Observer, ToolStart};
 use crate::channel::Answer;
 use crate::models::{ModelFailure, TextSink};
 use crate::subscribe::{Level, Teller, What};
+use tokio::sync::mpsc::UnboundedSender;
 
 impl Driver {
     pub(super) fn perform(&mut self, effect: Effect) {

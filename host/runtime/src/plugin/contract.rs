@@ -15,7 +15,20 @@ const PACKAGE: &str = "conclave:plugin/";
 const VERSION: &str = "0.1.0-draft";
 /// Interfaces of the contract that can be imported.
 const IMPORTS: [&str; 15] = [
-    "types", "log", "progress", "config", "scratch", "blobs", "model", "files", "kv", "secrets", "fetch", "actions", "state", "call",
+    "types",
+    "log",
+    "progress",
+    "config",
+    "scratch",
+    "blobs",
+    "model",
+    "files",
+    "kv",
+    "secrets",
+    "fetch",
+    "actions",
+    "state",
+    "call",
     "delivery-context",
 ];
 /// Packages of WASI that are linked, inert, and those whose every call is refused.

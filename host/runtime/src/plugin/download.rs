@@ -5,10 +5,12 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use conclave_core::fetch::is_inside;
 use conclave_core::limits::COMPONENT_BYTES;
 use conclave_core::text::show_size as size;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
+use url::Url;
 
 use super::read_component;
 use crate::digest::sha256 as digest;
@@ -92,24 +94,20 @@ impl Downloads {
 /// # Errors
 /// When the server does not answer, or with more than a component has.
 pub async fn fetch(url: &str) -> Result<Vec<u8>, DownloadError> {
-    let response = client(url)?.get(url).send().await.map_err(|error| unreachable(url, error))?;
+    let response = client()?.get(url).send().await.map_err(|error| unreachable(url, error))?;
     if !response.status().is_success() {
         return Err(DownloadError::Status { url: url.to_owned(), status: response.status().as_u16() });
     }
     body(url, response).await
 }
 
-fn client(url: &str) -> Result<Client, DownloadError> {
+fn client() -> Result<Client, DownloadError> {
     let setup = |error: &dyn Error| DownloadError::Setup(error.to_string());
-    // A plain address may lead to a secure one, never the other way round.
-    let is_plain = url.starts_with("http://");
-    let redirects = Policy::custom(move |attempt| {
-        if attempt.previous().len() > REDIRECTS {
-            attempt.error("it leads on and on")
-        } else if attempt.url().scheme() != "https" && !is_plain {
-            attempt.error("it leads from a secure address to one that is not")
-        } else {
-            attempt.follow()
+    let redirects = Policy::custom(|attempt| {
+        let first = attempt.previous().first().cloned();
+        match may_follow(first.as_ref(), attempt.url(), attempt.previous().len()) {
+            Ok(()) => attempt.follow(),
+            Err(why) => attempt.error(why),
         }
     });
     let tls = crate::models::openai::platform_tls().map_err(|error| setup(&error))?;
@@ -119,8 +117,26 @@ fn client(url: &str) -> Result<Client, DownloadError> {
         .timeout(WHOLE)
         .redirect(redirects)
         .no_proxy()
+        .no_gzip()
+        .no_brotli()
+        .no_deflate()
         .tls_backend_preconfigured(tls);
     builder.build().map_err(|error| setup(&error))
+}
+
+/// Whether a redirect is followed. A plain address may lead to a secure one, never the other way round; and what the operator wrote as an
+/// address of the web leads to none of this machine or its network.
+fn may_follow(first: Option<&Url>, to: &Url, hops: usize) -> Result<(), &'static str> {
+    if hops > REDIRECTS {
+        return Err("it leads on and on");
+    }
+    if to.scheme() != "https" && first.is_some_and(|first| first.scheme() == "https") {
+        return Err("it leads from a secure address to one that is not");
+    }
+    if is_inside(to) && !first.is_some_and(is_inside) {
+        return Err("it leads from the web to an address of this machine or its network");
+    }
+    Ok(())
 }
 
 async fn body(url: &str, mut response: Response) -> Result<Vec<u8>, DownloadError> {
@@ -156,6 +172,25 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn a_redirect_leads_to_no_inner_address() {
+        let url = |text: &str| Url::parse(text).unwrap();
+        let follow = |from: &str, to: &str| may_follow(Some(&url(from)), &url(to), 1).is_ok();
+        assert!(follow("https://a.example/x.wasm", "https://cdn.example/x.wasm"));
+        assert!(follow("http://127.0.0.1:8000/x.wasm", "http://127.0.0.1:9000/x.wasm"), "the operator's own machine, from the start");
+        for inner in [
+            "https://127.0.0.1/",
+            "https://169.254.169.254/",
+            "https://[::1]/",
+            "https://10.1.2.3/",
+            "https://localhost/",
+            "https://0x7f.1/",
+        ] {
+            assert!(!follow("https://a.example/x.wasm", inner), "{inner}");
+        }
+        assert!(!follow("https://a.example/x.wasm", "http://b.example/x.wasm"));
+    }
 
     /// Answers each request with the next of these, and counts them.
     async fn server(answers: Vec<String>) -> (String, std::sync::Arc<AtomicU32>) {

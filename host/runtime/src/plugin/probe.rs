@@ -181,7 +181,10 @@ mod tests {
         assert!(problem(vec![spec("a", "{}"), spec("a", "{}")]).contains("listed twice"));
         assert!(problem(vec![spec("a", "no")]).contains("its input schema is not JSON"));
         assert!(problem(vec![spec("a", "[]")]).contains("must be a JSON object"));
-        assert!(problem(vec![spec("a", "{\"title\":\"\u{e0041}\"}")]).contains("its input schema has a character that a person does not see: U+E0041"));
+        assert!(
+            problem(vec![spec("a", "{\"title\":\"\u{e0041}\"}")])
+                .contains("its input schema has a character that a person does not see: U+E0041")
+        );
         assert!(problem(vec![spec("A\u{1b}", "{}")]).contains("A\\u{1b}"));
     }
 }

@@ -102,7 +102,9 @@ impl Grantee {
             }
             FaultKind::HostCalls => format!("it called the host more than {} times ({})", limits.host_calls, key("host_calls")),
             FaultKind::Handles => format!("it held more than {} resources of the host ({})", limits.handles, key("handles")),
-            FaultKind::Tables => format!("its tables had more than {} elements together ({})", limits.table_elements, key("table_elements")),
+            FaultKind::Tables => {
+                format!("its tables had more than {} elements together ({})", limits.table_elements, key("table_elements"))
+            }
             FaultKind::Instances => format!("it consists of more than {} core instances ({})", limits.instances, key("instances")),
             FaultKind::List => format!("it handed over a list of more than {} elements ({})", limits.list, key("list")),
             other => format!("it broke a limit of the host ({})", other.as_str()),

@@ -151,7 +151,8 @@ impl CallState {
     #[cfg(not(feature = "fetch"))]
     pub(crate) fn not_yet(&mut self, capability: conclave_core::manifest::Capability, target: &str) -> wasmtime::Result<types::Denial> {
         self.enter()?;
-        let record = self.rights().refuse(capability, target, conclave_core::grant::Layer::Host, "this build of the host cannot do it", None);
+        let record =
+            self.rights().refuse(capability, target, conclave_core::grant::Layer::Host, "this build of the host cannot do it", None);
         Ok(self.refuse(*record))
     }
 
@@ -164,6 +165,7 @@ impl CallState {
     }
 
     /// What the call cost and touched; `wall_us` is the caller's to add.
+    #[cfg_attr(not(feature = "fetch"), allow(unused_mut, reason = "only a request can be refused late"))]
     pub(crate) fn into_report(mut self) -> CallReport {
         #[cfg(feature = "fetch")]
         self.refuse_late();

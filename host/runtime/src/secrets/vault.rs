@@ -8,6 +8,7 @@
 //! 4. A redirect: `let plan = secrets.check_hop(&mut parts, to)?` with the guest's own parts (placeholders, not values); then 3 again.
 //! 5. What comes back: `scrub_text` for addresses, header values and errors, `scrub_bytes` for the whole, decompressed body; before
 //!    anything is kept, logged or given to the guest.
+#![cfg_attr(not(feature = "fetch"), allow(dead_code, reason = "without requests nothing takes a value"))]
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;

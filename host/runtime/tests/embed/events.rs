@@ -8,7 +8,6 @@ use conclave_core::grant::{Denial, DenialRecord, Layer};
 use conclave_core::ids::BackgroundId;
 use conclave_core::model::{Trouble, TroubleKind};
 use conclave_core::outcome::Outcome;
-use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_runtime::event::{Event, Principal, RULES, Record, Spent};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
@@ -17,6 +16,7 @@ use conclave_runtime::model::{Stop, Usage};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
 use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_runtime::subscribe::{Happening, Level, What};
 use serde_json::json;
 

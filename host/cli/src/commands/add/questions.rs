@@ -28,8 +28,12 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
             Capability::Rooms => confirm(&question(capability, "May it speak on your terminal?")).then(|| list(&["terminal".to_owned()])),
             Capability::Fetch => addresses(ask),
             Capability::Secrets => secrets(ask, config),
-            Capability::Kv => confirm(&question(capability, "May it keep data of its own from run to run (1 MiB)?")).then(|| "true".to_owned()),
-            Capability::Exec | Capability::Log | Capability::Progress | Capability::Config | Capability::Scratch | Capability::Blobs => None,
+            Capability::Kv => {
+                confirm(&question(capability, "May it keep data of its own from run to run (1 MiB)?")).then(|| "true".to_owned())
+            }
+            Capability::Exec | Capability::Log | Capability::Progress | Capability::Config | Capability::Scratch | Capability::Blobs => {
+                None
+            }
         };
         // A name that cannot be granted is refused with its place when the config is read.
         chosen.extend(value.and_then(|value| Fragment::parse(&format!("{capability} = {value}")).ok()));
@@ -109,7 +113,8 @@ fn secrets(ask: &Ask, config: Option<&Config>) -> Option<String> {
     let known: Vec<String> = config.into_iter().flat_map(|config| config.secrets.keys()).map(ToString::to_string).collect();
     if known.is_empty() {
         let asked: Vec<&str> = ask.detail.keys().map(String::as_str).collect();
-        let name = asked.first().copied().filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or("NAME");
+        let name =
+            asked.first().copied().filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or("NAME");
         let line = format!("the config has no secrets; write [secrets.{name}] with `from` and `hosts`, and grant it then");
         let _ = writeln!(anstream::stderr(), "{}", question(Capability::Secrets, &paint(FAINT, line)));
         return None;
