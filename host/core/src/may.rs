@@ -5,6 +5,7 @@ use crate::files_path::{GuestPath, suggested_folder};
 use crate::grant::{DenialRecord, FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Layer, Rights, list_with};
 use crate::ids::{ChannelId, ModelName, TaskName};
 use crate::manifest::Capability;
+use crate::text::show_size;
 
 /// No, and why.
 pub type Refused = Box<DenialRecord>;
@@ -142,7 +143,7 @@ impl<'a> Rights<'a> {
         let wanted = if writes { FileMode::ReadWrite } else { FileMode::Read };
         let as_it_is = |grant: &FileGrant| {
             let is_usual = grant.mode == FileMode::Read || (grant.bytes, grant.files) == (FOLDER_BYTES, FOLDER_FILES);
-            let quotas = if is_usual { String::new() } else { format!(", bytes = {}, files = {}", grant.bytes, grant.files) };
+            let quotas = if is_usual { String::new() } else { format!(", bytes = {:?}, files = {}", show_size(grant.bytes), grant.files) };
             line(&grant.shown, &grant.at, if writes && grant.at == place { wanted } else { grant.mode }, &quotas)
         };
         let mut grants: Vec<String> = self.grants.files.iter().map(as_it_is).collect();

@@ -33,7 +33,7 @@ use crate::clock::BoxFuture;
 use crate::plugin::LoadedPlugin;
 use crate::secrets::vault::Vault;
 
-pub(crate) use grantee::{Grantee, Stores};
+pub(crate) use grantee::{Grantee, Stores, WorksOn};
 pub(crate) use run::{Errand, run};
 pub(crate) use state::{CallState, Lent, Tally};
 

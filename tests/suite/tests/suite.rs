@@ -24,6 +24,7 @@ mod loading;
 mod lock;
 mod mcp;
 mod models;
+mod narrow;
 mod neighbours;
 mod operate;
 mod policy;

@@ -91,6 +91,7 @@ fn decide(rights: &Rights<'_>, placeholders: &Placeholders, found: &[u8], place:
     let target = grant.name.as_str();
     let refuse = |layer, reason: String, suggestion| Err(rights.refuse(Capability::Secrets, target, layer, &reason, suggestion));
     super::ask::require(rights, &grant.name, url.host_str())?;
+    rights.leaves_secret(grant.name.as_str())?;
     if !is_bound(grant, url) {
         let bound: Vec<&str> = grant.hosts.iter().map(crate::fetch::HostPattern::as_str).collect();
         let host = url.host_str().unwrap_or_default();

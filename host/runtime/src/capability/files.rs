@@ -1,6 +1,5 @@
 //! `files`: reading below the granted folders. The path's text is checked first, then the folder's handle decides; both walls hold alone.
 
-pub(crate) mod grant;
 mod write;
 
 use std::sync::Arc;
@@ -10,11 +9,9 @@ use conclave_core::grant::{DenialRecord, Layer};
 use conclave_core::manifest::Capability;
 
 use super::folder::{Entry, Trouble, read_at};
-use super::path::GuestPath;
 use crate::bindings::conclave::plugin::files;
 pub(crate) use crate::bindings::conclave::plugin::files::FileError;
 use crate::sandbox::CallState;
-use grant::{Wish, suggestion};
 
 /// Entries that one call gives at most.
 const ENTRIES: usize = 1_000;
@@ -35,7 +32,7 @@ pub(crate) struct Place {
 impl CallState {
     /// Finds the folder of a path.
     fn place(&mut self, path: &str) -> Result<Place, FileError> {
-        let folder = match self.find(path, Wish::Read) {
+        let folder = match self.find(path, false) {
             Ok(place) => return Ok(place),
             Err(record) => record,
         };
@@ -59,18 +56,19 @@ impl CallState {
         looked.map_err(|trouble| self.file_error(path, trouble))
     }
 
-    fn find(&self, path: &str, wish: Wish) -> Result<Place, Box<DenialRecord>> {
+    /// Folders stand in the order of their grants.
+    fn find(&self, path: &str, writes: bool) -> Result<Place, Box<DenialRecord>> {
+        let (folder, rest) = self.rights().may_touch(path, writes)?;
+        Ok(Place { folder, rest: rest.to_owned() })
+    }
+
+    /// The folders that this call may look into, by their places.
+    pub(crate) fn roots_left(&self) -> Vec<(String, bool)> {
+        // Not asked for, not granted: there are none, which is no refusal.
         let rights = self.rights();
-        rights.require(Capability::Files, path, || suggestion(&self.grantee, path, wish))?;
-        let outside = |reason: &str, suggestion| rights.refuse(Capability::Files, path, Layer::Runtime, reason, suggestion);
-        let parsed = GuestPath::parse(path).map_err(|reason| outside(reason, None))?;
-        let folder = self.grantee.folders.iter().position(|folder| folder.at == parsed.folder);
-        folder.map(|folder| Place { folder, rest: parsed.rest.to_owned() }).ok_or_else(|| {
-            let granted: Vec<&str> = self.grantee.folders.iter().map(|folder| folder.at.as_str()).collect();
-            let reason =
-                format!("{} has files at {} only; this path is outside every granted folder", self.grantee.name, granted.join(", "));
-            rights.refuse(Capability::Files, path, Layer::Config, &reason, suggestion(&self.grantee, path, wish))
-        })
+        let left = |path: &str, writes| rights.may_touch(path, writes).is_ok();
+        let folders = self.grantee.folders.iter().filter(|folder| left(&folder.at, false));
+        folders.map(|folder| (folder.at.clone(), folder.is_writable() && left(&folder.at, true))).collect()
     }
 
     /// What the plugin is told of a trouble; a refusal is recorded.
@@ -158,10 +156,7 @@ impl CallState {
 impl files::Host for CallState {
     fn roots(&mut self) -> wasmtime::Result<Vec<files::Root>> {
         self.enter()?;
-        // Not asked for, not granted: there are none, which is no refusal.
-        let may = self.rights().require(Capability::Files, "/", || None).is_ok();
-        let folders = self.grantee.folders.iter().filter(|_| may);
-        Ok(folders.map(|folder| files::Root { path: folder.at.clone(), writable: folder.is_writable() }).collect())
+        Ok(self.roots_left().into_iter().map(|(path, writable)| files::Root { path, writable }).collect())
     }
 
     async fn list_entries(

@@ -5,7 +5,6 @@
 mod seen;
 mod stream;
 
-use conclave_core::manifest::Capability;
 use sha2::{Digest, Sha256};
 use wasmtime::component::Resource;
 use wasmtime_wasi::filesystem::Descriptor;
@@ -29,11 +28,8 @@ struct Listing(Vec<DirectoryEntry>);
 impl preopens::Host for CallState {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
         self.enter()?;
-        if self.rights().require(Capability::Files, "/", || None).is_err() {
-            return Ok(Vec::new());
-        }
-        let roots: Vec<String> = self.grantee.folders.iter().map(|folder| folder.at.clone()).collect();
-        roots.into_iter().map(|path| Ok((self.hold(Seen { path: path.clone(), is_directory: true, writes: false })?, path))).collect()
+        let roots = self.roots_left();
+        roots.into_iter().map(|(path, _)| Ok((self.hold(Seen { path: path.clone(), is_directory: true, writes: false })?, path))).collect()
     }
 }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::fetch::next_hop;
-use conclave_core::grant::{Denial, DenialRecord, FetchGrant, Layer};
+use conclave_core::grant::{Denial, DenialRecord, FetchGrant, Layer, Rights};
 use conclave_core::ids::{CallId, RoomId};
 use conclave_core::manifest::Capability;
 use conclave_core::secret::{Parts, Plan};
@@ -19,7 +19,7 @@ use super::client::{Raw, Trouble, send};
 use super::{Answer, Holding};
 use crate::blobs::describe;
 use crate::calls::EffectPort;
-use crate::sandbox::{CallState, Grantee};
+use crate::sandbox::{CallState, Grantee, WorksOn};
 use crate::secrets::vault::CallSecrets;
 
 /// Bytes of the largest body that is kept for the journal; of a larger one the journal has the digest alone.
@@ -28,6 +28,7 @@ const KEPT: usize = 256 << 10;
 /// Everything that sending needs of a call, so that it can go on beside the guest.
 pub(crate) struct Exchange {
     grantee: Arc<Grantee>,
+    task: WorksOn,
     effects: Arc<dyn EffectPort>,
     room: RoomId,
     call: CallId,
@@ -62,6 +63,7 @@ impl Exchange {
     pub(crate) fn new(state: &CallState) -> Self {
         Self {
             grantee: Arc::clone(&state.grantee),
+            task: state.start.task.clone(),
             effects: Arc::clone(&state.start.effects),
             room: state.start.room.clone(),
             call: state.start.call,
@@ -69,6 +71,10 @@ impl Exchange {
             holding: state.fetching.holding.clone(),
             ordinal: state.effects,
         }
+    }
+
+    fn rights(&self) -> Rights<'_> {
+        self.grantee.rights_in(&self.task)
     }
 
     /// The number that the next side effect of the call has.
@@ -81,7 +87,7 @@ impl Exchange {
     /// # Errors
     /// `Refused`, or `Limit` when it is too long.
     pub(crate) fn decide(&self, parts: &Parts) -> Result<Plan, Failure> {
-        self.grantee.rights().may_fetch(&parts.method, &parts.url).map_err(Failure::Refused)?;
+        self.rights().may_fetch(&parts.method, &parts.url).map_err(Failure::Refused)?;
         let plan = self.secrets.check(parts).map_err(Failure::Refused)?;
         self.check_length(parts)?;
         Ok(plan)
@@ -167,7 +173,7 @@ impl Exchange {
         if addresses.is_empty() {
             return Err(Failure::Unavailable("its name stands for no address"));
         }
-        let rights = self.grantee.rights();
+        let rights = self.rights();
         addresses.iter().try_for_each(|address| rights.may_connect(url, *address)).map_err(Failure::Refused)?;
         Ok(addresses)
     }
@@ -198,7 +204,7 @@ impl Exchange {
     }
 
     fn refuse(&self, target: &str, layer: Layer, reason: &str) -> Box<DenialRecord> {
-        self.grantee.rights().refuse(Capability::Fetch, target, layer, reason, None)
+        self.rights().refuse(Capability::Fetch, target, layer, reason, None)
     }
 
     /// What the journal keeps. A body is kept with it while it is small: a plugin that reads much must not drive out attachments.

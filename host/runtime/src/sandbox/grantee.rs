@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use conclave_core::fault::FaultKind;
 use conclave_core::grant::Rights;
-use conclave_core::ids::PluginName;
+use conclave_core::ids::{PluginName, TaskName};
 use conclave_core::limits::PluginLimits;
-use conclave_core::setup::PluginSetup;
+use conclave_core::narrow::Narrowed;
+use conclave_core::setup::{PluginSetup, TaskSetup};
 use conclave_core::text::{show_duration as duration, show_size as size};
 
 use crate::blobs::{Blobs, MemoryBlobs};
 use crate::capability::folder::{Folder, FolderError};
 use crate::kv::{KvOwner, KvStore, MemoryKv};
 use crate::secrets::vault::Vault;
+
+/// The task that an agent works on; none for tools and strategies.
+pub(crate) type WorksOn = Option<(TaskName, Arc<TaskSetup>)>;
 
 /// Who asks.
 #[derive(Debug)]
@@ -87,6 +91,12 @@ impl Grantee {
 
     pub(crate) fn rights(&self) -> Rights<'_> {
         Rights { plugin: self.name.as_str(), manifest: &self.setup.facts.manifest, grants: &self.setup.grants, narrowed: None }
+    }
+
+    /// What the task that it works on leaves of them.
+    pub(crate) fn rights_in<'a>(&'a self, task: &'a WorksOn) -> Rights<'a> {
+        let narrowed = task.as_ref().map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
+        Rights { narrowed, ..self.rights() }
     }
 
     /// A broken limit, in one sentence that names its value and its place in the config.

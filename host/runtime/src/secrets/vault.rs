@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::config::KeyRef;
-use conclave_core::grant::{DenialRecord, Layer};
+use conclave_core::grant::{DenialRecord, Layer, Rights};
 use conclave_core::ids::{CallId, RoomId, SecretName};
 use conclave_core::manifest::Capability;
 use conclave_core::secret::{Parts, Placeholders, Plan, Scrubber, SecretValue, Seed, check, is_same_origin};
@@ -24,7 +24,7 @@ use sha2::{Digest, Sha256};
 use url::Url;
 
 use super::{NoSecrets, SecretSource};
-use crate::sandbox::Grantee;
+use crate::sandbox::{Grantee, WorksOn};
 
 /// Bodies larger than this are looked through beside the executor.
 const SMALL: usize = 64 << 10;
@@ -105,18 +105,23 @@ impl Vault {
 #[derive(Clone)]
 pub(crate) struct CallSecrets {
     grantee: Arc<Grantee>,
+    task: WorksOn,
     placeholders: Placeholders,
 }
 
 impl CallSecrets {
     /// Those of a call of this plugin.
-    pub(crate) fn new(grantee: Arc<Grantee>, room: &RoomId, call: CallId) -> Self {
+    pub(crate) fn new(grantee: Arc<Grantee>, task: WorksOn, room: &RoomId, call: CallId) -> Self {
         let mut hash = Sha256::new();
         hash.update(b"conclave secrets 1\0");
         hash.update(grantee.vault.key);
         hash.update(call.0.to_le_bytes());
         hash.update(room.as_str().as_bytes());
-        Self { grantee, placeholders: Placeholders::new(Seed(hash.finalize().into())) }
+        Self { grantee, task, placeholders: Placeholders::new(Seed(hash.finalize().into())) }
+    }
+
+    fn rights(&self) -> Rights<'_> {
+        self.grantee.rights_in(&self.task)
     }
 
     /// What the guest writes in the place of a secret.
@@ -125,7 +130,7 @@ impl CallSecrets {
     /// The record for the operator: it was not asked for, or not granted.
     pub(crate) fn placeholder(&self, name: &str) -> Result<String, Box<DenialRecord>> {
         let name = SecretName::from(name);
-        self.grantee.rights().require_secret(&name, || self.smallest(&name))?;
+        self.rights().require_secret(&name, || self.smallest(&name))?;
         Ok(self.placeholders.of(&name))
     }
 
@@ -142,7 +147,7 @@ impl CallSecrets {
     /// # Errors
     /// The record for the operator.
     pub(crate) fn check(&self, parts: &Parts) -> Result<Plan, Box<DenialRecord>> {
-        let rights = self.grantee.rights();
+        let rights = self.rights();
         let plan = check(&rights, &self.placeholders, parts)?;
         let known = self.grantee.vault.scrubber();
         let headers = parts.headers.iter().flat_map(|(name, value)| [name.as_bytes(), value.as_bytes()]);
@@ -170,7 +175,7 @@ impl CallSecrets {
         if let Some(address) = self.grantee.vault.scrubber().replace(parts.url.as_str().as_bytes(), |name| self.placeholders.of(name)) {
             let address = Url::parse(&String::from_utf8_lossy(&address)).map_err(|_| {
                 let reason = "the server wrote a secret into the address of a redirect, where none may stand";
-                self.grantee.rights().refuse(Capability::Secrets, "a redirect", Layer::Runtime, reason, None)
+                self.rights().refuse(Capability::Secrets, "a redirect", Layer::Runtime, reason, None)
             })?;
             parts.url = address;
         }
@@ -186,7 +191,7 @@ impl CallSecrets {
             return Ok(parts.clone());
         }
         let refuse =
-            |name: &SecretName, reason: &str| self.grantee.rights().refuse(Capability::Secrets, name.as_str(), Layer::Host, reason, None);
+            |name: &SecretName, reason: &str| self.rights().refuse(Capability::Secrets, name.as_str(), Layer::Host, reason, None);
         let read = self.grantee.vault.read(plan.uses().map(|one| &one.name)).await;
         let values = read.map_err(|(name, what)| refuse(&name, &format!("its value could not be read: {what}")))?;
         let put_in = plan.put_in(parts, |name| values.value(name));

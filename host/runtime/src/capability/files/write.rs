@@ -7,7 +7,6 @@ use conclave_core::grant::{DenialRecord, Layer};
 use conclave_core::manifest::Capability;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::grant::{Wish, suggestion};
 use super::{FileError, Place};
 use crate::capability::folder::{Change, Folder, Trouble};
 use crate::capability::journalled::digest;
@@ -17,7 +16,7 @@ use crate::sandbox::CallState;
 impl CallState {
     /// The place of a path that may be changed.
     fn place_to_write(&mut self, path: &str) -> Result<Place, FileError> {
-        let record = match self.find(path, Wish::Write).and_then(|place| self.writable(path, place)) {
+        let record = match self.find(path, true).and_then(|place| self.writable(path, place)) {
             Ok(place) if place.rest.is_empty() => return Err(FileError::NotAFile),
             Ok(place) => return Ok(place),
             Err(record) => record,
@@ -26,16 +25,11 @@ impl CallState {
     }
 
     fn writable(&self, path: &str, place: Place) -> Result<Place, Box<DenialRecord>> {
-        let refuse = |layer, reason: &str, suggestion| self.rights().refuse(Capability::Files, path, layer, reason, suggestion);
-        let folder = &self.grantee.folders[place.folder];
-        if !folder.is_writable() {
-            let reason = format!("{} has {} for reading only", self.grantee.name, folder.at);
-            return Err(refuse(Layer::Config, &reason, suggestion(&self.grantee, path, Wish::Write)));
-        }
-        let parsed = GuestPath::parse(path).map_err(|reason| refuse(Layer::Runtime, reason, None))?;
+        let refuse = |reason: &str| self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
+        let parsed = GuestPath::parse(path).map_err(refuse)?;
         match parsed.check_new() {
             Ok(()) => Ok(place),
-            Err(reason) => Err(refuse(Layer::Runtime, reason, None)),
+            Err(reason) => Err(refuse(reason)),
         }
     }
 

@@ -51,7 +51,7 @@ fn grantee(source: &Arc<Counting>) -> Arc<Grantee> {
 }
 
 fn call(grantee: &Arc<Grantee>, number: u64) -> CallSecrets {
-    CallSecrets::new(Arc::clone(grantee), &RoomId::from("r"), CallId(number))
+    CallSecrets::new(Arc::clone(grantee), None, &RoomId::from("r"), CallId(number))
 }
 
 fn get(url: &str, header: &str) -> Parts {
