@@ -21,6 +21,7 @@ use serde_json::Value;
 
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
+use crate::screen::Held;
 use crate::show::{FAINT, ODD, paint, printable};
 
 pub(crate) use about::About;
@@ -29,6 +30,10 @@ use keys::Choice;
 
 /// How long a turn may take to stop.
 const GRACE: Duration = Duration::from_millis(500);
+/// How long a wrong edit may take to come back before others are asked about.
+const CHECKED: Duration = Duration::from_millis(500);
+/// Clocks differ by this much on whether a question has expired.
+const SOON: Duration = Duration::from_millis(50);
 /// Characters of a reason that reach the agent.
 const REASON: usize = 1_000;
 
@@ -46,7 +51,37 @@ struct Inner {
     /// Something was refused because nobody could be asked.
     nobody: AtomicBool,
     /// Whoever has it talks with the person.
-    floor: tokio::sync::Mutex<()>,
+    floor: Arc<tokio::sync::Mutex<()>>,
+    /// Arguments that the person wrote, while nobody knows yet whether they can run.
+    edited: Mutex<Option<Edit>>,
+}
+
+/// An edit on its way to the tool. Other questions wait, in case it comes back.
+struct Edit {
+    /// Which call it is of, as it was first asked about.
+    original: ApprovalRequest,
+    arguments: Value,
+    talk: Talk,
+}
+
+/// Who has it talks with the person, and nothing else is shown.
+struct Talk {
+    _floor: tokio::sync::OwnedMutexGuard<()>,
+    _held: Held,
+}
+
+/// Nobody was there in time: as good as nobody at all.
+struct Expiry<'a> {
+    nobody: &'a AtomicBool,
+    until: Option<Instant>,
+}
+
+impl Drop for Expiry<'_> {
+    fn drop(&mut self) {
+        if self.until.is_some_and(|until| until <= Instant::now() + SOON) {
+            self.nobody.store(true, Ordering::SeqCst);
+        }
+    }
 }
 
 /// What `[r] this run` holds for: a plugin's own calls of a tool, or those that another's answers want of it, and never both.
@@ -73,8 +108,8 @@ enum Said {
 impl AtTerminal {
     pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: About) -> Arc<Self> {
         let (allowed, missing) = (Mutex::default(), Mutex::default());
-        let (nobody, floor) = (AtomicBool::new(false), tokio::sync::Mutex::default());
-        Arc::new(Self(Arc::new(Inner { person, interrupts, about, allowed, missing, nobody, floor })))
+        let (nobody, floor, edited) = (AtomicBool::new(false), Arc::default(), Mutex::default());
+        Arc::new(Self(Arc::new(Inner { person, interrupts, about, allowed, missing, nobody, floor, edited })))
     }
 
     /// Something was refused because nobody could be asked.
@@ -98,33 +133,84 @@ impl Approver for AtTerminal {
 }
 
 impl Inner {
-    async fn decide(&self, request: ApprovalRequest) -> Approval {
+    async fn decide(self: Arc<Self>, mut request: ApprovalRequest) -> Approval {
         let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         if !self.person.is_there() {
             self.nobody.store(true, Ordering::SeqCst);
             self.lock_missing().extend(self.about.missing(&request));
             return refused("nobody is there to approve it: stdin and stderr are no terminal");
         }
-        let _floor = self.floor.lock().await;
+        let _expiry = Expiry { nobody: &self.nobody, until };
+        let edit = self.take_edit(&request);
+        let (original, talk) = match edit {
+            Some(edit) => (Some(edit.original), edit.talk),
+            None => {
+                let floor = Arc::clone(&self.floor).lock_owned().await;
+                (None, Talk { _floor: floor, _held: self.person.hold_the_rest() })
+            }
+        };
         // What was said of another call while this one waited may hold for it too.
         if request.problem.is_none() && self.is_allowed(&request) {
             return Approval::Approved;
         }
-        if let Some(problem) = &request.problem {
-            let above = format!("      {} {}", paint(ODD, "it cannot run:"), printable(problem));
+        let is_back = original.is_some();
+        // Where it begins when the person thinks better of an edit.
+        let first = original.unwrap_or_else(|| request.clone());
+        if let Some(problem) = request.problem.clone() {
+            let above = format!("      {} {}", paint(ODD, "it cannot run:"), printable(&problem));
             if let Some(arguments) = self.edit(&request.arguments, above).await {
-                return Approval::Edited { arguments };
+                return self.edited(first, arguments, talk);
             }
+            request = first.clone();
         }
-        let (text, is_cut) = shown::shown(&request, &self.about, until, shown::SHOWN);
-        let can_always = request.problem.is_none() && self.about.can_write(&request);
+        match self.ask(&request, until).await {
+            Approval::Edited { arguments } => self.edited(first, arguments, talk),
+            // Without a word what would run are the arguments that were wrong.
+            Approval::Approved if is_back => Approval::Edited { arguments: first.arguments },
+            answer => answer,
+        }
+    }
+
+    /// The edit that this is asked again about.
+    fn take_edit(&self, request: &ApprovalRequest) -> Option<Edit> {
+        let mut edited = self.edited.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_this = |edit: &Edit| {
+            let (tool, caller, asked_by) = (&edit.original.tool, &edit.original.caller, &edit.original.asked_by);
+            edit.arguments == request.arguments && (tool, caller, asked_by) == (&request.tool, &request.caller, &request.asked_by)
+        };
+        if request.problem.is_some() && edited.as_ref().is_some_and(is_this) { edited.take() } else { None }
+    }
+
+    /// Gives the edit to whoever looks whether it can run; others are asked about once that must have been found out.
+    fn edited(self: &Arc<Self>, original: ApprovalRequest, arguments: Value, talk: Talk) -> Approval {
+        let edit = Edit { original, arguments: arguments.clone(), talk };
+        *self.edited.lock().unwrap_or_else(PoisonError::into_inner) = Some(edit);
+        let inner = Arc::downgrade(self);
+        let mine = arguments.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(CHECKED).await;
+            if let Some(inner) = inner.upgrade() {
+                let mut edited = inner.edited.lock().unwrap_or_else(PoisonError::into_inner);
+                drop(edited.take_if(|edit| edit.arguments == mine));
+            }
+        });
+        Approval::Edited { arguments }
+    }
+
+    async fn ask(&self, request: &ApprovalRequest, until: Option<Instant>) -> Approval {
+        let (text, is_cut) = shown::shown(request, &self.about, until, shown::SHOWN);
+        let can_always = request.problem.is_none() && self.about.can_write(request);
         let prompt = keys::prompt(is_cut, can_always);
         let (mut text, mut is_sudden) = (text, true);
         loop {
             let mut question = Question::short(std::mem::take(&mut text), prompt.clone());
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.person.ask(question).await {
-                Reply::End => return refused("nobody is there any more to approve it"),
+                Reply::End => {
+                    self.nobody.store(true, Ordering::SeqCst);
+                    self.lock_missing().extend(self.about.missing(request));
+                    return refused("nobody is there any more to approve it");
+                }
                 Reply::Interrupted => {
                     self.interrupts.raise();
                     // What asked is stopped, and nobody waits for this any more, unless it asked in the background.
@@ -134,7 +220,7 @@ impl Inner {
                 Reply::Line(line) => line,
             };
             let choice = keys::choice(&line).filter(|choice| *choice != Choice::Always || can_always);
-            match self.act(choice, &request, until).await {
+            match self.act(choice, request, until).await {
                 Said::Answer(answer) => return answer,
                 Said::Again(above) => text = above,
             }
@@ -169,11 +255,8 @@ impl Inner {
 
     /// Writes the rule that allows it, once the person has said for which arguments.
     async fn always(&self, request: &ApprovalRequest) -> Said {
-        let is_exact = match self.about.leave(request, true) {
-            None => Some(false),
-            Some(_) => self.asks_whether_exact().await,
-        };
-        let Some(is_exact) = is_exact else { return Said::Again(String::new()) };
+        let can = |is_exact| self.about.leave(request, is_exact).is_some();
+        let Some(is_exact) = self.asks_whether_exact(can(true), can(false)).await else { return Said::Again(String::new()) };
         match self.about.write(request, is_exact) {
             Ok(told) => {
                 let _ = writeln!(anstream::stderr(), "{told}");
@@ -183,16 +266,15 @@ impl Inner {
         }
     }
 
-    /// None when the person thought better of it.
-    async fn asks_whether_exact(&self) -> Option<bool> {
-        let mut above = String::new();
+    /// None when the person thought better of it. What no rule can say is not offered.
+    async fn asks_whether_exact(&self, exact: bool, any: bool) -> Option<bool> {
+        let (mut above, prompt) = keys::which_arguments(exact, any);
         loop {
-            let question = Question::short(above, "      always with [t] these arguments  [y] any arguments; Ctrl-C goes back > ");
-            let Reply::Line(line) = self.person.ask(question).await else { return None };
+            let Reply::Line(line) = self.person.ask(Question::short(above, prompt)).await else { return None };
             match line.trim().to_ascii_lowercase().as_str() {
-                "t" | "these" => return Some(true),
-                "y" | "any" => return Some(false),
-                _ => above = "      t or y".to_owned(),
+                "t" | "these" if exact => return Some(true),
+                "y" | "any" if any => return Some(false),
+                _ => above = "      one letter, as below".to_owned(),
             }
         }
     }

@@ -9,7 +9,7 @@ pub(crate) const OK: u8 = 0;
 pub(crate) const FAILED: u8 = 1;
 /// The command line or the config is wrong.
 pub(crate) const USAGE: u8 = 2;
-/// A key is missing, or a model's server does not take it.
+/// A key or a secret is missing, or a model's server does not take its key.
 pub(crate) const KEY: u8 = 3;
 /// A model's server could not be reached.
 pub(crate) const UNREACHABLE: u8 = 4;
@@ -30,7 +30,7 @@ Exit codes:
     0  it went well
     1  the task ended without an answer (stalled, in a circle, rejected, not addressed), or an internal failure
     2  the command line or the config is wrong
-    3  a model's key is missing, or its server does not take it
+    3  a key or a secret is missing, or a model's server does not take its key
     4  a model's server could not be reached
     5  a plugin could not be loaded, or an agent failed again and again
     6  a tool call needed an approval and there was no terminal to ask on

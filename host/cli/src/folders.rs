@@ -45,6 +45,33 @@ pub(crate) fn whole(folder: &Path) -> PathBuf {
     fs::canonicalize(folder).unwrap_or_else(|_| folder.to_owned())
 }
 
+/// Refuses folders of a plugin that the host would refuse once the config is prepared.
+///
+/// # Errors
+/// The problems that the edit brought, in the host's words.
+pub(crate) fn check_by_host(file: &Path, plugin: &str, before: Option<&Config>, edited: &Edited) -> Result<(), CliError> {
+    let Some(config) = &edited.config else { return Ok(()) };
+    let files = |config: &Config| config.plugins.get(plugin).map(|plugin| plugin.grants.files.clone()).unwrap_or_default();
+    if files(config).is_empty() || before.is_some_and(|before| files(before) == files(config)) {
+        return Ok(());
+    }
+    let host = crate::setup::open_host_in(file)?;
+    // Whatever others were granted before is not the question.
+    let problems_of = |config: &Config| {
+        let mut config = config.clone();
+        config.plugins.iter_mut().filter(|(name, _)| name.as_str() != plugin).for_each(|(_, other)| other.grants.files.clear());
+        host.folder_problems(&config)
+    };
+    let old = before.map(problems_of).unwrap_or_default();
+    let mut problems = problems_of(config);
+    problems.0.retain(|problem| !old.0.iter().any(|old| old.what == problem.what));
+    if problems.is_empty() {
+        return Ok(());
+    }
+    let what = format!("a folder is not granted; nothing was written\n\n{}", problems.to_string().trim_end());
+    Err(CliError::usage(what).with_problems(&problems))
+}
+
 /// Looks at folders before they are granted.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {

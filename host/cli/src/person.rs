@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::oneshot;
 
-use crate::screen::Screen;
+use crate::screen::{Held, Screen};
 use editor::Editor;
 use lines::Lines;
 
@@ -151,6 +151,11 @@ impl Person {
             echo::turn_off();
         }
         Hushed
+    }
+
+    /// Until it is dropped they see questions alone.
+    pub(crate) fn hold_the_rest(&self) -> Held {
+        self.screen.hold()
     }
 
     /// Something waits for an answer of theirs.

@@ -56,6 +56,27 @@ struct State {
     open: bool,
     /// A status line is shown.
     status: bool,
+    /// Somebody is being asked: only what is asked is shown until they have answered.
+    holds: usize,
+    held: Vec<String>,
+}
+
+/// Until it is dropped only questions are shown; what else comes is shown then.
+#[must_use]
+pub(crate) struct Held(Arc<Screen>);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let mut state = self.0.state();
+        state.holds = state.holds.saturating_sub(1);
+        if state.holds > 0 {
+            return;
+        }
+        let held = std::mem::take(&mut state.held);
+        drop(state);
+        held.iter().for_each(|line| self.0.notice(line));
+        self.0.write_kept();
+    }
 }
 
 impl Screen {
@@ -110,6 +131,23 @@ impl Screen {
     /// The same, also when only the result is wanted: a question, an error.
     pub(crate) fn notice(&self, text: impl Display) {
         let mut state = self.state();
+        if state.holds > 0 {
+            state.held.push(text.to_string());
+            return;
+        }
+        drop(state);
+        self.question(text);
+    }
+
+    /// Holds back all but questions.
+    pub(crate) fn hold(self: &Arc<Self>) -> Held {
+        self.state().holds += 1;
+        Held(Arc::clone(self))
+    }
+
+    /// What is asked. It is shown whatever else is held back.
+    pub(crate) fn question(&self, text: impl Display) {
+        let mut state = self.state();
         if state.editing {
             state.lines.extend(text.to_string().lines().map(str::to_owned));
             self.wake.store(true, Ordering::SeqCst);
@@ -126,7 +164,7 @@ impl Screen {
             return;
         }
         let mut state = self.state();
-        if state.editing {
+        if state.editing || state.holds > 0 {
             state.text.push_str(piece);
             return;
         }
@@ -136,9 +174,10 @@ impl Screen {
     /// What was said has an end.
     pub(crate) fn end_text(&self) {
         let mut state = self.state();
-        if state.editing && !state.text.is_empty() && !state.text.ends_with('\n') {
+        let is_kept = state.editing || state.holds > 0;
+        if is_kept && !state.text.is_empty() && !state.text.ends_with('\n') {
             state.text.push('\n');
-        } else if !state.editing {
+        } else if !is_kept {
             close_text(&mut state);
         }
     }
@@ -146,7 +185,7 @@ impl Screen {
     /// Shows what is going on in one faint line that is erased again. Does nothing where text is being streamed or a line is typed.
     pub(crate) fn status(&self, text: &str) {
         let mut state = self.state();
-        if !self.has_status || self.loudness != Loudness::Normal || state.editing || state.open {
+        if !self.has_status || self.loudness != Loudness::Normal || state.editing || state.open || state.holds > 0 {
             return;
         }
         let most = columns().saturating_sub(1);
@@ -181,10 +220,18 @@ impl Screen {
         for line in std::mem::take(&mut state.lines) {
             let _ = writeln!(anstream::stderr(), "{line}");
         }
-        let text = std::mem::take(&mut state.text);
-        if !text.is_empty() {
-            write_text(&mut state, &text);
+        drop(state);
+        self.write_kept();
+    }
+
+    /// What was said meanwhile.
+    fn write_kept(&self) {
+        let mut state = self.state();
+        if state.editing || state.holds > 0 || state.text.is_empty() {
+            return;
         }
+        let text = std::mem::take(&mut state.text);
+        write_text(&mut state, &text);
     }
 }
 

@@ -5,12 +5,12 @@ use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conclave_core::config::{Config, ModelConfig, Problems};
+use conclave_core::config::{Config, ModelConfig, Problem, Problems};
 use conclave_core::ids::ModelName;
 use conclave_mcp::source::Servers;
 use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::secrets::Sources;
-use conclave_runtime::{Follow, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared};
+use conclave_runtime::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of};
 
 use crate::args::{self, Output};
 use crate::commands::lock::LockFile;
@@ -30,12 +30,24 @@ pub(crate) async fn prepare(file: &Path, models: &Models, locked: bool, output: 
 
 /// The same with a host whose attachments are needed later. The plugins are held to the lock beside the config.
 pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, locked: bool, output: Output) -> Result<Prepared, CliError> {
+    prepare_and_warn(host, file, models, locked, output, |_, _| true).await
+}
+
+/// The same with only the warnings that still hold for what is prepared, where it is put to another use than a run.
+pub(crate) async fn prepare_and_warn(
+    host: &Host,
+    file: &Path,
+    models: &Models,
+    locked: bool,
+    output: Output,
+    holds: impl Fn(&Prepared, &Problem) -> bool,
+) -> Result<Prepared, CliError> {
     let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
     let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     if !output.quiet {
-        for warning in config.warnings.0.iter().chain(&prepared.warnings().0) {
+        for warning in config.warnings.0.iter().chain(&prepared.warnings().0).filter(|warning| holds(&prepared, warning)) {
             let _ = write!(anstream::stderr(), "{warning}");
         }
     }
@@ -46,7 +58,7 @@ pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, lock
 pub(crate) fn unprepared(error: PrepareError) -> CliError {
     match error {
         PrepareError::Config(problems) => config_error(&problems),
-        PrepareError::Keys(problems) => CliError::key(with_heading("the key of a model is not there", &problems)).with_problems(&problems),
+        PrepareError::Keys(problems) => CliError::key(with_heading("a key or a secret is not there", &problems)).with_problems(&problems),
         PrepareError::Plugins(problems) => CliError::plugin(with_heading("a plugin cannot be used", &problems)).with_problems(&problems),
     }
 }
@@ -83,10 +95,22 @@ pub(crate) fn open_host() -> Result<Host, CliError> {
     open_host_with(host_options())
 }
 
-/// The same for a config: what its keys name by a path starts at its folder.
+/// The same for a config: what its keys name by a path starts at its folder, and no plugin may be let into its own file.
 pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
+    open_host_keeping(file, None)
+}
+
+/// The same for a run whose journals are kept in a folder of the command line: no plugin writes there.
+pub(crate) fn open_host_keeping(file: &Path, journal: Option<&Path>) -> Result<Host, CliError> {
     let secrets = secrets().in_folder(folder_of(file));
-    open_host_with(HostOptions { secrets: Arc::new(secrets), ..host_options() })
+    let mut options = HostOptions { secrets: Arc::new(secrets), ..host_options() };
+    let guard = |what: &str, path: &Path, whole| Guard { what: what.to_owned(), path: path.to_owned(), secret: false, whole };
+    options.guarded.push(guard("the config", file, false));
+    options.guarded.push(guard("the lock of the config", &lock_of(file), false));
+    // Behind a link there may be a lock of its own.
+    options.guarded.extend(file.canonicalize().ok().map(|file| guard("the lock of the config", &lock_of(&file), false)));
+    options.guarded.extend(journal.map(|folder| guard("the journals of the run", folder, true)));
+    open_host_with(options)
 }
 
 /// Keys come from where the config says, the environment among it.
@@ -113,6 +137,7 @@ pub(crate) fn host_options() -> HostOptions {
         secrets: Arc::new(secrets()),
         servers: Some(Arc::new(servers())),
         kv: kv(),
+        guarded: state(),
         ..HostOptions::default()
     }
 }
@@ -128,6 +153,17 @@ fn kv() -> Arc<dyn KvStore> {
         Some(folder) => Arc::new(Sqlite::new(folder.join("kv.sqlite"))),
         None => Arc::new(NoKv("nobody knows where to keep it: set HOME or CONCLAVE_STATE".to_owned())),
     }
+}
+
+/// The state folder is the host's own: what was said in other runs, what other plugins keep.
+fn state() -> Vec<Guard> {
+    let what = "the journals and stores of other runs".to_owned();
+    let kept = crate::state_folder::state_folder().map(|path| Guard { what, path, secret: true, whole: true });
+    // Programs are looked for there, also those that a config starts for a key or as a server.
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let programs = std::env::split_paths(&path).filter(|folder| folder.is_absolute() && folder.is_dir());
+    let programs = programs.map(|path| Guard { what: "programs of the PATH".to_owned(), path, secret: false, whole: true });
+    kept.into_iter().chain(programs).collect()
 }
 
 /// `$CONCLAVE_CACHE`, else `conclave` in the user's cache folder; none where there is neither, and then nothing is cached.

@@ -3,6 +3,7 @@
 
 mod asks;
 mod mentions;
+mod rules;
 mod settings;
 mod toolbox;
 mod tools;
@@ -58,6 +59,9 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     tools::check_patterns(config, plugins, &mut problems);
     let admitted = tools::admitted(plugins);
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
+    if is_whole {
+        rules::check(config, plugins, &mut problems);
+    }
     let mut tasks = BTreeMap::new();
     for (name, task) in &config.tasks {
         check_exports(config, name, task, plugins, &mut problems);

@@ -13,6 +13,7 @@ mod sequence;
 
 use std::collections::BTreeSet;
 
+use crate::config::keys::{GRANTS, of_table};
 use crate::config::wording::{code, suggest};
 use crate::config::{Config, Problem, Problems, Severity, check_name};
 use crate::manifest::Capability;
@@ -69,6 +70,9 @@ pub enum EditError {
     NotGranted { plugin: String, grant: String },
     #[error("{} is the table form of a grant that has none", code(.0))]
     NoTableForm(String),
+    /// What is to be taken back names a limit.
+    #[error("{} of {} is a limit, and limits are not lifted by taking back; change it by hand, in the config", code(.key), code(.grant))]
+    Limit { grant: String, key: String },
     /// The file is written in a form that this cannot edit.
     #[error("{} is written in a way that is not edited here; change it by hand", code(.0))]
     Form(String),
@@ -131,12 +135,12 @@ impl ConfigText {
         fragment.grants.iter().try_for_each(|grant| grants::grant(self, plugin, grant))
     }
 
-    /// Takes back what was granted: every entry that the fragment names or that a pattern of it covers, or all of a grant. A limit is
-    /// never lifted. After an error the text is as it was.
+    /// Takes back what was granted: every entry that the fragment names or that a pattern of it covers, private networks among them, or
+    /// all of a grant. A limit is never lifted. After an error the text is as it was.
     ///
     /// # Errors
     /// `NoPlugin`; `Wider` when an entry is granted by a pattern too, which would go on granting it; `NotGranted` when nothing of the
-    /// fragment is granted; `Form` as for `grant`.
+    /// fragment is granted; `Limit` when it names a limit; `Form` as for `grant`.
     pub fn revoke(&mut self, plugin: &str, fragment: &Fragment) -> Result<(), EditError> {
         self.require_plugin(plugin)?;
         let mut edit = self.clone();
@@ -240,9 +244,25 @@ pub fn capability_of(grant: &GrantText) -> Option<Capability> {
     Capability::named(grant.key)
 }
 
+/// A grant of this capability as a config could have it, `fetch = ["https://…"]`: the one table of examples is that of the keys.
+#[must_use]
+pub fn example_of(capability: Capability) -> Option<&'static str> {
+    let key = of_table(GRANTS).find(|key| key.name == capability.as_str() && key.available)?;
+    Some(key.example.strip_prefix("grants.").unwrap_or(key.example))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn every_capability_that_can_be_granted_has_an_example_of_its_own_form() {
+        for capability in Capability::ALL.into_iter().filter(|capability| capability.is_offered() && !capability.is_own()) {
+            let example = example_of(capability).unwrap_or_else(|| panic!("{capability} has none"));
+            let fragment = Fragment::parse(example).unwrap_or_else(|error| panic!("{capability}: {error}"));
+            assert_eq!(fragment.grants.iter().map(capability_of).collect::<Vec<_>>(), [Some(capability)], "{example}");
+        }
+    }
 
     #[test]
     fn an_edit_that_changes_what_it_is_not_about_is_refused() {

@@ -2,6 +2,8 @@
 //! decisions of the room and the imports are, by asking the same functions; decides nothing itself.
 
 mod layers;
+mod outside;
+mod tasks;
 #[cfg(test)]
 mod tests;
 
@@ -116,7 +118,7 @@ pub enum NoAnswer {
 /// # Errors
 /// When the question names what is not there.
 pub fn explain(setup: &Setup, question: &Question) -> Result<Explanation, NoAnswer> {
-    let rights = setup.rights(&question.plugin).ok_or_else(|| NoAnswer::Plugin(question.plugin.clone()))?;
+    let plugin = setup.plugins.get(&question.plugin).ok_or_else(|| NoAnswer::Plugin(question.plugin.clone()))?;
     if let Some(task) = &question.task {
         let found = setup.tasks.get(task).ok_or_else(|| NoAnswer::Task(task.clone()))?;
         if found.agent != question.plugin && question.capability == Capability::Tools {
@@ -124,7 +126,10 @@ pub fn explain(setup: &Setup, question: &Question) -> Result<Explanation, NoAnsw
             return Err(NoAnswer::OtherAgent { task, agent, plugin });
         }
     }
-    let refused = layers::decide(setup, &rights, question).err();
+    if plugin.facts.mcp && outside::is_meant(question.capability) {
+        return Ok(outside::answer(question));
+    }
+    let refused = layers::decide(setup, question).err();
     Ok(with(setup, question, refused))
 }
 
@@ -166,12 +171,21 @@ fn why_no_line(question: &Question, record: &DenialRecord) -> String {
     match record.layer {
         Layer::Manifest => format!("{plugin} does not ask for it: only its author can put that into its manifest"),
         Layer::Host => "this host never gives it".to_owned(),
-        Layer::Policy => "a rule of yours decided it; change the rule if it is not what you meant".to_owned(),
+        Layer::Policy => "the policy decided it, not a grant; change the rule if it is not what you meant".to_owned(),
         Layer::Task => "it is the task that leaves it out; change the task if that is not what you meant".to_owned(),
         Layer::Config | Layer::Runtime => match (question.capability, question.target.as_deref()) {
             (Capability::Files, Some(path)) => {
                 let why = why_no_offer(path).unwrap_or("what is granted covers the path, and what stands there does not allow it");
                 format!("{why}: no grant is suggested")
+            }
+            (Capability::Fetch, Some(url)) if crate::fetch::target(url).is_err() => {
+                "it is no address that a request could be sent to, so no grant covers it".to_owned()
+            }
+            (Capability::Fetch, _) if record.layer == Layer::Config => {
+                "no grant is suggested for this address: one inside your own network, or with a `*` in it, is for you to weigh".to_owned()
+            }
+            (Capability::Secrets, _) if record.layer == Layer::Config => {
+                "no grant is suggested: where a secret may go is for you to weigh".to_owned()
             }
             (Capability::Fetch, _) => {
                 "no grant is suggested: it was refused by where it leads or by a limit, and a wider grant is for you to weigh".to_owned()

@@ -32,6 +32,10 @@ pub struct Lock {
 /// A plugin as it was let in.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Pinned {
+    /// As its manifest has it: whose stores it may use rests on it.
+    pub name: String,
+    /// Of the plugin as a whole; for people.
+    pub description: String,
     /// As its manifest had it; for people.
     pub version: String,
     /// Of the component, lower-case hexadecimal; empty when it is none, as with a server of tools.
@@ -48,6 +52,8 @@ impl Pinned {
     #[must_use]
     pub fn of(facts: &PluginFacts) -> Self {
         Self {
+            name: facts.manifest.name.clone(),
+            description: facts.manifest.description.clone(),
             version: facts.manifest.version.clone(),
             sha256: facts.sha256.clone(),
             contract: facts.manifest.contract.clone(),

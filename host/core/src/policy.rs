@@ -23,6 +23,11 @@ pub use derived::{derived, reason};
 pub use leave::{Leave, leave};
 pub use odd::is_odd;
 
+/// Characters of a pattern.
+pub(crate) const PATTERN_MAX: usize = 4_096;
+/// Patterns of one argument, and arguments of one rule.
+pub(crate) const PATTERNS_MAX: usize = 64;
+
 /// What a rule says.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]

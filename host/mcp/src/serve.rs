@@ -5,6 +5,7 @@
 mod approval;
 mod calling;
 mod handler;
+mod lines;
 mod outcome;
 mod progress;
 mod tools;
@@ -17,16 +18,16 @@ use conclave_core::ids::TaskName;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::{Prepared, RunOptions};
 use rmcp::ServiceExt;
-use rmcp::service::{RoleServer, ServerInitializeError};
-use rmcp::transport::async_rw::AsyncRwTransport;
+use rmcp::service::ServerInitializeError;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use handler::Desk;
+use lines::Spoken;
 pub use tools::OfferError;
 
 use crate::text::shown;
 
-/// Bytes of a message that is taken; a longer one is dropped.
+/// Bytes of a message that is taken; a longer one is refused.
 pub const MESSAGE_MAX: usize = 8 << 20;
 /// How long calls may take to end when the client has gone.
 const GRACE: Duration = Duration::from_secs(2);
@@ -82,7 +83,7 @@ pub async fn serve(
     to: impl AsyncWrite + Send + Unpin + 'static,
 ) -> Result<(), ServeError> {
     let desk = Arc::new(Desk::new(service)?);
-    let transport = AsyncRwTransport::<RoleServer, _, _>::new(from, to).with_max_line_length(MESSAGE_MAX);
+    let transport = Spoken::new(from, to, MESSAGE_MAX);
     let ended = match handler::Handler(Arc::clone(&desk)).serve(transport).await {
         Ok(running) => running.waiting().await.map(drop).map_err(|error| error.to_string()),
         // A client that goes before it has said anything is no failure.

@@ -7,6 +7,7 @@ mod connection;
 mod program;
 mod refusing;
 mod result;
+mod said;
 mod server;
 mod tools;
 

@@ -2,10 +2,12 @@
 
 #[cfg(feature = "openai")]
 pub use clients::Probe;
+pub use guarded::Guard;
 pub use pins::{Pins, lock_of};
 
 mod clients;
 mod folders;
+mod guarded;
 mod natives;
 mod pins;
 mod secrets;
@@ -63,6 +65,8 @@ pub struct HostOptions {
     pub kv: Arc<dyn KvStore>,
     /// Speaks to servers of tools, for `source = { mcp = { … } }`; none: a config with one is refused.
     pub servers: Option<Arc<dyn ToolServers>>,
+    /// What no plugin may be let into besides what the config shows: the config's own file, where journals and stores are kept.
+    pub guarded: Vec<Guard>,
 }
 
 impl Default for HostOptions {
@@ -78,6 +82,7 @@ impl Default for HostOptions {
             blobs: Arc::new(MemoryBlobs::default()),
             kv: Arc::new(MemoryKv::default()),
             servers: None,
+            guarded: Vec::new(),
         }
     }
 }
@@ -134,6 +139,7 @@ pub struct Host {
     servers: Option<Arc<dyn ToolServers>>,
     /// The folder of the cache.
     kept: Option<PathBuf>,
+    guarded: Vec<Guard>,
     cache_failure: Option<CacheError>,
     everything: Arc<Everything>,
     #[cfg(feature = "download")]
@@ -195,7 +201,7 @@ impl Host {
     /// # Errors
     /// When the engine cannot be set up on this machine.
     pub fn new(options: HostOptions) -> Result<Self, EngineError> {
-        let HostOptions { engine, cache, compiler, stock, native, models, secrets, blobs, kv, servers } = options;
+        let HostOptions { engine, cache, compiler, stock, native, models, secrets, blobs, kv, servers, guarded } = options;
         let engine = Engine::new(&engine)?;
         #[cfg(feature = "download")]
         let downloads = Downloads::new(cache.as_ref().map(|folder| folder.join("components")));
@@ -215,6 +221,7 @@ impl Host {
             kv,
             kept,
             servers,
+            guarded,
             cache_failure,
             everything: Arc::default(),
             #[cfg(feature = "download")]
@@ -239,6 +246,14 @@ impl Host {
     #[must_use]
     pub fn blobs(&self) -> &Arc<dyn Blobs> {
         &self.blobs
+    }
+
+    /// What is wrong with the folders that a config grants: they are not there, or hold what no plugin may read or change. Loads nothing.
+    #[must_use]
+    pub fn folder_problems(&self, config: &Config) -> Problems {
+        let mut problems = Problems::default();
+        folders::check(config, self.kept.as_deref(), &self.guarded, &mut problems);
+        problems
     }
 
     /// [`prepare`](Self::prepare), when nobody wants to know how far it has come.
@@ -273,7 +288,7 @@ impl Host {
         let (vault, missing) = self.vault(config, &mut problems);
         let components = loaded.iter().map(|(name, plugin)| (name, plugin.facts()));
         refused |= pins.hold(config, components.chain(natives.iter().map(|(name, native)| (name, &native.facts))), &mut problems);
-        folders::check(config, self.kept.as_deref(), &mut problems);
+        folders::check(config, self.kept.as_deref(), &self.guarded, &mut problems);
         if problems.has_errors() {
             let problems = problems.in_order();
             let errors = problems.0.iter().filter(|problem| problem.severity == Severity::Error).count();

@@ -95,7 +95,7 @@ pub use conclave_core::{
 pub use conclave_models as models;
 #[cfg(feature = "openai")]
 pub use host::Probe;
-pub use host::{Follow, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
+pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 pub use prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
 pub use session::{Ask, Session, SessionError};
 

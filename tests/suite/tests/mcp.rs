@@ -54,7 +54,13 @@ fn a_client_gets_tools_on_stdout_and_the_operator_is_told_on_stderr() {
     let find = answers[&2]["result"]["tools"].as_array().and_then(|tools| tools.iter().find(|tool| tool["name"] == "search.find"));
     assert_eq!(find.map(|tool| tool["annotations"]["readOnlyHint"].clone()), Some(json!(true)), "it can only read: {}", answers[&2]);
     assert_eq!(answers[&4]["result"]["content"][0]["text"], "hello");
-    assert!(told.contains("data can leave to: nowhere") && told.contains("search.find"), "{told}");
+    assert!(
+        told.contains("data can leave to: the MCP client")
+            && !told.contains("nobody uses the plugin")
+            && told.contains("serving ")
+            && told.contains("search.find"),
+        "{told}"
+    );
 }
 
 #[test]

@@ -326,7 +326,8 @@ fn what_is_left_to_check_is_said_after_an_edit() {
     let rig = Rig::new();
     well(&rig, &["init"]);
     let (_, told) = well(&rig, &["grant", "librarian", "tools = [\"search.nothing\"]"]);
-    assert!(told.contains("conclave check conclave.toml") && !told.contains("warning"), "{told}");
+    assert!(told.contains("conclave check conclave.toml"), "{told}");
+    assert!(told.contains("`search.nothing` is granted to `librarian`, but no task of it offers it"), "{told}");
     let (_, told) = well(&rig, &["revoke", "search", "files"]);
     assert!(told.contains("warning:") && told.contains("search cannot do without `files`"), "{told}");
     let told = ended(&rig, 2, &["revoke", "librarian", "tools = { calls = 2 }"]);
@@ -351,4 +352,18 @@ fn a_config_that_is_not_there_is_written_by_init() {
     assert!(ended(&rig, 2, &["init", "sub/x.toml"]).contains("there is no folder sub"));
     well(&rig, &["init"]);
     well(&rig, &["check"]);
+}
+
+#[test]
+fn what_the_host_would_refuse_is_not_written() {
+    let rig = with_weather();
+    well(&rig, &["init"]);
+    let before = file(&rig, "conclave.toml");
+    let all = "files = [{ dir = \".\", at = \"/all\", mode = \"read-write\" }]";
+    let told = ended(&rig, 2, &["grant", "search", all]);
+    assert!(told.contains("cannot be granted for writing") && told.contains("nothing was written"), "{told}");
+    assert!(ended(&rig, 2, &["add", "weather.wasm", "--grant", all]).contains("cannot be granted for writing"));
+    assert_eq!(file(&rig, "conclave.toml"), before);
+    let (_, told) = well(&rig, &["add", "weather.wasm"]);
+    assert!(told.contains("the other plugins are not pinned: conclave plugin lock"), "{told}");
 }

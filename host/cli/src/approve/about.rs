@@ -47,7 +47,7 @@ impl About {
 
     /// `[a] always` would do something: the config is a file with the rules that this run has, and a rule can allow the call.
     pub(super) fn can_write(&self, request: &ApprovalRequest) -> bool {
-        self.leave(request, false).is_some() && always::has_same_policy(&self.file, &self.setup())
+        (self.leave(request, false).is_some() || self.leave(request, true).is_some()) && always::has_same_policy(&self.file, &self.setup())
     }
 
     /// Writes the rules into the config; they hold from now on. What was written, for people.
@@ -62,7 +62,7 @@ impl About {
 
     /// What to put into the config so that nobody need be asked.
     pub(super) fn missing(&self, request: &ApprovalRequest) -> Option<String> {
-        let leave = self.leave(request, false)?;
+        let leave = self.leave(request, false).or_else(|| self.leave(request, true))?;
         let setup = self.setup();
         let before = leave.before.and_then(|index| setup.policy.get(index));
         let place = before.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();

@@ -10,7 +10,7 @@ use conclave_core::setup::Setup;
 
 use crate::config_file::{ConfigFile, refused};
 use crate::error::CliError;
-use crate::show::{BAD, FAINT, GOOD, paint};
+use crate::show::{FAINT, GOOD, paint, printable};
 
 /// The config is a file, and its rules are those that the run goes by.
 pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
@@ -33,10 +33,9 @@ pub(super) fn write(path: &Path, setup: &Setup, leave: &Leave) -> Result<(String
     let edited = edit.finish().map_err(|error| refused(&error))?;
     file.write(&edited)?;
     let mut told = format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
-    for change in &edited.changes {
-        let line = change.to_string();
-        let style = if line.starts_with('-') { BAD } else { GOOD };
-        let _ = write!(told, "\n      {}", paint(style, line));
+    // The block itself: a comparison of lines may take another's header for its own.
+    for line in leave.to_toml().lines() {
+        let _ = write!(told, "\n      {}", paint(GOOD, printable(line)));
     }
     let policy = edited.config.map(|config| config.policy);
     Ok((told, policy.unwrap_or_else(|| with(setup, leave))))
@@ -74,7 +73,12 @@ mod tests {
         let request = request(json!({ "path": "/notes/a.md" }));
         assert!(about.can_write(&request));
         let told = anstream::adapter::strip_str(&about.write(&request, true).unwrap()).to_string();
-        assert!(told.contains("[[policy]]") && told.contains("+ ") && told.contains("/notes/a.md"), "{told}");
+        assert!(
+            told.contains("      [[policy]]\n      tool = \"notes.save\"")
+                && told.contains("/notes/a.md")
+                && told.ends_with("decide = \"allow\""),
+            "{told}"
+        );
         let rule =
             "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\narguments = { path = \"/notes/a.md\" }\ndecide = \"allow\"\n\n";
         let expected = CONFIG.replace("# What is asked about.", &format!("{rule}# What is asked about."));

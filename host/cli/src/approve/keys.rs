@@ -19,6 +19,21 @@ pub(super) fn prompt(is_cut: bool, can_always: bool) -> String {
     format!("      [y] once  [r] this run  {always}[e] edit  [n] refuse  {all}[w] why  > ")
 }
 
+/// What `[a] always` asks, and what stands above: a rule holds for these arguments or for any, as far as there can be one.
+pub(super) fn which_arguments(exact: bool, any: bool) -> (String, &'static str) {
+    match (exact, any) {
+        (true, true) => (String::new(), "      always with [t] these arguments  [y] any arguments; Ctrl-C goes back > "),
+        (true, false) => {
+            let above = "      not for any arguments: a later rule denies some of them".to_owned();
+            (above, "      always with [t] these arguments; Ctrl-C goes back > ")
+        }
+        (false, _) => {
+            let above = "      no rule can be about just these arguments; it would hold whatever they are".to_owned();
+            (above, "      always with [y] any arguments; Ctrl-C goes back > ")
+        }
+    }
+}
+
 /// The letter, when the line is one.
 pub(super) fn choice(line: &str) -> Option<Choice> {
     match line.trim().to_ascii_lowercase().as_str() {
@@ -44,6 +59,14 @@ mod tests {
             [Choice::Once, Choice::Once, Choice::ThisRun, Choice::Always, Choice::Refuse, Choice::Edit, Choice::Why, Choice::ShowAll];
         assert_eq!(letters, meant.map(Some));
         assert_eq!(["", "yn", "ok", "ya"].map(choice), [None; 4]);
+    }
+
+    #[test]
+    fn any_arguments_are_never_taken_for_granted() {
+        let (above, prompt) = which_arguments(false, true);
+        assert!(above.contains("whatever they are") && prompt.contains("[y] any") && !prompt.contains("[t]"));
+        let (above, prompt) = which_arguments(true, false);
+        assert!(above.contains("denies") && prompt.contains("[t] these") && !prompt.contains("[y]"));
     }
 
     #[test]

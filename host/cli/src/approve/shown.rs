@@ -61,7 +61,9 @@ fn told_apart(name: &str) -> String {
 
 /// What to know of an argument besides its text; empty when there is nothing.
 fn remark(value: &Value, files: &[FileGrant]) -> String {
-    let Value::String(text) = value else { return String::new() };
+    let mixed =
+        if has_mixed_words(value) { "  ".to_owned() + &paint(ODD, "(letters of several alphabets in one word)") } else { String::new() };
+    let Value::String(text) = value else { return mixed };
     let mut remarks: Vec<String> = Vec::new();
     let in_folder = files.iter().find_map(|grant| Some((grant, inside(grant, text)?)));
     match in_folder {
@@ -69,10 +71,18 @@ fn remark(value: &Value, files: &[FileGrant]) -> String {
         Some((grant, rest)) => remarks.push(paint(FAINT, format_args!("({})", printable(&on_disk(grant, rest))))),
         None => {}
     }
-    if text.split(|c: char| !c.is_alphanumeric()).any(mixes_alphabets) {
-        remarks.push(paint(ODD, "(letters of several alphabets in one word)"));
+    remarks.iter().fold(String::new(), |text, remark| text + "  " + remark) + &mixed
+}
+
+/// A word in it, at any depth, has letters of several alphabets.
+fn has_mixed_words(value: &Value) -> bool {
+    let is_mixed = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(mixes_alphabets);
+    match value {
+        Value::String(text) => is_mixed(text),
+        Value::Array(items) => items.iter().any(has_mixed_words),
+        Value::Object(fields) => fields.iter().any(|(name, value)| is_mixed(name) || has_mixed_words(value)),
+        _ => false,
     }
-    remarks.iter().fold(String::new(), |text, remark| text + "  " + remark)
 }
 
 /// The path below a granted folder.
@@ -167,6 +177,8 @@ mod tests {
         assert!(!text.contains(bad) && text.lines().count() == 3, "{text}");
         assert!(is_cut && text.contains("102 characters more"), "{text}");
         let (text, _) = plain(&request(json!({ "to": "p\u{430}ypal" })), 300);
+        assert!(text.contains("several alphabets"), "{text}");
+        let (text, _) = plain(&request(json!({ "to": [{ "name": "p\u{430}ypal" }] })), 300);
         assert!(text.contains("several alphabets"), "{text}");
     }
 

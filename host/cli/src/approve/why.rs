@@ -36,7 +36,16 @@ pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
     let _ = write!(text, "\n      {} may {}", paint(NAME, &name), printable(&may));
     for grant in &plugin.grants.files {
         let how = if grant.mode == FileMode::ReadWrite { "read and write" } else { "read" };
-        let _ = write!(text, "\n        {} is {} ({how})", printable(&grant.at), printable(&grant.dir));
+        let folder = std::path::absolute(&grant.dir).map_or_else(|_| grant.dir.clone(), |dir| dir.display().to_string());
+        let _ = write!(text, "\n        {} is {} ({how})", printable(&grant.at), printable(&folder));
+    }
+    if let Some(fetch) = &plugin.grants.fetch {
+        let urls: Vec<String> = fetch.rules.iter().map(|rule| format!("{} {}", rule.methods.join("|"), rule.url)).collect();
+        let _ = write!(text, "\n        it may send: {}", printable(&urls.join(", ")));
+        if !fetch.private.is_empty() {
+            let nets: Vec<String> = fetch.private.iter().map(ToString::to_string).collect();
+            let _ = write!(text, ", also in the private networks {}", printable(&nets.join(", ")));
+        }
     }
     text
 }

@@ -15,6 +15,7 @@ pub(crate) struct Locked {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 all is pinned; 5 a plugin is not what was pinned, and stays as it was")]
 pub(crate) struct Lock {
     /// The config
     #[arg(default_value = CONFIG)]
@@ -22,6 +23,7 @@ pub(crate) struct Lock {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "Exit codes: 0 all is as pinned or was accepted; 1 you said no; 6 nobody was there to accept it")]
 pub(crate) struct Upgrade {
     /// The plugins; without a name all that differ
     #[arg(value_name = "NAME")]

@@ -35,4 +35,7 @@ pub(crate) struct Mcp {
     /// Show plugins' log lines of level debug and trace too
     #[arg(long, short)]
     pub(crate) verbose: bool,
+    /// Refused, and not offered: stdout is the client's
+    #[arg(long, hide = true, id = "json")]
+    _json: bool,
 }

@@ -68,6 +68,9 @@ pub(crate) struct Grant {
 }
 
 #[derive(Debug, Args)]
+#[command(
+    after_help = "Exit codes: 0 it answered; 1 it says that it could not; 5 it had to be stopped\n\nWith --grant 'kv = true' its store is kept from call to call."
+)]
 pub(crate) struct Call {
     /// `stock:NAME`, a .wasm file, the folder of a plugin's crate, or https://…/x.wasm#sha256=…
     pub(crate) source: String,

@@ -9,6 +9,7 @@ use std::path::Path;
 
 use conclave_core::config::{Config, check_name};
 use conclave_core::config_edit::{Fragment, capability_of, proposed_name};
+use conclave_core::lock::is_pinned;
 use conclave_core::manifest::{Ask, Capability, Manifest};
 use serde_json::json;
 
@@ -18,7 +19,7 @@ use crate::commands::lock::{self, LockFile};
 use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
-use crate::folders::Guard;
+use crate::folders::{Guard, check_by_host};
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint};
 use crate::source::{self, Found, Place};
 
@@ -55,6 +56,7 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     let edited = edit.finish().map_err(|error| refused(&error))?;
     // Whoever was asked has said yes already.
     Guard::new(file.folder(), args.yes || asks).check(&name, &chosen, before.as_ref(), &edited)?;
+    check_by_host(&args.file, &name, before.as_ref(), &edited)?;
     // One that cannot be read is told of before anything is written.
     let lock = LockFile::open(&args.file)?;
     file.write(&edited)?;
@@ -63,6 +65,17 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     tell(&file, &edited, json!({ "plugin": name, "inspection": found.inspection, "pinned": pinned.is_some(), "hints": hints }), output)?;
     if let Some(pinned) = pinned.filter(|_| !quiet) {
         let _ = writeln!(anstream::stderr(), "{pinned}");
+        // `check --locked` wants all of them.
+        let others = || {
+            edited
+                .config
+                .iter()
+                .flat_map(|config| &config.plugins)
+                .filter(|(other, plugin)| other.as_str() != name && is_pinned(&plugin.source))
+        };
+        if others().any(|(other, _)| !lock.lock.iter().any(|lock| lock.plugins.contains_key(other))) {
+            let _ = writeln!(anstream::stderr(), "  {}", paint(FAINT, "the other plugins are not pinned: conclave plugin lock"));
+        }
     }
     if !quiet {
         hints::show(&hints, &args.file);

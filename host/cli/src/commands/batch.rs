@@ -40,7 +40,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
     let detail = args.trace.detail(output)?;
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
-    let host = setup::open_host_in(&args.config)?;
+    let host = setup::open_host_keeping(&args.config, args.journal.as_deref())?;
     let prepared = setup::prepare_with(&host, &args.config, &args.model.models()?, args.locked.locked, output).await?;
     check_entry(&prepared)?;
     let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
@@ -162,7 +162,7 @@ impl All {
             None => Arc::new(NoJournals),
         };
         let person = Person::new(Arc::clone(screen), None, None);
-        let about = About::new(&prepared, &args.file);
+        let about = About::new(&prepared, &args.config);
         Arc::new(Self {
             prepared,
             room,

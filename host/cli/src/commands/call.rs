@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::config::Config;
+use conclave_core::config_edit::example_of;
 use conclave_core::manifest::{Capability, Manifest};
 use conclave_core::setup::PluginKind;
 use conclave_core::tool::{ToolError, ToolOutcome, ToolSpec};
@@ -108,7 +109,8 @@ fn require_asked(config: &Config, name: &str, manifest: &Manifest) -> Result<(),
         return Ok(());
     }
     let whats: Vec<String> = missing.iter().map(|(capability, ask)| format!("`{capability}` ({})", one_line(&ask.why, 120))).collect();
-    let hows: Vec<String> = missing.iter().map(|(capability, _)| format!("--grant {}", shell(config::example(*capability)))).collect();
+    let examples = missing.iter().filter_map(|(capability, _)| example_of(*capability));
+    let hows: Vec<String> = examples.map(|example| format!("--grant {}", shell(example))).collect();
     Err(CliError::usage(format!("{} cannot do without {}", manifest.name, whats.join(" and ")))
         .hint(format!("grant it, such as {}", hows.join(" "))))
 }

@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let detail = args.trace.detail(output)?;
-    let host = setup::open_host_in(&args.file)?;
+    let host = setup::open_host_keeping(&args.file, args.journal.as_deref())?;
     let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, args.locked.locked, output).await?.for_chat();
     let talk = Talk::new(&args, output, &host, &prepared, interrupts)?;
     if !output.quiet && !output.json {

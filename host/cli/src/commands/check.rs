@@ -4,15 +4,16 @@ use std::io::Write;
 use std::path::Path;
 
 use conclave_core::limits::PluginLimits;
+use conclave_core::narrow::Narrow;
 use conclave_core::rights::data_can_leave;
-use conclave_core::text::show_duration;
+use conclave_core::text::{show_duration, show_size};
 use conclave_runtime::Prepared;
 
 use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::{FAINT, GOOD, NAME, bytes, head, paint, plural};
+use crate::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
 use crate::stdout;
 
 pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
@@ -63,6 +64,7 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
         let subtasks: Vec<&str> = task.subtasks.iter().map(conclave_core::ids::TaskName::as_str).collect();
         let mut parts = vec![format!("agent {}", task.agent)];
         parts.extend((!tools.is_empty()).then(|| format!("tools {}", tools.join(", "))));
+        parts.extend(narrows(&task.narrow));
         parts.extend((!subtasks.is_empty()).then(|| format!("then {}", subtasks.join(", "))));
         parts.extend(task.deliver.as_ref().map(|strategy| format!("delivered by {strategy}")));
         writeln!(out, "  {}{entry} {}", paint(NAME, format_args!("{name:<13}")), parts.join(" · "))?;
@@ -73,20 +75,66 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
     for rule in &setup.policy {
         let caller = rule.caller.as_ref().map(|caller| format!(" called by {caller}")).unwrap_or_default();
         let within = rule.expires_ms.map(|ms| format!(" within {}", show_duration(ms))).unwrap_or_default();
-        let said = format!("{}{within}{caller}", rule.decide.as_str());
+        let arguments = rule.shown_arguments();
+        let when = if arguments.is_empty() { String::new() } else { format!(" when {}", printable(&arguments)) };
+        let said = format!("{}{within}{caller}{when}", rule.decide.as_str());
         writeln!(out, "  {} {said} {}", paint(NAME, format_args!("{:<13}", rule.tool.0)), paint(FAINT, &rule.source))?;
     }
     Ok(())
+}
+
+/// What a task leaves of its agent's grants; none when all.
+fn narrows(narrow: &Narrow) -> Option<String> {
+    fn list<T: std::fmt::Display>(key: &str, names: Option<&Vec<T>>) -> Option<String> {
+        let names: Vec<String> = names?.iter().map(ToString::to_string).collect();
+        Some(if names.is_empty() { format!("no {key}") } else { format!("{key} {}", names.join(", ")) })
+    }
+    let Narrow { model, delegate, route, files, read_only, fetch, secrets, kv } = narrow;
+    let lists = [
+        list("model", model.as_ref()),
+        list("delegate", delegate.as_ref()),
+        list("route", route.as_ref()),
+        list("files", files.as_ref()),
+        read_only.then(|| "read only".to_owned()),
+        list("fetch", fetch.as_ref()),
+        list("secrets", secrets.as_ref()),
+        (*kv == Some(false)).then(|| "no kv".to_owned()),
+    ];
+    let left: Vec<String> = lists.into_iter().flatten().collect();
+    (!left.is_empty()).then(|| format!("narrows the agent alone to {}", left.join("; ")))
 }
 
 fn limits(limits: &PluginLimits) -> [String; 5] {
     let PluginLimits { memory, cpu_ms, wall_ms, output, log, host_calls, handles, read, scratch, blobs, at_once, .. } = limits;
     let PluginLimits { table_elements, instances, arguments, list, component, compile_ms, compile_memory, .. } = limits;
     [
-        format!("memory {} · cpu {cpu_ms} ms · wall {wall_ms} ms · output {}", bytes(*memory), bytes(*output)),
-        format!("log {} · read {} · scratch {} · blobs {}", bytes(*log), bytes(*read), bytes(*scratch), bytes(*blobs)),
+        format!(
+            "memory {} · cpu {} · wall {} · output {}",
+            show_size(*memory),
+            show_duration(*cpu_ms),
+            show_duration(*wall_ms),
+            show_size(*output)
+        ),
+        format!("log {} · read {} · scratch {} · blobs {}", show_size(*log), show_size(*read), show_size(*scratch), show_size(*blobs)),
         format!("host calls {host_calls} · handles {handles} · at once {at_once}"),
-        format!("table elements {table_elements} · instances {instances} · arguments {} · list {list}", bytes(*arguments)),
-        format!("component {} · compile time {compile_ms} ms · compile memory {}", bytes(*component), bytes(*compile_memory)),
+        format!("table elements {table_elements} · instances {instances} · arguments {} · list {list}", show_size(*arguments)),
+        format!(
+            "component {} · compile time {} · compile memory {}",
+            show_size(*component),
+            show_duration(*compile_ms),
+            show_size(*compile_memory)
+        ),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Narrow, narrows};
+
+    #[test]
+    fn what_a_task_leaves_is_said() {
+        assert_eq!(narrows(&Narrow::default()), None);
+        let narrow = Narrow { files: Some(vec!["/notes".into()]), read_only: true, route: Some(Vec::new()), ..Narrow::default() };
+        assert_eq!(narrows(&narrow).as_deref(), Some("narrows the agent alone to no route; files /notes; read only"));
+    }
 }

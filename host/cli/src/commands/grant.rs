@@ -12,7 +12,7 @@ use crate::commands::add::{check_asked, shell};
 use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
-use crate::folders::Guard;
+use crate::folders::{Guard, check_by_host};
 use crate::show::{FAINT, ODD, paint};
 use crate::source;
 
@@ -60,6 +60,9 @@ fn edit(
     change(&mut text, config.as_ref())?;
     let edited = text.finish().map_err(|error| refused(&error))?;
     Guard::new(file.folder(), yes).check(plugin, granted, config.as_ref(), &edited)?;
+    if !granted.is_empty() {
+        check_by_host(&args.file, plugin, config.as_ref(), &edited)?;
+    }
     file.write(&edited)?;
     let missing = missing(plugin, &edited, &args.file);
     tell(&file, &edited, json!({ "plugin": plugin, "hints": missing }), output)?;
@@ -96,7 +99,7 @@ fn parse_granted(text: &str) -> Result<Fragment, CliError> {
 fn parse_revoked(text: &str) -> Result<Fragment, CliError> {
     let is_table = text.split_once('=').is_some_and(|(_, value)| value.trim_start().starts_with('{'));
     Fragment::parse_revoked(text).map_err(|error| match error {
-        FragmentError::Form { .. } if is_table => {
+        FragmentError::Form { .. } | FragmentError::NoList { .. } if is_table => {
             CliError::usage(format!("`{text}` does not list what is to be taken back, and limits are not lifted by revoke"))
                 .hint("list it, or name the whole grant; a limit is changed and taken away by hand, in the config")
         }

@@ -75,7 +75,8 @@ fn pinned_line(name: &PluginName, facts: &PluginFacts) -> String {
     let asks: Vec<String> = facts.manifest.asks.keys().map(|ask| one_line(ask, 20)).collect();
     let asks = if asks.is_empty() { "asks for nothing".to_owned() } else { format!("asks for {}", asks.join(", ")) };
     let tools = plural(facts.tools.len() as u64, "tool", "tools");
-    let version = one_line(&facts.manifest.version, 20);
+    // The host takes it for native; what runs it is a server.
+    let version = if facts.mcp { "mcp".to_owned() } else { one_line(&facts.manifest.version, 20) };
     format!("{} {version} · {digest} · {asks} · {tools}", paint(NAME, format_args!("{name:<13}")))
 }
 

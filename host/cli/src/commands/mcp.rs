@@ -1,53 +1,60 @@
 //! `conclave mcp FILE`: the tools of a config for a client that speaks the Model Context Protocol. Stdin and stdout are the client's, so
 //! everything that people read goes to stderr.
 
+mod refused;
+
 use std::io::Write;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use conclave_core::config::Problem;
 use conclave_core::grant::ToolPattern;
-use conclave_core::ids::{RoomId, TaskName};
+use conclave_core::ids::TaskName;
 use conclave_mcp::serve::{self, Selection, ServeError, Service};
-use conclave_runtime::RunOptions;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::{Prepared, RunOptions};
 
 use crate::args::{Mcp, Output};
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupts;
-use crate::journals::Kept;
+use crate::journals::{Kept, Serving};
 use crate::screen::{Loudness, Screen};
 use crate::setup;
 use crate::show::trace::Trace;
 use crate::show::{FAINT, head, paint, plural};
+use refused::Refused;
 
 pub(crate) async fn mcp(args: Mcp, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
     if output.json {
         return Err(CliError::usage("`--json` has no place here: stdout is the client's").hint("leave it out"));
     }
     let loading = Instant::now();
-    let host = setup::open_host_in(&args.file)?;
-    let prepared = Arc::new(setup::prepare_with(&host, &args.file, &args.model.models()?, args.locked.locked, output).await?);
+    let host = setup::open_host_keeping(&args.file, args.journal.as_deref())?;
     let selection = Selection {
         task: args.task.as_deref().map(TaskName::from),
         patterns: args.tools.iter().map(|pattern| checked(pattern)).collect::<Result<_, _>>()?,
         underscores: args.underscores,
         ask: args.ask,
     };
+    let holds = |prepared: &Prepared, warning: &Problem| !is_of_served(prepared, &selection, warning);
+    let models = args.model.models()?;
+    let prepared = Arc::new(setup::prepare_and_warn(&host, &args.file, &models, args.locked.locked, output, holds).await?);
     let names = serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
+    let id = RandomIds.run();
     if !output.quiet {
-        head::print(&prepared, None, loading.elapsed());
+        head::print_served(&prepared, loading.elapsed());
         let count = plural(names.len() as u64, "tool", "tools");
-        let what = format!("serving {count} on stdin and stdout: {}", names.join(", "));
+        let what = format!("serving {id}: {count} on stdin and stdout: {}", names.join(", "));
         let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, what));
     }
-    let ids = KeptIds { folder: args.journal.clone(), off: args.no_journal, config: args.file.clone() };
-    let kept = Kept::open(args.journal.as_deref(), args.no_journal, &RandomIds.run(), &args.file);
+    let kept = Kept::open_serving(args.journal.as_deref(), args.no_journal);
+    let ids = Serving::new(id, &kept, args.journal.is_some(), &args.file);
     let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
     if !output.quiet {
         let screen = Screen::new(Loudness::of(output));
+        subscribers.push(Arc::new(Refused::new(Arc::clone(&screen), Arc::clone(prepared.setup()), kept.is_kept())));
         subscribers.push(Arc::new(Trace::of_run(screen, args.verbose, prepared.setup()).with_addresses(kept.is_kept())));
     }
     let options =
@@ -89,17 +96,10 @@ async fn told_to_end() {
     std::future::pending::<()>().await;
 }
 
-/// Every call is a run of its own, whose config is noted beside its journal.
-struct KeptIds {
-    folder: Option<PathBuf>,
-    off: bool,
-    config: PathBuf,
-}
-
-impl Ids for KeptIds {
-    fn run(&self) -> RoomId {
-        let room = RandomIds.run();
-        Kept::open(self.folder.as_deref(), self.off, &room, &self.config);
-        room
-    }
+/// It says that nobody uses a plugin whose tools this client is served.
+fn is_of_served(prepared: &Prepared, selection: &Selection, warning: &Problem) -> bool {
+    let Some(plugin) = warning.what.strip_prefix("nobody uses the plugin `").and_then(|rest| rest.split('`').next()) else { return false };
+    let dotted = Selection { underscores: false, ..selection.clone() };
+    let names = serve::names(prepared, &dotted).unwrap_or_default();
+    names.iter().any(|name| name.strip_prefix(plugin).is_some_and(|rest| rest.starts_with('.')))
 }

@@ -60,7 +60,7 @@ pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interru
 
 async fn once(args: &args::Run, message: Option<String>, output: Output, interrupts: &mut Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
-    let host = setup::open_host_in(&args.file)?;
+    let host = setup::open_host_keeping(&args.file, args.journal.as_deref())?;
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
     let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, args.locked.locked, output).await?;
     check_message(&prepared, message.as_deref())?;
@@ -228,7 +228,10 @@ fn summary(took: Duration, counts: Counts, journal: Option<&Path>) -> String {
         parts.push(plural(counts.faults, "fault", "faults"));
     }
     if counts.approvals > 0 {
-        parts.push(plural(counts.approvals, "approval", "approvals"));
+        parts.push(format!("{} approved", counts.approvals));
+    }
+    if counts.refusals > 0 {
+        parts.push(format!("{} refused", counts.refusals));
     }
     parts.push(status::spent(counts));
     if let Some(folder) = journal {

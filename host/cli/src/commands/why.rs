@@ -77,8 +77,13 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
     let mut count = 0;
     let began = rooms.iter().filter_map(|room| room.retold.first()).map(|first| first.record.at).min();
     for room in rooms {
+        let mut asked = words::Asked::new();
         for told in &room.retold {
-            for (sign, what) in told.told.iter().filter_map(words::in_list) {
+            for notice in &told.told {
+                if let Notice::ApprovalAsked { call, request } = notice {
+                    asked.insert(*call, request.clone());
+                }
+                let Some((sign, what)) = words::in_list(notice, &asked) else { continue };
                 count += 1;
                 let address = format!("{}:{}", room.id, told.record.seq);
                 if output.json {
@@ -86,7 +91,7 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
                     continue;
                 }
                 let since = began.map_or(0, |began| told.record.at.0.saturating_sub(began.0));
-                let style = if sign == "refused" || sign == "DENIED" { BAD } else { GOOD };
+                let style = if matches!(sign, "refused" | "DENIED" | "failed") { BAD } else { GOOD };
                 #[expect(clippy::cast_precision_loss, reason = "two decimals are shown")]
                 let seconds = since as f64 / 1000.0;
                 stdout::styled(format!(
@@ -99,7 +104,10 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
         }
     }
     if !output.json && !output.quiet {
+        // All calls of a client are told as one.
         let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
+        let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
+        let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
         let rest = if count == 0 { "; nothing was refused, and nobody was asked" } else { "; conclave why ADDRESS says more" };
         stdout::styled(paint(FAINT, format_args!("run {run}: {}{rest}", plural(count, "event", "events"))))?;
     }
@@ -156,7 +164,6 @@ fn lines_of<'a>(told: &Retold, config: &'a Known, explanation: &Explanation) -> 
 /// The layers of each denial, and of what was let through.
 fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
     let Some(setup) = &told.setup else { return Vec::new() };
-    let asked = |plugin: &_, capability, target: &str| explain(setup, &Question::new(plugin_name(plugin), capability).of(target)).ok();
     let explain_one = |notice: &Notice| -> Option<(Asker, Explanation)> {
         match notice {
             Notice::Denied { call, plugin, record } => {
@@ -176,21 +183,18 @@ fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
             }
             Notice::ModelCalled { task, plugin, model, .. } => {
                 let asker = Asker { plugin: plugin.clone(), task: task.clone(), tool: None };
-                Some((asker, asked(plugin, Capability::Model, model.as_str())?))
+                let question = Question { task: task.clone(), ..Question::new(plugin.as_str(), Capability::Model).of(model.as_str()) };
+                Some((asker, explain(setup, &question).ok()?))
             }
             Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
                 let asker = calls.asker(Some(*call), plugin, &told.record.event);
-                let question = words::question(plugin, side_effect);
+                let question = Question { task: asker.task.clone(), ..words::question(plugin, side_effect) };
                 Some((asker, explain(setup, &question).ok()?))
             }
             _ => None,
         }
     };
     told.told.iter().filter_map(explain_one).map(|(asker, explanation)| (asker.to_string(), explanation)).collect()
-}
-
-fn plugin_name(plugin: &conclave_core::ids::PluginName) -> &str {
-    plugin.as_str()
 }
 
 /// `plugin.tool` behind the name that the agent sees.

@@ -56,7 +56,7 @@ impl Editor {
         };
         if !resumed {
             if !question.text.is_empty() {
-                self.screen.notice(&question.text);
+                self.screen.question(&question.text);
             }
             // What was typed for a question that was taken back is no answer to this one.
             editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);

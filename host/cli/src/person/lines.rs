@@ -27,7 +27,7 @@ impl Lines {
     pub(super) fn read(&mut self, question: &Question) -> Reply {
         self.screen.clear_status();
         if !question.text.is_empty() {
-            self.screen.notice(&question.text);
+            self.screen.question(&question.text);
         }
         if self.shows_prompt {
             let mut err = anstream::stderr();

@@ -5,6 +5,7 @@ use std::path::Path;
 use conclave_core::config::Config;
 use conclave_core::config_edit::Fragment;
 use conclave_core::explain::{Explanation, LayerAnswer, Verdict};
+use conclave_core::manifest::Capability;
 use serde_json::{Value, json};
 
 use super::{BAD, FAINT, GOOD, ODD, one_line, paint};
@@ -65,7 +66,12 @@ pub(crate) fn sentence(explanation: &Explanation, verb: &str) -> String {
         Verdict::Ask => paint(ODD, "may, if you say so,"),
         Verdict::No | Verdict::NotReached => paint(BAD, "may not"),
     };
-    format!("{} {answer} {verb} {}", explanation.plugin, one_line(&explanation.target, WIDTH)).trim_end().to_owned()
+    let after = if explanation.capability == Capability::Delegate.as_str() { " in the background" } else { "" };
+    let target = one_line(&explanation.target, WIDTH);
+    // `keep values of its own under` what? Nothing was named.
+    let verb = if target.is_empty() { verb.trim_end_matches(" under") } else { verb };
+    let gap = if target.is_empty() { "" } else { " " };
+    format!("{} {answer} {verb}{gap}{target}{after}", explanation.plugin)
 }
 
 /// For `--json`: the explanation with its places and its command.

@@ -11,11 +11,24 @@ use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
 
 /// Columns of a source at least.
 const SOURCE: usize = 12;
+/// What `data_can_leave` says where there is no way out.
+const NOWHERE: &str = "nowhere";
 /// A longer path would push what a plugin may do out of sight.
 const MOST_OF_A_PATH: usize = 24;
 
 /// Prints it to stderr.
 pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) {
+    print_leaving(prepared, &room.map(|room| format!("run {room} · ")).unwrap_or_default(), &data_can_leave(prepared.setup()), took);
+}
+
+/// The same of what serves a client: what tools give leaves to it, whatever else they may do.
+pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
+    let leaves = data_can_leave(prepared.setup());
+    let leaves = if leaves == NOWHERE { "the MCP client".to_owned() } else { format!("the MCP client, {leaves}") };
+    print_leaving(prepared, "", &leaves, took);
+}
+
+fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
     let mut err = anstream::stderr();
     let plugins = prepared.plugins();
     let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
@@ -24,9 +37,7 @@ pub(crate) fn print(prepared: &Prepared, room: Option<&RoomId>, took: Duration) 
         0 => format!("{} compiled", count(plugins.len())),
         some => format!("{}, {some} from cache", count(plugins.len())),
     };
-    let id = room.map(|room| format!("run {room} · ")).unwrap_or_default();
-    let leaves = data_can_leave(prepared.setup());
-    let style = if leaves == "nowhere" { GOOD } else { ODD };
+    let style = if leaves == NOWHERE { GOOD } else { ODD };
     let _ = writeln!(err, "{id}{from} in {} · data can leave to: {}", time(took), paint(style, leaves));
     let _ = writeln!(err, "{}\n", table(prepared));
 }

@@ -5,13 +5,16 @@ use std::sync::{Mutex, PoisonError};
 use conclave_core::event::Event;
 use conclave_core::model::TroubleKind;
 use conclave_core::notice::Notice;
+use conclave_core::policy::Approval;
 use conclave_runtime::subscribe::{Happening, Subscriber, What};
 
 /// Amounts, background tasks included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) sandboxes: u64,
+    /// Tool calls that somebody who was asked let through, and those that were refused.
     pub(crate) approvals: u64,
+    pub(crate) refusals: u64,
     pub(crate) denials: u64,
     pub(crate) faults: u64,
     pub(crate) tokens: u64,
@@ -26,6 +29,7 @@ impl Counts {
         Self {
             sandboxes: self.sandboxes.saturating_sub(earlier.sandboxes),
             approvals: self.approvals.saturating_sub(earlier.approvals),
+            refusals: self.refusals.saturating_sub(earlier.refusals),
             denials: self.denials.saturating_sub(earlier.denials),
             faults: self.faults.saturating_sub(earlier.faults),
             tokens: self.tokens.saturating_sub(earlier.tokens),
@@ -82,7 +86,8 @@ impl State {
             }
             Notice::ToolAnswered { fault: Some(_), .. } | Notice::PluginFaulted { .. } => counts.faults += 1,
             Notice::Denied { .. } => counts.denials += 1,
-            Notice::ApprovalGiven { .. } => counts.approvals += 1,
+            Notice::ApprovalGiven { approval: Approval::Approved | Approval::Edited { .. }, .. } => counts.approvals += 1,
+            Notice::ApprovalGiven { .. } => counts.refusals += 1,
             _ => {}
         }
     }

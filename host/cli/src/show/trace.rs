@@ -297,7 +297,7 @@ impl Trace {
     fn denied(&self, address: &str, plugin: &PluginName, record: &DenialRecord) {
         let denial = &record.denial;
         self.line(plugin.as_str(), &format!("{} {}: {}", paint(BAD, "DENIED"), denial.capability, one_line(&denial.target, 70)));
-        let mut more = vec![format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 120))];
+        let mut more = vec![format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 1_000))];
         more.extend(record.suggestion.as_ref().map(|suggestion| format!("  to allow it: {suggestion}")));
         if self.has_journal {
             let no_line = if record.suggestion.is_none() { "No grant is suggested. " } else { "" };
@@ -355,7 +355,7 @@ fn cost(report: &CallReport) -> String {
 }
 
 /// What a plugin is about to do to the world.
-fn told_side_effect(side_effect: &SideEffect) -> String {
+pub(crate) fn told_side_effect(side_effect: &SideEffect) -> String {
     match side_effect {
         SideEffect::Fetch { method, url, .. } => format!("sends {method} {url}"),
         SideEffect::WriteFile { path, bytes, .. } => format!("writes {path} ({})", show_size(bytes.length)),
@@ -366,7 +366,7 @@ fn told_side_effect(side_effect: &SideEffect) -> String {
 }
 
 /// How it went, where that is worth a line.
-fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
+pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     match answer {
         SideEffectAnswer::Fetched { status, body, .. } => Some(format!("got {status}, {}", show_size(body.length))),
         SideEffectAnswer::Failed { message } => Some(format!("that failed: {message}")),

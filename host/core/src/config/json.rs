@@ -16,6 +16,11 @@ pub(crate) fn arguments(reader: &mut Reader, item: &Item<'_>) -> Value {
     Source { reader, told: "arguments reach the tool" }.read(item)
 }
 
+/// What an argument of a call is held against.
+pub(crate) fn pattern(reader: &mut Reader, item: &Item<'_>) -> Value {
+    Source { reader, told: "arguments are compared" }.json(item.value, &item.span)
+}
+
 /// Where a table comes from, and whom it reaches as JSON.
 struct Source<'a> {
     reader: &'a mut Reader,

@@ -3,6 +3,7 @@
 use toml::de::DeValue;
 
 use super::grants::patterns;
+use super::json;
 use super::keys::POLICY;
 use super::mcp::{MCP_CLIENT, YOU};
 use super::reader::{Item, Reader, Table};
@@ -10,12 +11,7 @@ use super::references::References;
 use super::units::DURATION_MAX;
 use super::wording::code;
 use crate::ids::PluginName;
-use crate::policy::{ArgumentPlace, ArgumentRule, Decide, Pattern, Rule};
-
-/// Characters of a pattern.
-const PATTERN_MAX: usize = 4_096;
-/// Patterns of one argument, and arguments of one rule.
-const MOST: usize = 64;
+use crate::policy::{ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Pattern, Rule};
 
 pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> Vec<Rule> {
     let entries = root.get("policy").and_then(|item| item.list(reader)).unwrap_or_default();
@@ -78,6 +74,11 @@ fn arguments(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<ArgumentRule>> 
 }
 
 fn patterns_of(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<Pattern>> {
+    if matches!(item.value, DeValue::Table(_) | DeValue::Datetime(_)) {
+        // Patterns are not looked for in a table.
+        item.expected(reader, "a pattern in quotes, a value, or a list of such");
+        return None;
+    }
     let DeValue::Array(_) = item.value else { return Some(vec![pattern(reader, item)?]) };
     let entries = item.list(reader)?;
     if entries.is_empty() || entries.len() > MOST {
@@ -90,18 +91,10 @@ fn patterns_of(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<Pattern>> {
 }
 
 fn pattern(reader: &mut Reader, item: &Item<'_>) -> Option<Pattern> {
-    let text = match item.value {
-        DeValue::String(text) => text.to_string(),
-        DeValue::Boolean(flag) => flag.to_string(),
-        DeValue::Integer(number) if number.radix() == 10 => number.as_str().to_owned(),
-        _ => {
-            item.expected(reader, "a pattern in quotes, or a list of such");
-            return None;
-        }
-    };
-    if text.chars().count() > PATTERN_MAX {
+    let pattern = json::pattern(reader, item);
+    if pattern.as_str().is_some_and(|text| text.chars().count() > PATTERN_MAX) {
         item.wrong(reader, &format!("is longer than {PATTERN_MAX} characters"), "put a `*` where it may differ".to_owned());
         return None;
     }
-    Some(Pattern(text))
+    Some(Pattern(pattern))
 }

@@ -36,6 +36,14 @@ const SECRETS_FROM: &str = super::keys::SECRET_FROM;
 
 fn hosts(reader: &mut Reader, item: &Item<'_>) -> Vec<HostPattern> {
     let mut hosts = Vec::new();
+    if item.list(reader).is_some_and(|hosts| hosts.is_empty()) {
+        item.wrong(
+            reader,
+            "names no host, so that nobody may receive the secret",
+            "name a host: `hosts = [\"api.example.org\"]`".to_owned(),
+        );
+        return hosts;
+    }
     for (item, name) in super::grants::names_of(reader, item, true).unwrap_or_default() {
         match HostPattern::parse(name) {
             Ok(pattern) => hosts.push(pattern),

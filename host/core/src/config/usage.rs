@@ -2,8 +2,13 @@
 //! seldom finished.
 
 use std::collections::BTreeSet;
+use std::net::{IpAddr, Ipv4Addr};
+
+use url::{Host, Url};
 
 use super::{Config, McpReach, ModelKind, PluginSource, Problems, address};
+use crate::fetch::AddressKind;
+use crate::grant::ToolPattern;
 use crate::ids::{ModelName, PluginName, TaskName};
 use crate::message::Entity;
 use crate::setup::NoTool;
@@ -32,6 +37,8 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_keys(config, problems);
     check_seats(config, problems);
     check_policy(config, problems);
+    check_networks(config, problems);
+    check_offers(config, &tasks, problems);
 }
 
 /// A rule behind one that decides everything that it is about.
@@ -41,6 +48,60 @@ fn check_policy(config: &Config, problems: &mut Problems) {
         let what = format!("the rule at {} is never looked at: the one at {} decides all that it is about", rule.source, earlier.source);
         let help = "the first rule that matches wins: put the narrower one first, or leave it out";
         problems.push(config.problem(&format!("policy[{index}]"), what).help(help).as_warning());
+    }
+}
+
+/// Addresses that can never be reached, and `private` that lets everything in.
+fn check_networks(config: &Config, problems: &mut Problems) {
+    for (name, plugin) in &config.plugins {
+        let Some(grant) = &plugin.grants.fetch else { continue };
+        let place = format!("plugins.{name}.grants.fetch");
+        if let Some(network) = grant.private.iter().find(|network| network.prefix_len() == 0) {
+            let what = format!("`private` has {network}: {name} may reach every private address, this machine's own among them");
+            let help = "name the one address or network that is meant, such as `10.1.2.0/24`";
+            problems.push(config.problem(&format!("{place}.private"), what).help(help).as_warning());
+        }
+        for rule in &grant.rules {
+            let Some((address, kind)) = inside(rule.url.as_str()) else { continue };
+            // A name may lead to the other loopback address, which may be granted.
+            let is_name = rule.url.as_str().contains("localhost");
+            if grant.may_connect(address).is_err() && (!is_name || grant.private.is_empty()) {
+                let what = format!("`{}` is never reached: {address} is a {kind} address", rule.url.as_str());
+                let help = format!("add `private = [\"{address}\"]` beside `urls`, if that is meant; or leave it out");
+                problems.push(config.problem(&place, what).help(help).as_warning());
+            }
+        }
+    }
+}
+
+/// The address that a URL pattern names by itself, where it is not public.
+fn inside(pattern: &str) -> Option<(IpAddr, AddressKind)> {
+    let address = match Url::parse(pattern.trim_end_matches('*')).ok()?.host()? {
+        Host::Ipv4(address) => IpAddr::V4(address),
+        Host::Ipv6(address) => IpAddr::V6(address),
+        Host::Domain("localhost") => IpAddr::V4(Ipv4Addr::LOCALHOST),
+        Host::Domain(_) => return None,
+    };
+    AddressKind::of(address).map(|kind| (address, kind))
+}
+
+/// Tools that an agent may call, and that no task of it offers.
+fn check_offers(config: &Config, tasks: &BTreeSet<&TaskName>, problems: &mut Problems) {
+    for (name, plugin) in &config.plugins {
+        let own: Vec<_> = tasks.iter().filter_map(|task| config.tasks.get(*task)).filter(|task| task.agent == *name).collect();
+        // A list that names nothing of a plugin is what keeps its tools from the model; without a list all are offered.
+        let lists: Option<Vec<_>> = own.iter().map(|task| task.tools.as_ref()).collect();
+        let Some(lists) = lists.filter(|lists| !lists.is_empty()) else { continue };
+        for pattern in plugin.grants.tools.iter().flat_map(|grant| &grant.names).filter(|pattern| pattern.0 != "*") {
+            let is_offered =
+                |tool: &str| tool == "*" || tool == pattern.0 || pattern.covers(tool) || ToolPattern(tool.to_owned()).covers(&pattern.0);
+            if lists.iter().any(|tools| tools.iter().any(|entry| is_offered(entry.tool.as_str()))) {
+                continue;
+            }
+            let what = format!("`{}` is granted to `{name}`, but no task of it offers it", pattern.0);
+            let help = format!("add \"{}\" to the `tools` of the task, or take the grant back", pattern.0);
+            problems.push(config.problem(&format!("plugins.{name}.grants.tools"), what).help(help).as_warning());
+        }
     }
 }
 
@@ -145,4 +206,56 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
 
 fn is_granted(config: &Config, model: &ModelName) -> bool {
     config.plugins.values().filter_map(|plugin| plugin.grants.model.as_ref()).any(|grant| grant.names.contains(model))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn warnings(plugin: &str, task: &str) -> String {
+        let text = format!(
+            "entry = \"t\"\n[plugins.a]\nsource = \"a.wasm\"\n{plugin}\n[plugins.b]\nsource = \"b.wasm\"\n[tasks.t]\nagent = \"a\"\n{task}\n"
+        );
+        let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+        config.warnings.0.iter().map(|warning| format!("{}\n", warning.what)).collect()
+    }
+
+    #[test]
+    fn what_is_never_reached_and_what_lets_all_in_is_said() {
+        let told = |urls: &str, private: &str| warnings(&format!("grants.fetch = {{ urls = [{urls:?}]{private} }}"), "");
+        for (urls, private) in [
+            ("http://127.0.0.1:8080/*", ""),
+            ("http://10.1.2.3/*", ", private = [\"127.0.0.1\"]"),
+            ("http://[::1]/x", ""),
+            ("http://localhost/*", ""),
+        ] {
+            assert!(told(urls, private).contains("is never reached"), "{urls}");
+        }
+        for (urls, private) in [
+            ("http://127.0.0.1:8080/*", ", private = [\"127.0.0.0/8\"]"),
+            ("http://localhost/*", ", private = [\"::1\"]"),
+            ("https://a.example/*", ""),
+        ] {
+            assert!(!told(urls, private).contains("is never reached"), "{urls}");
+        }
+        assert!(told("https://a.example/*", ", private = [\"0.0.0.0/0\"]").contains("may reach every private address"));
+        assert!(!told("https://a.example/*", ", private = [\"10.0.0.0/8\"]").contains("may reach every"));
+    }
+
+    #[test]
+    fn tools_that_are_granted_and_not_offered_are_told_of() {
+        let told = |tools: &str| warnings("grants.tools = [\"b.*\"]", tools).contains("no task of it offers it");
+        assert!(told("tools = [\"done\"]"));
+        for offered in ["", "tools = [\"b.x\"]", "tools = [\"b.*\", \"done\"]", "tools = [\"*\"]"] {
+            assert!(!told(offered), "{offered}");
+        }
+    }
+
+    #[test]
+    fn a_secret_for_nobody_is_told_to_name_a_host() {
+        let text =
+            "entry = \"t\"\n[secrets.s]\nfrom = { env = \"S\" }\nhosts = []\n[plugins.a]\nsource = \"a.wasm\"\n[tasks.t]\nagent = \"a\"\n";
+        let problems = Config::parse("c.toml", "", text).expect_err("nobody may receive it").to_string();
+        assert!(problems.contains("names no host") && problems.contains("name a host: `hosts = [\"api.example.org\"]`"), "{problems}");
+    }
 }

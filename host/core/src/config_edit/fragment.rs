@@ -56,6 +56,9 @@ pub enum FragmentError {
     UnknownGrant { key: String, help: String },
     #[error("{} is not available in this version", code(.0))]
     Unavailable(String),
+    /// A table of limits says nothing of what they are for.
+    #[error("{} needs {}, the list that the limits are for; write {}", code(.key), code(.list), code(.example))]
+    NoList { key: &'static str, list: &'static str, example: String },
     #[error("{} has another form; write {}", code(.key), code(.example))]
     Form { key: &'static str, example: &'static str },
 }
@@ -67,6 +70,10 @@ impl Fragment {
     /// `NotToml` and `NoGrant` for what is none, `UnknownGrant` and `Unavailable` for a capability that cannot be granted, `Form` for a
     /// value that is neither list nor table.
     pub fn parse(text: &str) -> Result<Self, FragmentError> {
+        Self::read(text, false)
+    }
+
+    fn read(text: &str, is_revoked: bool) -> Result<Self, FragmentError> {
         let no_grant = || FragmentError::NoGrant { text: text.to_owned() };
         let lines = on_lines(text);
         if too_deep(&lines).is_some() {
@@ -84,7 +91,7 @@ impl Fragment {
         if let Some(("grants", grants)) = only(table) {
             table = grants.as_table_like().ok_or_else(no_grant)?;
         }
-        let grants = table.iter().map(|(key, item)| grant(&lines, key, item)).collect::<Result<Vec<_>, _>>()?;
+        let grants = table.iter().map(|(key, item)| grant(&lines, key, item, is_revoked)).collect::<Result<Vec<_>, _>>()?;
         if grants.is_empty() { Err(no_grant()) } else { Ok(Self { plugin, grants }) }
     }
 
@@ -95,7 +102,7 @@ impl Fragment {
     pub fn parse_revoked(text: &str) -> Result<Self, FragmentError> {
         let name = text.trim().trim_start_matches("grants.");
         if name.is_empty() || !name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_' || c == '-') {
-            return Self::parse(text);
+            return Self::read(text, true);
         }
         let whole = GrantText { key: known(name)?.name, value: String::new(), is_whole: true, entries: Vec::new(), limits: Vec::new() };
         Ok(Self { plugin: None, grants: vec![whole] })
@@ -143,6 +150,9 @@ fn known(name: &str) -> Result<&'static Key, FragmentError> {
     Err(FragmentError::UnknownGrant { key: name.to_owned(), help })
 }
 
+/// The private networks of a `fetch` grant: a list beside its list.
+pub(super) const PRIVATE: &str = "private";
+
 /// The grant that is no list.
 pub(super) const STORE: &str = "kv";
 
@@ -157,7 +167,7 @@ pub(super) fn list_key(grant: &str) -> Option<&'static str> {
     }
 }
 
-fn grant(text: &str, key: &str, item: &Item) -> Result<GrantText, FragmentError> {
+fn grant(text: &str, key: &str, item: &Item, is_revoked: bool) -> Result<GrantText, FragmentError> {
     let key = known(key)?;
     let form = || FragmentError::Form { key: key.name, example: key.example };
     let written = |value: &Value| value.span().map(|span| text[span].to_owned()).ok_or_else(form);
@@ -172,7 +182,14 @@ fn grant(text: &str, key: &str, item: &Item) -> Result<GrantText, FragmentError>
             for (name, limit) in table.iter().filter(|(name, _)| *name != list) {
                 limits.push((name.to_owned(), written(limit)?));
             }
-            table.get(list).and_then(Value::as_array).ok_or_else(form)?
+            // Networks can be taken back without an address, not granted so.
+            if is_revoked && key.name == "fetch" && table.get(list).is_none() && table.contains_key(PRIVATE) {
+                return Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries: Vec::new(), limits });
+            }
+            match table.get(list) {
+                Some(entries) => entries.as_array().ok_or_else(form)?,
+                None => return Err(no_list(key, list)),
+            }
         }
         _ => return Err(form()),
     };
@@ -184,6 +201,11 @@ fn grant(text: &str, key: &str, item: &Item) -> Result<GrantText, FragmentError>
         entries.iter_mut().for_each(|entry| with_methods(entry, &methods));
     }
     Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries, limits })
+}
+
+fn no_list(key: &'static Key, list: &'static str) -> FragmentError {
+    let short = key.example.split_once('=').map_or(key.example, |(_, value)| value.trim());
+    FragmentError::NoList { key: key.name, list, example: format!("{} = {{ {list} = {short}, … }}", key.name) }
 }
 
 /// `true`, or a table of limits; there is no list.

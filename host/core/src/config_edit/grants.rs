@@ -2,10 +2,12 @@
 //! a list stands and how it is written is the business of `place` and `sequence`.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
 
+use ipnet::IpNet;
 use toml_edit::{Item, Value};
 
-use super::fragment::{Entry, GrantText, STORE, entry, list_key};
+use super::fragment::{Entry, GrantText, PRIVATE, STORE, entry, list_key};
 use super::place::{Tree, brackets};
 use super::scan::{Splice, apply};
 use super::{ConfigText, EditError};
@@ -37,15 +39,50 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     if grant.is_whole || grant.key == STORE {
         return remove_grant(edit, plugin, &path).map(|()| true);
     }
+    if let Some((name, _)) = grant.limits.iter().find(|(name, _)| name != PRIVATE) {
+        return Err(EditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
+    }
     let entries = entries(edit, &path, grant.key)?;
     let meant = Meant::new(grant);
     let (gone, left): (Vec<usize>, Vec<usize>) = (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
     refuse_wider(grant, left.iter().map(|index| &entries[*index]))?;
-    match (gone.is_empty(), left.is_empty()) {
-        (true, _) => Ok(false),
-        (_, true) => remove_grant(edit, plugin, &path).map(|()| true),
-        _ => remove_entries(edit, &path, grant.key, &gone).map(|()| true),
+    if !gone.is_empty() && left.is_empty() {
+        return remove_grant(edit, plugin, &path).map(|()| true);
     }
+    if !gone.is_empty() {
+        remove_entries(edit, &path, grant.key, &gone)?;
+    }
+    Ok(revoke_networks(edit, &path, grant)? || !gone.is_empty())
+}
+
+/// Takes private networks back; the last one takes its list along. Says whether any of them was granted.
+fn revoke_networks(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<bool, EditError> {
+    let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == PRIVATE) else { return Ok(false) };
+    let form = || EditError::Form(format!("{}.{PRIVATE}", path.join(".")));
+    let meant: toml::Table = toml::from_str(&format!("{PRIVATE} = {written}")).map_err(|_| form())?;
+    let meant: Vec<&str> = meant[PRIVATE].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
+    let path = [path[0], path[1], path[2], path[3], PRIVATE];
+    if !is_there(edit, &path) {
+        return Ok(false);
+    }
+    let tree = edit.tree().ok_or_else(form)?;
+    let array = tree.find(&path).and_then(Item::as_array).ok_or_else(form)?;
+    let is_meant = |value: &Value| value.as_str().is_some_and(|network| meant.iter().any(|meant| is_same_network(meant, network)));
+    let gone: Vec<usize> = array.iter().enumerate().filter(|(_, value)| is_meant(value)).map(|(index, _)| index).collect();
+    if gone.is_empty() {
+        return Ok(false);
+    }
+    if gone.len() == array.len() {
+        return edit.remove(&path).map(|()| true);
+    }
+    let edited = brackets(array).map(|sequence| sequence.without(edit.text(), &gone));
+    edit.replace(&path, Some(edited)).map(|()| true)
+}
+
+/// `127.0.0.1` and `127.0.0.1/32` are one.
+fn is_same_network(one: &str, other: &str) -> bool {
+    let network = |text: &str| text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+    one == other || (network(one).is_some() && network(one) == network(other))
 }
 
 /// The grant, and what stood around nothing but it.
@@ -78,7 +115,8 @@ fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, Ed
             Item::Value(Value::Array(array)) => array.iter().map(|value| entry(edit.text(), value)).collect(),
             Item::ArrayOfTables(tables) => {
                 let text = |table: &toml_edit::Table, name: &str| table.get(name).and_then(Item::as_str).map(str::to_owned);
-                Some(tables.iter().map(|table| Entry { text: String::new(), name: text(table, "at"), dir: text(table, "dir") }).collect())
+                let entry = |table| Entry { text: on_one_line(edit.text(), table), name: text(table, "at"), dir: text(table, "dir") };
+                Some(tables.iter().map(entry).collect())
             }
             _ => None,
         }
@@ -188,11 +226,29 @@ fn place_in_list(key: &str, entry: &Entry) -> Option<String> {
 
 fn is_equal(key: &str, new: &Entry, old: &Entry) -> bool {
     match key {
-        "files" => dir_of(new) == dir_of(old) && new.text.contains("read-write") == old.text.contains("read-write"),
+        "files" => dir_of(new) == dir_of(old) && is_used_alike(&new.text, &old.text),
         // The same address with other methods is another grant.
         "fetch" => new.text == old.text,
         _ => true,
     }
+}
+
+/// The same mode, and each quota that the new one names is that of the old one.
+fn is_used_alike(new: &str, old: &str) -> bool {
+    let (new, old) = (said(new), said(old));
+    let mode = |table: &toml::Table| table.get("mode").and_then(toml::Value::as_str).unwrap_or("read").to_owned();
+    mode(&new) == mode(&old) && ["bytes", "files"].iter().all(|key| new.get(*key).is_none_or(|quota| old.get(*key) == Some(quota)))
+}
+
+/// What an entry says besides its name; nothing when it is only that.
+fn said(entry: &str) -> toml::Table {
+    let parsed = toml::from_str::<toml::Table>(&format!("entry = {entry}")).ok();
+    parsed.and_then(|mut table| table.remove("entry")?.as_table().cloned()).unwrap_or_default()
+}
+
+fn on_one_line(text: &str, table: &toml_edit::Table) -> String {
+    let pairs = table.iter().filter_map(|(key, item)| Some(format!("{key} = {}", &text[item.span()?])));
+    format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
 }
 
 /// What is to be taken back.

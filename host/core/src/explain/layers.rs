@@ -5,9 +5,11 @@ use std::iter::once;
 
 use url::Host;
 
+use super::tasks::{self, tasks_of};
 use super::{LayerAnswer, Question, Verdict};
-use crate::grant::{DenialRecord, FileMode, Grants, Layer, Rights};
-use crate::ids::{PluginName, SecretName, TaskName};
+use crate::fetch::HostPattern;
+use crate::grant::{DenialRecord, FileMode, Grants, Layer, Rights, SecretGrant};
+use crate::ids::{PluginName, SecretName};
 use crate::manifest::Capability;
 use crate::may::Refused;
 use crate::policy::{self, Decide};
@@ -22,7 +24,11 @@ const ORDER: [Layer; 6] = [Layer::Host, Layer::Manifest, Layer::Config, Layer::T
 const WHY_SHOWN: usize = 200;
 
 /// What the decisions of the room and the imports say, none of them made here.
-pub(super) fn decide(setup: &Setup, rights: &Rights<'_>, question: &Question) -> Result<(), Refused> {
+pub(super) fn decide(setup: &Setup, question: &Question) -> Result<(), Refused> {
+    tasks::decide(setup, question, |rights| decide_with(setup, rights, question))
+}
+
+fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &Question) -> Result<(), Refused> {
     let Some(target) = question.target.as_deref() else {
         return rights.require(question.capability, "", || None);
     };
@@ -33,6 +39,7 @@ pub(super) fn decide(setup: &Setup, rights: &Rights<'_>, question: &Question) ->
         Capability::Route => rights.may_route(target),
         Capability::Files => rights.may_touch(target, question.writes).map(drop),
         Capability::Rooms => rights.may_speak(target, |name| setup.channels.contains_key(name)).map(drop),
+        Capability::Kv => rights.may_keep(target),
         Capability::Secrets => may_use_secret(rights, target, question.host.as_deref()),
         Capability::Fetch => may_fetch(rights, target, &question.method),
         other => rights.require(other, target, || None),
@@ -57,12 +64,6 @@ fn may_call(setup: &Setup, rights: &Rights<'_>, question: &Question, tool: &str)
     Ok(())
 }
 
-fn tasks_of<'a>(setup: &'a Setup, question: &Question) -> Vec<(&'a TaskName, &'a TaskSetup)> {
-    let is_meant = |name: &TaskName| question.task.as_ref().is_none_or(|task| task == name);
-    let tasks = setup.tasks.iter().filter(|(name, task)| is_meant(name) && task.agent == question.plugin);
-    tasks.map(|(name, task)| (name, &**task)).collect()
-}
-
 fn carries_out(task: &TaskSetup, tool: &str) -> bool {
     let is_it = |target: &ToolTarget| match target {
         ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
@@ -77,12 +78,22 @@ fn may_use_secret(rights: &Rights<'_>, name: &str, host: Option<&str>) -> Result
     let smallest = || Some(format!("[plugins.{}] grants.secrets = {}", rights.plugin, crate::grant::list_with(granted(), name)));
     rights.require_secret(&SecretName::from(name), smallest)?;
     let Some(host) = host else { return Ok(()) };
-    let bound = rights.grants.secrets.iter().filter(|grant| grant.name.as_str() == name);
-    if bound.flat_map(|grant| &grant.hosts).any(|pattern| pattern.covers(host)) {
-        return Ok(());
+    let bound: Vec<&str> = rights.grants.secrets.iter().filter(|grant| grant.name.as_str() == name).flat_map(hosts).collect();
+    let refuse = |reason: &str| Err(rights.refuse(Capability::Secrets, name, Layer::Config, reason, None));
+    let covers = |grant: &SecretGrant| grant.name.as_str() == name && grant.hosts.iter().any(|pattern| pattern.covers(host));
+    if !rights.grants.secrets.iter().any(covers) {
+        return refuse(&format!("[secrets.{name}] binds it to {}, not {host}", bound.join(", ")));
     }
-    let reason = format!("[secrets.{name}] binds it to other hosts than {host}");
-    Err(rights.refuse(Capability::Secrets, name, Layer::Config, &reason, None))
+    // It travels in a request alone, and that needs a grant of its own.
+    let rules = || rights.grants.fetch.iter().flat_map(|grant| &grant.rules);
+    if !rules().any(|rule| rule.url.names_host(host)) {
+        return refuse(&format!("no rule of plugins.{}.grants.fetch covers {host}, so it cannot be sent there", rights.plugin));
+    }
+    Ok(())
+}
+
+fn hosts(grant: &SecretGrant) -> impl Iterator<Item = &str> {
+    grant.hosts.iter().map(HostPattern::as_str)
 }
 
 /// By scheme, host, port, path and method: which address the name leads to shows when it is looked up.
@@ -206,9 +217,12 @@ fn granted(grants: &Grants, question: &Question) -> (String, Option<usize>) {
     }
 }
 
-/// What the plugin's tasks leave of a grant: today they narrow `tools` alone.
+/// What the plugin's tasks leave of a grant: of tools by their toolbox, of all else by `narrow`.
 fn in_tasks(setup: &Setup, question: &Question) -> Option<(String, Option<String>)> {
-    let tool = question.target.as_deref().filter(|_| question.capability == Capability::Tools)?;
+    if question.capability != Capability::Tools {
+        return tasks::said(setup, question);
+    }
+    let tool = question.target.as_deref()?;
     let tasks = tasks_of(setup, question);
     let with: Vec<&str> = tasks.iter().filter(|(_, task)| carries_out(task, tool)).map(|(name, _)| name.as_str()).collect();
     let key = with.first().map(|name| format!("tasks.{name}.tools"));
@@ -259,7 +273,17 @@ fn bounds(grants: &Grants, question: &Question) -> Option<String> {
             let requests = grants.fetch.as_ref()?.requests;
             Some(format!("as long as the name leads to no private address, and for {requests} requests of the run"))
         }
-        Capability::Secrets => Some("only towards the hosts that [secrets] binds it to, and only where it says".to_owned()),
+        Capability::Secrets => {
+            let target = question.target.as_deref();
+            let bound: Vec<&SecretGrant> =
+                grants.secrets.iter().filter(|grant| target.is_none_or(|name| grant.name.as_str() == name)).collect();
+            let list = |names: Vec<&str>| names.join(", ");
+            let one = |grant: &&SecretGrant| {
+                let places = grant.places.iter().map(|place| place.as_str()).collect();
+                format!("{} only towards {}, and only in {}", grant.name, list(hosts(grant).collect()), list(places))
+            };
+            Some(bound.iter().map(one).collect::<Vec<_>>().join("; "))
+        }
         _ => None,
     }
 }

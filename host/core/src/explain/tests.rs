@@ -213,8 +213,7 @@ fn an_explanation_never_differs_from_its_decision() {
         for capability in Capability::ALL {
             for (target, writes) in targets.iter().flat_map(|target| [(Some(*target), false), (Some(*target), true), (None, false)]) {
                 let question = Question { target: target.map(str::to_owned), writes, ..Question::new(plugin, capability) };
-                let rights = setup.rights(&question.plugin).unwrap();
-                let decided = layers::decide(&setup, &rights, &question);
+                let decided = layers::decide(&setup, &question);
                 let explanation = explain(&setup, &question).unwrap();
                 assert_eq!(decided.is_err(), explanation.verdict == Verdict::No, "{question:?}");
                 assert_eq!(explanation.refused_by(), decided.as_ref().err().map(|record| record.layer), "{question:?}");
@@ -226,4 +225,88 @@ fn an_explanation_never_differs_from_its_decision() {
             }
         }
     }
+}
+
+/// The same config with something more in it.
+fn changed(from: &str, to: &str) -> Setup {
+    let text = CONFIG.replace(from, to);
+    assert_ne!(text, CONFIG);
+    let config = Config::parse("c.toml", "", &text).unwrap_or_else(|problems| panic!("{problems}"));
+    let all = ["tools", "model", "route", "delegate", "files", "kv", "fetch", "secrets"];
+    let plugins = BTreeMap::from([
+        ("desk".into(), facts(&[PluginKind::Agent], &all, &[])),
+        ("notes".into(), facts(&[PluginKind::Tools], &["files", "kv"], &["list", "save", "drop"])),
+        ("voice".into(), facts(&[PluginKind::DeliveryStrategy], &["rooms"], &[])),
+    ]);
+    assemble(&config, &plugins).unwrap_or_else(|problems| panic!("{problems}")).setup
+}
+
+#[test]
+fn a_task_that_narrows_a_capability_is_the_layer_that_refuses() {
+    let setup = changed(
+        "tools = [\"notes.list\", \"notes.drop\"]",
+        "tools = [\"notes.list\", \"notes.drop\"]\nnarrow = { model = [], route = [], delegate = [] }",
+    );
+    let of = |capability, target: Option<&str>, task: Option<&str>| Question {
+        target: target.map(str::to_owned),
+        task: task.map(TaskName::from),
+        ..Question::new("desk", capability)
+    };
+    for (capability, target) in [(Capability::Model, "default"), (Capability::Route, "user"), (Capability::Delegate, "digest")] {
+        for target in [Some(target), None] {
+            let explanation = explain(&setup, &of(capability, target, Some("desk"))).unwrap();
+            assert_eq!(explanation.refused_by(), Some(Layer::Task), "{capability} {target:?}");
+            let layer = explanation.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
+            assert_eq!(layer.key.as_deref(), Some("tasks.desk.narrow"));
+            assert!(layer.text.contains("tasks.desk.narrow"), "{layer:?}");
+            assert_eq!(explain(&setup, &of(capability, target, Some("digest"))).unwrap().verdict, Verdict::Yes);
+            // Of several tasks the most generous one answers, and the other is named.
+            let any = explain(&setup, &of(capability, target, None)).unwrap();
+            let layer = any.layers.iter().find(|answer| answer.layer == Layer::Task).unwrap();
+            assert_eq!((any.verdict, layer.text.as_str()), (Verdict::Yes, "left by digest, not by desk"));
+        }
+    }
+}
+
+#[test]
+fn a_secret_goes_only_where_a_request_may_go() {
+    let setup = changed(
+        "grants.delegate = [\"digest\"]",
+        "grants.delegate = [\"digest\"]\ngrants.secrets = [\"tok\"]\ngrants.fetch = { urls = [\"https://a.example/*\"] }\n[secrets.tok]\nfrom = { env = \"T\" }\nhosts = [\"a.example\", \"b.example\"]",
+    );
+    let to = |host: &str| explain(&setup, &Question { host: Some(host.to_owned()), ..ask("desk", Capability::Secrets, "tok") }).unwrap();
+    let granted = to("a.example");
+    assert_eq!(granted.verdict, Verdict::Yes);
+    assert!(granted.layers.last().unwrap().text.contains("towards a.example, b.example, and only in header"), "{granted:?}");
+    let refused = |host: &str| to(host).layers.into_iter().find(|answer| answer.verdict == Verdict::No).unwrap().text;
+    assert!(refused("b.example").contains("no rule of plugins.desk.grants.fetch covers b.example"));
+    assert!(refused("c.example").contains("binds it to a.example, b.example, not c.example"));
+}
+
+#[test]
+fn what_a_server_of_others_does_itself_no_grant_holds_back() {
+    let mut setup = setup();
+    let mut notes = setup.plugins["notes"].as_ref().clone();
+    notes.facts.mcp = true;
+    setup.plugins.insert("notes".into(), Arc::new(notes));
+    for (capability, target) in [(Capability::Files, "/etc/passwd"), (Capability::Fetch, "https://a.example/"), (Capability::Exec, "ls")] {
+        let explanation = explain(&setup, &ask("notes", capability, target)).unwrap();
+        assert_eq!(explanation.verdict, Verdict::Yes, "{capability}");
+        assert!(explanation.layers[0].text.contains("outside the sandbox, as you; no grant holds it back"));
+    }
+    assert_eq!(explain(&setup, &ask("notes", Capability::Model, "default")).unwrap().verdict, Verdict::No);
+}
+
+#[test]
+fn why_no_grant_is_offered_fits_what_was_refused() {
+    let setup = changed(
+        "grants.route = [\"user\"]",
+        "grants.route = [\"user\"]\ngrants.fetch = { urls = [\"http://127.0.0.1:1/*\"], private = [\"127.0.0.1\"] }",
+    );
+    let of = |target: &str, method: &str| {
+        let question = Question { method: method.to_owned(), ..ask("desk", Capability::Fetch, target) };
+        explain(&setup, &question).unwrap().no_line.unwrap()
+    };
+    assert!(of("http://127.0.0.1:1/x", "POST").contains("inside your own network"));
+    assert!(of("notaurl", "GET").contains("no address that a request could be sent to"));
 }

@@ -18,6 +18,10 @@ use crate::tool::ToolSpec;
 pub enum Part {
     /// Its bytes, and nothing else that is pinned.
     Component,
+    /// What its manifest calls it; its stores hang on that.
+    Name,
+    /// What it says of itself as a whole.
+    About,
     Version,
     Contract,
     /// What it can serve as.
@@ -75,6 +79,8 @@ pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<Change> {
     let now = Pinned::of(facts);
     let mut changes = Vec::new();
     let mut compare = |part: Part, before: String, now: String| changes.extend(changed(part, "", before, now));
+    compare(Part::Name, pinned.name.clone(), now.name.clone());
+    compare(Part::About, pinned.description.clone(), now.description.clone());
     compare(Part::Contract, pinned.contract.clone(), now.contract.clone());
     compare(Part::Kinds, kinds(pinned), kinds(&now));
     asks(&pinned.asks, &now.asks, &mut changes);
@@ -203,6 +209,8 @@ impl fmt::Display for Change {
             (Part::Component, ..) if self.now.as_deref() == Some("") => write!(out, "it was a component in the sandbox, and is none now"),
             (Part::Component, ..) if self.before.as_deref() == Some("") => write!(out, "it was no component, and is one now: sha256 {now}"),
             (Part::Component, ..) => write!(out, "its component is another one: sha256 {before} → {now}"),
+            (Part::Name, ..) => write!(out, "its manifest calls it by another name, on which its stores hang: {before} → {now}"),
+            (Part::About, ..) => write!(out, "it says something else of itself: {before} → {now}"),
             (Part::Version, ..) => write!(out, "its version: {before} → {now}"),
             (Part::Contract, ..) => write!(out, "its contract: {before} → {now}"),
             (Part::Kinds, ..) => write!(out, "it serves as {now}, not {before}"),

@@ -43,6 +43,11 @@ struct Head {
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct FilePlugin {
+    // A lock of before they were pinned has neither: the plugin differs from it then, and `upgrade` shows how.
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: String,
     version: String,
     sha256: Spanned<String>,
     contract: String,
@@ -107,7 +112,7 @@ impl Reader<'_> {
     }
 
     fn plugin(&self, plugin: FilePlugin) -> Result<Pinned, LockError> {
-        let FilePlugin { version, sha256, contract, kinds, asks, tools } = plugin;
+        let FilePlugin { name, description, version, sha256, contract, kinds, asks, tools } = plugin;
         let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if !sha256.get_ref().is_empty() && !is_digest(sha256.get_ref()) {
             return Err(self.error(&sha256.span(), "this is no SHA-256: 64 lower-case hexadecimal digits, or none".to_owned()));
@@ -115,6 +120,8 @@ impl Reader<'_> {
         let asks = asks.into_iter().map(|(name, ask)| Ok((name, self.ask(ask)?)));
         let tools = tools.into_iter().map(|(name, tool)| Ok((name.clone(), self.tool(name, tool)?)));
         Ok(Pinned {
+            name,
+            description,
             version,
             sha256: sha256.into_inner(),
             contract,

@@ -83,8 +83,10 @@ fn without_a_lock_or_an_entry_only_locked_refuses() {
 #[test]
 fn every_other_difference_is_refused_and_named() {
     type Edit = fn(&mut PluginFacts);
-    let cases: [(Edit, Part, &str); 19] = [
+    let cases: [(Edit, Part, &str); 21] = [
         (|now| now.sha256.clear(), Part::Component, "it was a component in the sandbox, and is none now"),
+        (|now| now.manifest.name = "other".to_owned(), Part::Name, "by another name, on which its stores hang: “notes” → “other”"),
+        (|now| now.manifest.description = "Sends.".to_owned(), Part::About, "it says something else of itself: “” → “Sends.”"),
         (|now| now.manifest.contract = "0.2".to_owned(), Part::Contract, "its contract: “0.1” → “0.2”"),
         (|now| now.kinds.extend([PluginKind::Responder]), Part::Kinds, "it serves as “responder, tools”"),
         (
@@ -201,12 +203,15 @@ prop_compose! {
 
 prop_compose! {
     fn any_facts()(
+        own_name in ".{0,9}",
+        description in "(.|\n){0,9}",
         version in ".{0,9}",
         asks in prop::collection::btree_map(".{0,9}", (".*", any::<bool>(), any_json()), 0..3),
         tools in prop::collection::vec(any_tool(), 0..4),
     ) -> PluginFacts {
         let ask = |(why, optional, detail): (String, bool, Value)| Ask { why, optional, detail: BTreeMap::from([("d".to_owned(), detail)]) };
         let mut facts = facts();
+        (facts.manifest.name, facts.manifest.description) = (own_name, description);
         facts.manifest.version = version;
         facts.manifest.asks = asks.into_iter().map(|(name, parts)| (name, ask(parts))).collect();
         facts.tools = tools;

@@ -1,12 +1,12 @@
 //! Patterns for the arguments of a call. Matching takes time in proportion to the text: a pattern is plain pieces with `*` between them,
 //! and no piece is looked for twice at one place.
 
-use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::PATTERN_MAX;
 use super::odd::{is_odd, led_to};
 
 /// Whether a rule, or a part of it, holds for a call.
@@ -45,6 +45,12 @@ impl ArgumentPlace {
         }
     }
 
+    /// The property that it is, or that it stands in.
+    pub(crate) fn property(&self) -> String {
+        let Some(pointer) = self.0.strip_prefix('/') else { return self.0.clone() };
+        pointer.split('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~")
+    }
+
     fn find<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
         if self.0.starts_with('/') { arguments.pointer(&self.0) } else { arguments.get(&self.0) }
     }
@@ -66,53 +72,102 @@ impl ArgumentRule {
     }
 }
 
-/// A text in which `*` stands for any text, also none. `*` alone matches whatever is there.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+impl ArgumentRule {
+    /// It holds for no call with these arguments, whatever else such a call has.
+    pub(super) fn differs(&self, arguments: &Value) -> bool {
+        arguments.get(self.at.property()).is_some() && self.holds(arguments) == Holds::No
+    }
+}
+
+/// What an argument may be. A text: `*` in it stands for any text, also none, `\*` for a star and `\\` for a backslash; `*` alone matches
+/// whatever is there. Any other value: itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Pattern(pub String);
+pub struct Pattern(pub Value);
 
 impl Pattern {
     fn holds(&self, value: &Value) -> Holds {
-        if self.0 == "*" {
-            return Holds::Yes;
-        }
-        match value {
-            Value::String(text) => self.holds_for(text),
-            other if is_json_of(&self.0, other) => Holds::Yes,
+        match (&self.0, value) {
+            (Value::String(pattern), _) if pattern == "*" => Holds::Yes,
+            (Value::String(pattern), Value::String(text)) => holds_for(pattern, text),
+            (pattern, value) if pattern == value => Holds::Yes,
+            // Tools take a 5 for a "5" and the other way round, so what is meant to be held back is.
+            (Value::String(pattern), value) if is_json_of(pattern, value) => Holds::Maybe,
+            (pattern, Value::String(text)) if is_json_of(text, pattern) => Holds::Maybe,
+            (Value::Number(pattern), Value::Number(value)) if pattern.as_f64() == value.as_f64() => Holds::Maybe,
+            (Value::Number(pattern), Value::String(text)) if text.trim().parse().ok() == pattern.as_f64() => Holds::Maybe,
             _ => Holds::No,
         }
     }
+}
 
-    fn holds_for(&self, text: &str) -> Holds {
-        if self.0 == text && !self.has_wildcard() {
-            return Holds::Yes;
-        }
-        if !is_odd(text) {
-            return if self.covers(text) { Holds::Yes } else { Holds::No };
-        }
-        let led_to = led_to(text);
-        let is_meant = |text: &str| self.covers(text);
-        let folder = || is_meant(&format!("{led_to}/"));
-        if is_meant(text) || is_meant(&led_to) || folder() { Holds::Maybe } else { Holds::No }
+fn holds_for(pattern: &str, text: &str) -> Holds {
+    if pattern == text && !pattern.contains(['*', '\\']) {
+        return Holds::Yes;
     }
+    let is_odd = is_odd(text);
+    let is_covered = covers(pattern, text);
+    if is_covered && (!is_odd || is_exactly(pattern)) {
+        return Holds::Yes;
+    }
+    // Whoever reads it as a path may begin at the root.
+    let from_root = pattern.strip_prefix('/').filter(|_| !text.starts_with('/'));
+    let is_meant = |text: &str| covers(pattern, text) || from_root.is_some_and(|pattern| covers(pattern, text));
+    if is_covered || is_meant(text) {
+        return Holds::Maybe;
+    }
+    if !is_odd && !text.contains('%') {
+        return Holds::No;
+    }
+    let led_to = led_to(text);
+    if is_meant(&led_to) || is_meant(&format!("{led_to}/")) { Holds::Maybe } else { Holds::No }
+}
 
-    fn has_wildcard(&self) -> bool {
-        self.0.contains('*')
-    }
+/// No star in it stands for any text.
+fn is_exactly(pattern: &str) -> bool {
+    !pattern.contains('*') || pieces(pattern).len() == 1
+}
 
-    /// The text has the pieces of the pattern, in order, and begins and ends as it does.
-    fn covers(&self, text: &str) -> bool {
-        let Some((start, rest)) = self.0.split_once('*') else { return self.0 == text };
-        let Some(mut text) = text.strip_prefix(start) else { return false };
-        let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
-        for piece in middle.split('*') {
-            match text.find(piece) {
-                Some(at) => text = &text[at + piece.len()..],
-                None => return false,
-            }
-        }
-        text.ends_with(end)
+/// The text has the pieces of the pattern, in order, and begins and ends as it does.
+fn covers(pattern: &str, text: &str) -> bool {
+    if pattern.contains('\\') {
+        let pieces = pieces(pattern);
+        let mut pieces = pieces.iter().map(String::as_str);
+        let start = pieces.next().unwrap_or_default();
+        return match pieces.next_back() {
+            None => start == text,
+            Some(end) => has_pieces(text, start, pieces, end),
+        };
     }
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    has_pieces(text, start, middle.split('*'), end)
+}
+
+fn has_pieces<'a>(text: &str, start: &str, middle: impl Iterator<Item = &'a str>, end: &str) -> bool {
+    let Some(mut text) = text.strip_prefix(start) else { return false };
+    for piece in middle {
+        match text.find(piece) {
+            Some(at) => text = &text[at + piece.len()..],
+            None => return false,
+        }
+    }
+    text.ends_with(end)
+}
+
+/// What stands between the stars, as it is meant.
+fn pieces(pattern: &str) -> Vec<String> {
+    let (mut pieces, mut piece) = (Vec::new(), String::new());
+    let mut rest = pattern.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' => pieces.push(std::mem::take(&mut piece)),
+            '\\' => piece.push(rest.next_if(|next| matches!(next, '*' | '\\')).unwrap_or(c)),
+            c => piece.push(c),
+        }
+    }
+    pieces.push(piece);
+    pieces
 }
 
 /// The text is how the value is written as JSON.
@@ -131,13 +186,26 @@ impl fmt::Write for Rest<'_> {
     }
 }
 
-/// A value as a pattern that matches it alone; none where it holds a `*`, which would stand for any text.
+/// A value as a pattern that matches it alone; none where a config has no way to write it.
 pub(super) fn exactly(value: &Value) -> Option<Pattern> {
-    let text = match value {
-        Value::String(text) => Cow::Borrowed(text.as_str()),
-        other => Cow::Owned(other.to_string()),
-    };
-    (!text.contains('*')).then(|| Pattern(text.into_owned()))
+    match value {
+        Value::String(text) => {
+            let text = text.replace('\\', r"\\").replace('*', r"\*");
+            (text.chars().count() <= PATTERN_MAX).then_some(Pattern(text.into()))
+        }
+        other => is_writable(other).then(|| Pattern(other.clone())),
+    }
+}
+
+/// A config has no `null`, and no larger integers.
+fn is_writable(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Number(number) => !number.is_u64() || number.is_i64(),
+        Value::Array(items) => items.iter().all(is_writable),
+        Value::Object(fields) => fields.values().all(is_writable),
+        Value::Bool(_) | Value::String(_) => true,
+    }
 }
 
 #[cfg(test)]
@@ -147,7 +215,7 @@ mod tests {
     use super::*;
 
     fn holds(pattern: &str, value: &Value) -> Holds {
-        Pattern(pattern.to_owned()).holds(value)
+        Pattern(pattern.into()).holds(value)
     }
 
     #[test]
@@ -189,21 +257,58 @@ mod tests {
     }
 
     #[test]
-    fn other_values_are_compared_as_json() {
-        for (pattern, value) in [("5", json!(5)), ("true", json!(true)), ("null", Value::Null), (r#"["a",1]"#, json!(["a", 1]))] {
-            assert_eq!(holds(pattern, &value), Holds::Yes, "{pattern}");
-            assert_eq!(holds("*", &value), Holds::Yes);
+    fn other_values_are_themselves_and_what_looks_like_them_is_held_back() {
+        let values = [json!(5), json!(true), json!(["a", 1]), json!({ "id": 7 }), json!(0.5)];
+        for value in &values {
+            assert_eq!(Pattern(value.clone()).holds(value), Holds::Yes, "{value}");
+            assert_eq!(holds("*", value), Holds::Yes);
+            assert_eq!(Pattern(value.clone()).holds(&json!(value.to_string())), Holds::Maybe, "{value}");
+            assert_eq!(holds(&value.to_string(), value), Holds::Maybe, "{value}");
         }
+        assert_eq!(Pattern(json!(100)).holds(&json!(100.0)), Holds::Maybe);
+        assert_eq!(Pattern(json!(100)).holds(&json!("1e2")), Holds::Maybe);
         for (pattern, value) in [("5", json!(50)), ("50", json!(5)), ("5*", json!(50)), ("a", json!(["a"])), ("", json!([]))] {
             assert_eq!(holds(pattern, &value), Holds::No, "{pattern}");
         }
+        assert_eq!(Pattern(json!(5)).holds(&json!(50)), Holds::No);
+        assert_eq!(Pattern(json!(5)).holds(&json!("five")), Holds::No);
+    }
+
+    #[test]
+    fn a_star_and_a_backslash_can_be_meant() {
+        for text in ["*", "a*b", "\\*", "\\\\x", "\\", "C:\\a\\*.md", "a", "../*"] {
+            let pattern = exactly(&json!(text)).expect("any text can be written");
+            assert_eq!(pattern.holds(&json!(text)), Holds::Yes, "{text:?} {pattern:?}");
+            assert_eq!(pattern.holds(&json!(text.replace('*', "x") + "y")), Holds::No, "{text:?} {pattern:?}");
+            assert_eq!(pattern.holds(&json!(format!("{text}y"))), Holds::No, "{text:?} {pattern:?}");
+        }
+        assert_eq!(holds(r"a\*b*", &json!("a*bc")), Holds::Yes);
+        assert_eq!(holds(r"a\*b*", &json!("axbc")), Holds::No);
+        assert_eq!(exactly(&Value::Null), None);
+    }
+
+    #[test]
+    fn a_path_from_nowhere_and_one_in_percent_forms_are_held_back_too() {
+        for text in [
+            "notes/secret/a",
+            "./notes/secret/a",
+            "/notes/%73ecret/a",
+            "/notes/%2573ecret/a",
+            "/notes/%252525252573ecret/a",
+            "notes/sec%72et",
+        ] {
+            assert_eq!(holds("/notes/secret/*", &json!(text)), Holds::Maybe, "{text:?}");
+        }
+        assert_eq!(holds("/my notes/*", &json!("/my%20notes/a")), Holds::Maybe);
+        assert_eq!(holds("/notes/*", &json!("https://notes/a")), Holds::No);
+        assert_eq!(holds("/notes/secret/*", &json!("notes/public/a")), Holds::No);
     }
 
     #[test]
     fn an_argument_is_named_or_pointed_at() {
         let arguments = json!({ "path": "/a", "user": { "id": 7 }, "/odd": "x", "list": ["a", "b"] });
-        let rule = |at: &str, pattern: &str| ArgumentRule { at: ArgumentPlace(at.to_owned()), patterns: vec![Pattern(pattern.to_owned())] };
-        for (at, pattern) in [("path", "/a"), ("/path", "/a"), ("/user/id", "7"), ("/~1odd", "x"), ("/list/1", "b")] {
+        let rule = |at: &str, pattern: &str| ArgumentRule { at: ArgumentPlace(at.to_owned()), patterns: vec![Pattern(pattern.into())] };
+        for (at, pattern) in [("path", "/a"), ("/path", "/a"), ("/~1odd", "x"), ("/list/1", "b")] {
             assert_eq!(rule(at, pattern).holds(&arguments), Holds::Yes, "{at}");
         }
         assert_eq!(rule("missing", "*").holds(&arguments), Holds::No);

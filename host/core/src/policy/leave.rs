@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::arguments::exactly;
-use super::{ApprovalRequest, ArgumentPlace, ArgumentRule, Decide, Pattern, Rule, Why, decide};
+use super::{ApprovalRequest, ArgumentPlace, ArgumentRule, Decide, PATTERNS_MAX, Pattern, Rule, Why, decide};
 use crate::config_edit::quoted;
 use crate::grant::ToolPattern;
 use crate::setup::Setup;
@@ -28,7 +28,8 @@ impl Leave {
     }
 }
 
-/// The rules that would allow this call: of this tool, by those who wanted it, with these arguments or any. None when no such rule can.
+/// The rules that would allow this call: of this tool, by those who wanted it, with these arguments or any. None when no such rule can, or
+/// when it would let something through that a later rule denies.
 #[must_use]
 pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Leave> {
     let arguments = if exact { all_exactly(&request.arguments)? } else { Vec::new() };
@@ -52,14 +53,33 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Le
     }
     let mut with = setup.clone();
     let at = leave.before.unwrap_or(with.policy.len());
+    if leave.rules.iter().any(|rule| hides_a_deny(&setup.policy[at..], rule, exact.then_some(&request.arguments))) {
+        return None;
+    }
     with.policy.splice(at..at, leave.rules.iter().cloned());
     let decided = decide(&with, request.callers(), &request.tool, &request.arguments);
     (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
 }
 
-/// Each property as it is.
+/// A call that the new rule in front of these would let through is denied by one of them. `arguments`: the only ones that the new rule is
+/// about, besides those that they do not name.
+fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
+    for rule in later {
+        let is_about = rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
+        let is_other = arguments.is_some_and(|arguments| rule.arguments.iter().any(|rule| rule.differs(arguments)));
+        if is_about && !is_other && rule.decide == Decide::Deny {
+            return true;
+        }
+        if is_about && rule.arguments.is_empty() {
+            return false;
+        }
+    }
+    false
+}
+
+/// Each property as it is; none where a config cannot say so.
 fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
-    let fields = arguments.as_object().filter(|fields| !fields.is_empty())?;
+    let fields = arguments.as_object().filter(|fields| (1..=PATTERNS_MAX).contains(&fields.len()))?;
     let rule =
         |(name, value): (&String, &Value)| Some(ArgumentRule { at: ArgumentPlace::of_property(name), patterns: vec![exactly(value)?] });
     fields.iter().map(rule).collect()
@@ -84,14 +104,38 @@ impl Rule {
 
 fn argument(rule: &ArgumentRule) -> String {
     let at = &rule.at.0;
-    let is_bare = !at.is_empty() && at.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
-    let at = if is_bare { at.clone() } else { quoted(at) };
     match rule.patterns.as_slice() {
-        [only] => format!("{at} = {}", pattern(only)),
-        several => format!("{at} = [{}]", several.iter().map(pattern).collect::<Vec<_>>().join(", ")),
+        // A list is one of several, and a table is none.
+        [Pattern(only)] if !only.is_array() && !only.is_object() => format!("{} = {}", key(at), value(only)),
+        several => format!("{} = [{}]", key(at), several.iter().map(|Pattern(each)| value(each)).collect::<Vec<_>>().join(", ")),
     }
 }
 
-fn pattern(pattern: &Pattern) -> String {
-    quoted(&pattern.0)
+fn key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    if is_bare { name.to_owned() } else { quoted(name) }
+}
+
+fn value(of: &Value) -> String {
+    match of {
+        Value::String(text) => quoted(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(value).collect::<Vec<_>>().join(", ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, of)| format!("{} = {}", key(name), value(of))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+impl Rule {
+    /// What it is about besides tool and caller, for people: `path is "/notes/public/*"`; empty when nothing.
+    #[must_use]
+    pub fn shown_arguments(&self) -> String {
+        let one = |rule: &ArgumentRule| {
+            let patterns: Vec<String> = rule.patterns.iter().map(|Pattern(each)| value(each)).collect();
+            format!("{} is {}", rule.at.0, patterns.join(" or "))
+        };
+        self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ")
+    }
 }

@@ -9,10 +9,18 @@ pub fn is_odd(text: &str) -> bool {
     text.chars().any(is_deceptive) || text.contains(['\\', '%']) && has_hidden_separators(text) || has_odd_segment(text)
 }
 
-/// A backslash, or a dot, slash or backslash in its percent form; `%25` could be one for whoever decodes twice.
+/// A backslash, or in its percent form what needs none: a letter or digit, a dot, slash or backslash, a control character; `%25` could be
+/// one for whoever decodes twice.
 fn has_hidden_separators(text: &str) -> bool {
-    let is_hidden = |code: &[u8]| matches!(code, [b'2', b'e' | b'E' | b'f' | b'F' | b'5'] | [b'5', b'c' | b'C'] | [b'0', _]);
-    text.contains('\\') || text.as_bytes().windows(3).any(|window| window[0] == b'%' && is_hidden(&window[1..]))
+    let is_hidden = |byte: u8| byte.is_ascii_alphanumeric() || byte.is_ascii_control() || b"%./\\-_~".contains(&byte);
+    let percent = |window: &[u8]| matches!(window, [b'%', high, low] if of_hex(*high, *low).is_some_and(is_hidden));
+    text.contains('\\') || text.as_bytes().windows(3).any(percent)
+}
+
+/// The byte of two hexadecimal digits.
+fn of_hex(high: u8, low: u8) -> Option<u8> {
+    let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+    Some(digit(high)? * 16 + digit(low)?)
 }
 
 /// A `.` or `..` between separators, or nothing between two slashes; `//` behind a scheme is how an address begins.
@@ -49,25 +57,25 @@ pub(super) fn led_to(text: &str) -> String {
     start + &segments.join("/")
 }
 
-/// The percent forms of ASCII as what they stand for, once.
+/// The percent forms of ASCII as what they stand for, until there is none left. Each character is looked at once.
 fn decoded(text: &str) -> String {
     let mut decoded = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once('%') {
-        decoded.push_str(before);
-        let code = after.get(..2).filter(|code| code.bytes().all(|c| c.is_ascii_hexdigit()));
-        match code.and_then(|code| u8::from_str_radix(code, 16).ok()).filter(u8::is_ascii) {
-            Some(byte) => {
-                decoded.push(char::from(byte));
-                rest = &after[2..];
-            }
-            None => {
-                decoded.push('%');
-                rest = after;
-            }
+    for c in text.chars() {
+        decoded.push(c);
+        // What a form stands for may be the end of another.
+        while let Some(byte) = last_form(&decoded) {
+            decoded.truncate(decoded.len() - 3);
+            decoded.push(char::from(byte));
         }
     }
-    decoded + rest
+    decoded
+}
+
+fn last_form(text: &str) -> Option<u8> {
+    match text.as_bytes() {
+        [.., b'%', high, low] => of_hex(*high, *low).filter(u8::is_ascii),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -101,11 +109,15 @@ mod tests {
             "https://h/a/..?q",
             "c:..",
             "%00",
+            "/%73ecret",
+            "%31",
         ];
         for text in odd {
             assert!(is_odd(text), "{text:?}");
         }
-        for text in ["/notes/a.md", "a..b", "wait... what", "https://api.example.org/x?y=1", "", "/a b/c", "100 %", "é", "a.", "/.git/x"] {
+        for text in
+            ["/notes/a.md", "a..b", "wait... what", "https://api.example.org/x?y=1", "", "/a b/c", "/a%20b", "100 %", "é", "a.", "/.git/x"]
+        {
             assert!(!is_odd(text), "{text:?}");
         }
     }
@@ -123,6 +135,8 @@ mod tests {
             ("/a/%2", "/a/%2"),
             ("%zz", "%zz"),
             ("..", ""),
+            ("/a/%252525252e%2e/b", "/b"),
+            ("/%2573ecret", "/secret"),
             ("é%c3x", "é%c3x"),
         ];
         for (text, expected) in cases {

@@ -108,6 +108,48 @@ fn taking_back_what_is_not_granted_is_an_error() {
     }
 }
 
+const FETCH: &str =
+    "grants.fetch = { urls = [\"http://127.0.0.1/*\", \"https://a.example/*\"], private = [\"127.0.0.1\", \"10.0.0.0/8\"], requests = 5 }";
+
+#[test]
+fn private_networks_are_taken_back_with_the_rest() {
+    let text = DESK.replace("grants.files = [{ dir", &format!("{FETCH}\ngrants.files = [{{ dir"));
+    let one = revoked(&text, "search", "fetch = { urls = [\"http://127.0.0.1/*\"], private = [\"127.0.0.1/32\"] }").unwrap().text;
+    assert!(one.contains("grants.fetch = { urls = [\"https://a.example/*\"], private = [\"10.0.0.0/8\"], requests = 5 }"), "{one}");
+    let all = revoked(&text, "search", "fetch = { private = [\"10.0.0.0/8\", \"127.0.0.1\"] }").unwrap().text;
+    assert!(all.contains("https://a.example/*\"], requests = 5 }"), "{all}");
+    let error = revoked(&text, "search", "fetch = { private = [\"192.168.0.1\"] }").unwrap_err();
+    assert!(matches!(error, EditError::NotGranted { .. }), "{error}");
+    // What revoke does not do it says.
+    let error = revoked(&text, "search", "fetch = { urls = [\"https://a.example/*\"], requests = 5 }").unwrap_err();
+    assert!(matches!(&error, EditError::Limit { key, .. } if key == "requests"), "{error}");
+}
+
+#[test]
+fn a_folder_with_another_quota_takes_the_place_of_the_old_one() {
+    let with = |entry: &str| DESK.replace("{ dir = \"docs\", at = \"/docs\", mode = \"read\" }", entry);
+    let old = "{ dir = \"docs\", at = \"/docs\", mode = \"read-write\", bytes = \"1 MiB\" }";
+    for new in [
+        old.replace("1 MiB", "2 MiB"),
+        old.replace("bytes = \"1 MiB\"", "files = 5"),
+        "{ dir = \"docs\", at = \"/docs\", mode = \"read\" }".to_owned(),
+    ] {
+        let edited = granted(&with(old), "search", &format!("files = [{new}]")).unwrap();
+        assert_eq!(edited.text, with(&new));
+    }
+    for same in [old.to_owned(), old.replace(", bytes = \"1 MiB\"", "")] {
+        let edited = granted(&with(old), "search", &format!("files = [{same}]")).unwrap();
+        assert_eq!(edited.text, with(old), "what it does not name stays");
+    }
+}
+
+#[test]
+fn limits_without_their_list_are_told_so() {
+    let error = Fragment::parse("fetch = { requests = 5 }").unwrap_err().to_string();
+    assert!(error.contains("`fetch` needs `urls`") && error.contains("fetch = { urls = [\"https://"), "{error}");
+    assert!(Fragment::parse("fetch = { private = [\"10.0.0.1\"] }").is_err(), "networks alone grant nothing");
+}
+
 #[test]
 fn a_folder_is_one_however_it_is_written() {
     let docs = "files = [{ dir = \"docs\", at = \"/docs\", mode = \"read\" }";

@@ -18,8 +18,8 @@ use super::approval::refused;
 
 /// Calls that are kept at most.
 const KEPT: usize = 64;
-/// How long one is kept.
-const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
+/// How long one is kept, and how long a client may ask its person.
+pub(super) const KEPT_FOR: Duration = Duration::from_secs(10 * 60);
 
 /// A question, and where the answer goes.
 pub(super) struct Question {
@@ -56,7 +56,8 @@ pub(super) struct Going {
     pub(super) run: JoinHandle<CallToolResult>,
     pub(super) stopper: Stopper,
     pub(super) questions: mpsc::Receiver<Question>,
-    pub(super) _place: OwnedSemaphorePermit,
+    /// Among those that run at once; none while a person is asked.
+    pub(super) place: Option<OwnedSemaphorePermit>,
     pub(super) _end: End,
 }
 

@@ -20,7 +20,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::approval::{answer, can_ask, nobody, question, refused};
-use super::calling::{Asking, End, Going, Kept, Question};
+use super::calling::{Asking, End, Going, KEPT_FOR, Kept, Question};
 use super::progress::Progress;
 use super::tools::{Offered, What, offered};
 use super::{OfferError, Service, outcome};
@@ -61,8 +61,8 @@ impl Desk {
         for stopper in self.stoppers.lock().unwrap_or_else(PoisonError::into_inner).values() {
             stopper.stop("the client has gone");
         }
-        let all = u32::try_from(AT_ONCE).unwrap_or(u32::MAX);
-        let _ = tokio::time::timeout(grace, self.at_once.acquire_many(all)).await;
+        let all = u32::try_from(AT_ONCE + QUEUE).unwrap_or(u32::MAX);
+        let _ = tokio::time::timeout(grace, self.queue.acquire_many(all)).await;
     }
 
     /// Starts a call; it goes on by itself until it is stopped or dropped.
@@ -105,7 +105,7 @@ impl Desk {
             }
         };
         let end = End(run.abort_handle());
-        Ok(Going { run, stopper, questions, _place: place, _end: end })
+        Ok(Going { run, stopper, questions, place: Some(place), _end: end })
     }
 
     fn options(&self, asking: Asking, context: &RequestContext<RoleServer>) -> RunOptions {
@@ -119,7 +119,12 @@ impl Desk {
     }
 
     /// Follows a call to its end, or to a question that the client must come back with.
-    async fn follow(&self, mut going: Going, tool: &str, context: &RequestContext<RoleServer>) -> Result<CallToolResponse, ErrorData> {
+    async fn follow(
+        self: &Arc<Self>,
+        mut going: Going,
+        tool: &str,
+        context: &RequestContext<RoleServer>,
+    ) -> Result<CallToolResponse, ErrorData> {
         loop {
             tokio::select! {
                 biased;
@@ -138,21 +143,30 @@ impl Desk {
                         let _ = place.send(nobody());
                         continue;
                     };
+                    // Others run while a person thinks.
+                    going.place = None;
                     if context.protocol_version().is_some_and(|version| !version.has_initialize()) {
                         let name = unguessable();
                         self.kept.keep(name.clone(), tool.to_owned(), going, place);
+                        self.expire(name.clone());
                         return Ok(CallToolResponse::InputRequired(input_required(params, name)));
                     }
                     let said = tokio::select! {
                         biased;
                         () = context.ct.cancelled() => refused("the client cancelled the call"),
-                        said = ask(context, params) => said,
+                        said = tokio::time::timeout(KEPT_FOR, ask(context, params)) => said.unwrap_or_else(|_| too_late()),
                     };
+                    self.resume(&mut going, context).await;
                     let _ = place.send(said);
                 }
             }
         }
     }
+}
+
+/// Nobody has decided for so long.
+fn too_late() -> Approval {
+    refused(&format!("nobody decided within {} minutes", KEPT_FOR.as_secs() / 60))
 }
 
 /// Asks the client's person, where servers may ask clients.
@@ -205,8 +219,11 @@ impl ServerHandler for Handler {
                 let waiting = kept.ok_or_else(|| ErrorData::invalid_params("no call waits for this answer", None))?;
                 let said = request.input_responses.and_then(|mut said| said.remove(APPROVAL));
                 let said = said.and_then(|said| serde_json::from_value::<ElicitResult>(said).ok());
-                let _ = waiting.answer.send(said.map_or_else(|| refused("the client gave no decision"), |said| answer(&said)));
-                waiting.going
+                let said = said.map_or_else(|| refused("the client gave no decision"), |said| answer(&said));
+                let mut going = waiting.going;
+                desk.resume(&mut going, &context).await;
+                let _ = waiting.answer.send(said);
+                going
             }
         };
         let id = desk.enter(&going.stopper);
@@ -217,6 +234,27 @@ impl ServerHandler for Handler {
 }
 
 impl Desk {
+    /// Waits for a place again, once its person has decided. Cancelled, it goes on without one: to its end.
+    async fn resume(&self, going: &mut Going, context: &RequestContext<RoleServer>) {
+        tokio::select! {
+            biased;
+            () = context.ct.cancelled() => {}
+            place = self.at_once.clone().acquire_owned() => going.place = place.ok(),
+        }
+    }
+
+    /// Refuses a call whose client has not come back in time, so that its journal says how it ended.
+    fn expire(self: &Arc<Self>, name: String) {
+        let desk = Arc::downgrade(self);
+        tokio::spawn(async move {
+            tokio::time::sleep(KEPT_FOR).await;
+            let Some(waiting) = desk.upgrade().and_then(|desk| desk.kept.take(&name)) else { return };
+            let _ = waiting.answer.send(too_late());
+            let mut going = waiting.going;
+            let _ = tokio::time::timeout(STOPPING, &mut going.run).await;
+        });
+    }
+
     fn enter(&self, stopper: &Stopper) -> u64 {
         let mut stoppers = self.stoppers.lock().unwrap_or_else(PoisonError::into_inner);
         let id = stoppers.keys().next_back().map_or(0, |last| last + 1);

@@ -14,10 +14,13 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncRead, BufReader, ReadBuf};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
+use super::said::Said;
 use crate::text::shown;
 
 /// Characters of its last words that are told.
 const LAST_WORDS: usize = 600;
+/// Bytes of a line that are kept until it has ended.
+const LINE: usize = 64 << 10;
 /// How long it may take to end by itself.
 const GRACE: Duration = Duration::from_millis(250);
 const TICK: Duration = Duration::from_millis(10);
@@ -34,12 +37,13 @@ pub(super) struct Program {
 pub(super) type Pipes = (Lines<ChildStdout>, ChildStdin);
 
 impl Program {
-    /// Starts it. `variables` is its whole environment; a message may have `message_max` bytes.
+    /// Starts it. `variables` is its whole environment; a message may have `message_max` bytes; its last words are told as `said` has them.
     pub(super) fn start(
         command: &[String],
         cwd: &str,
         variables: &BTreeMap<String, String>,
         message_max: usize,
+        said: &Said,
     ) -> Result<(Self, Pipes), String> {
         let (name, arguments) = command.split_first().ok_or("it names no program")?;
         // A path is one from where this program runs; the child would look for it from its own folder.
@@ -54,7 +58,7 @@ impl Program {
             return Err("its pipes are not there".to_owned());
         };
         let (last_words, is_too_long) = (Arc::default(), Arc::default());
-        tokio::spawn(listen(stderr, Arc::clone(&last_words)));
+        tokio::spawn(listen(stderr, Arc::clone(&last_words), said.clone()));
         let lines = Lines { inner: stdout, most: message_max, length: 0, is_too_long: Arc::clone(&is_too_long) };
         let group = child.id().ok_or("it ended at once")?;
         running().insert(group);
@@ -116,7 +120,7 @@ fn signal(group: u32, at_once: bool) {
 fn signal(_: u32, _: bool) {}
 
 /// Keeps the last line that is not empty; reads all, so that it never waits for a reader.
-async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>) {
+async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>, said: Said) {
     let mut stderr = BufReader::new(stderr);
     let mut line = Vec::new();
     loop {
@@ -125,14 +129,14 @@ async fn listen(stderr: ChildStderr, last_words: Arc<Mutex<String>>) {
             Ok(bytes) => {
                 let end = bytes.iter().position(|byte| *byte == b'\n');
                 let part = &bytes[..end.unwrap_or(bytes.len())];
-                let room = (4 * LAST_WORDS).saturating_sub(line.len());
+                let room = LINE.saturating_sub(line.len());
                 line.extend_from_slice(&part[..part.len().min(room)]);
                 (end.map_or(bytes.len(), |end| end + 1), end.is_some())
             }
         };
         stderr.consume(took);
         if ended {
-            let words = shown(&String::from_utf8_lossy(&line), LAST_WORDS);
+            let words = said.words(&String::from_utf8_lossy(&line), LAST_WORDS);
             if !words.trim().is_empty() {
                 *last_words.lock().unwrap_or_else(PoisonError::into_inner) = words;
             }

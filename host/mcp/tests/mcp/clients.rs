@@ -116,6 +116,12 @@ impl Client {
         }
     }
 
+    /// Of the error that comes next: which request it is for, and its number.
+    async fn code(&mut self) -> (Value, Value) {
+        let message = self.read().await;
+        (message["id"].clone(), message["error"]["code"].clone())
+    }
+
     async fn call(&mut self, name: &str, arguments: Value) -> Value {
         self.ask("tools/call", json!({ "name": name, "arguments": arguments })).await
     }
@@ -214,6 +220,22 @@ async fn the_clients_person_decides() {
 }
 
 #[tokio::test]
+async fn calls_that_wait_for_a_person_hold_no_place() {
+    let mut client = Client::started("2025-06-18", json!({ "elicitation": {} })).await;
+    let mut questions = Vec::new();
+    for id in 100..120 {
+        client.send(id, "tools/call", json!({ "name": "app.asked", "arguments": {} })).await;
+        questions.push(client.read().await["id"].clone());
+    }
+    let answer = client.call("app.double", json!({ "n": 4 })).await;
+    assert_eq!(answer["result"]["structuredContent"]["twice"], 8, "{answer}");
+    let reply = json!({ "action": "accept", "content": { "decision": "allow" } });
+    client.write(&json!({ "jsonrpc": "2.0", "id": questions[19], "result": reply }).to_string()).await;
+    let answer = client.read().await;
+    assert_eq!((&answer["id"], &answer["result"]["content"][0]["text"]), (&json!(119), &json!("done")), "{answer}");
+}
+
+#[tokio::test]
 async fn a_cancelled_call_stops_its_tool_and_so_does_a_client_that_goes() {
     let mut client = Client::started("2025-06-18", json!({})).await;
     client.send(5, "tools/call", json!({ "name": "app.slow", "arguments": {} })).await;
@@ -258,7 +280,14 @@ async fn junk_and_messages_that_are_too_long_do_no_harm() {
     let long = "x".repeat(conclave_mcp::serve::MESSAGE_MAX);
     let params = json!({ "name": "app.double", "arguments": { "n": 1, "pad": long } });
     client.send(9, "tools/call", params).await;
+    assert_eq!(client.code().await, (json!(9), json!(-32600)), "it is too long");
     client.write("not json").await;
+    assert_eq!(client.code().await, (Value::Null, json!(-32700)));
+    let deep = format!("{}{}", "[".repeat(5000), "]".repeat(5000));
+    client.write(&format!(r#"{{"jsonrpc":"2.0","id":8,"method":"tools/call","params":{{"name":"app.double","arguments":{deep}}}}}"#)).await;
+    assert_eq!(client.code().await, (json!(8), json!(-32700)));
+    client.send(7, "tools/call", json!({ "name": "app.double", "arguments": "x" })).await;
+    assert_eq!(client.code().await, (json!(7), json!(-32602)));
     client.write("{\"jsonrpc\":\"2.0\",\"id\":8,\"method\":\"no/such\"}").await;
     client.write("[1,2,3]").await;
     let answer = client.call("app.double", json!({ "n": 4 })).await;

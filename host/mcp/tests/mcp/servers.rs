@@ -6,11 +6,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use conclave_core::config::{ConfigPath, KeyRef, McpReach, PluginSource};
 use conclave_core::message::Label;
 use conclave_mcp::source::Servers;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::native::{self, Plugin, Step};
+use conclave_runtime::secrets::Sources;
 use conclave_runtime::tool::{ToolError, ToolOutcome};
 use conclave_runtime::{Caller, Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
@@ -41,7 +43,8 @@ fn host(servers: bool) -> Host {
     })
     .asks(conclave_runtime::manifest::Capability::Tools, "Calls.");
     let servers = servers.then(|| Arc::new(Servers::new(|name| std::env::var(name).ok())) as _);
-    Host::new(HostOptions { native: vec![agent], servers, ..HostOptions::default() }).unwrap()
+    let secrets = Arc::new(Sources::new(|_| None));
+    Host::new(HostOptions { native: vec![agent], servers, secrets, ..HostOptions::default() }).unwrap()
 }
 
 fn config(mode: &str, lines: &str, policy: &str) -> Config {
@@ -185,6 +188,44 @@ async fn a_server_sees_of_the_environment_what_the_config_gives() {
     // A shell between may add some of its own; those that cargo gives to this test must not be there.
     let is_ours = |name: &&str| name.starts_with("CARGO") && std::env::var_os(name).is_some();
     assert!(std::env::var_os("CARGO_MANIFEST_DIR").is_some() && !names.iter().any(is_ours), "{names:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_that_a_server_repeats_reaches_nobody() {
+    if !has_python() {
+        return;
+    }
+    let folder = folder();
+    std::fs::write(format!("{folder}/key"), "sesame-4711\n").unwrap();
+    let mut config = config("tells", "", ALLOWED);
+    let plugin = config.plugins.get_mut("it").unwrap();
+    let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
+    let McpReach::Program { keys, .. } = &mut source.reach else { panic!("it is started") };
+    keys.insert("KEY".to_owned(), KeyRef::File(ConfigPath { shown: "key".to_owned(), path: format!("{folder}/key") }));
+    let prepared = host(true).load(&config).await.unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(prepared.setup().tool("it.go").unwrap().1.description, "Uses [secret KEY]");
+    let journals = MemoryJournals::default();
+    for said in ["it is [secret KEY]", "bad key [secret KEY]", "Unavailable"] {
+        let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+        let answer = format!("{:?}", prepared.call_tool("it.go", json!({}), options).await.unwrap().answer);
+        assert!(answer.contains(said) && !answer.contains("4711"), "{answer}");
+    }
+    for room in journals.rooms() {
+        let records = format!("{:?}", journals.records(&room));
+        assert!(!records.contains("4711"), "{records}");
+    }
+}
+
+#[tokio::test]
+async fn an_address_at_which_nobody_listens_is_told_in_words() {
+    let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let mut config = config("plain", "", ALLOWED);
+    let plugin = config.plugins.get_mut("it").unwrap();
+    let PluginSource::Mcp(source) = &mut plugin.source else { panic!("it is a server") };
+    source.reach = McpReach::Address { url: format!("http://127.0.0.1:{port}/mcp"), key: None };
+    let error = host(true).load(&config).await.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains(&format!("127.0.0.1:{port} could not be spoken with: ")) && error.contains("start the server"), "{error}");
+    assert!(error.contains("refused") && !error.contains("::") && !error.contains("Transport"), "{error}");
 }
 
 #[cfg(target_os = "linux")]

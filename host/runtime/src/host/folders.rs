@@ -3,8 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
-use conclave_core::config::{Config, KeyRef, ModelKind, PluginSource, Problems};
+use conclave_core::config::{Config, Problems};
 use conclave_core::grant::FileMode;
+
+use super::guarded::{Guard, Guarded, guarded};
 
 /// The config's folder without links, as far as it can be found; names whose stores are whose.
 pub(super) fn home(config: &Config) -> PathBuf {
@@ -12,9 +14,9 @@ pub(super) fn home(config: &Config) -> PathBuf {
     folder.canonicalize().unwrap_or_else(|_| folder.to_owned())
 }
 
-/// Says what is wrong with the folders of a config. `cache` is where this host keeps compiled code.
-pub(super) fn check(config: &Config, cache: Option<&Path>, problems: &mut Problems) {
-    let guarded = guarded(config, cache);
+/// Says what is wrong with the folders of a config. `cache` is where this host keeps compiled code, `guards` what else its program names.
+pub(super) fn check(config: &Config, cache: Option<&Path>, guards: &[Guard], problems: &mut Problems) {
+    let guarded = guarded(config, cache, guards);
     for (name, plugin) in &config.plugins {
         for (index, grant) in plugin.grants.files.iter().enumerate() {
             let key = format!("plugins.{name}.grants.files[{index}]");
@@ -25,51 +27,18 @@ pub(super) fn check(config: &Config, cache: Option<&Path>, problems: &mut Proble
             };
             let writes = grant.mode == FileMode::ReadWrite;
             let holds = guarded.iter().find(|guarded| (writes || guarded.secret) && guarded.is_in_reach_of(&dir));
-            if let Some(Guarded { what, secret, .. }) = holds {
+            if let Some(Guarded { what, secret, whole, .. }) = holds {
                 let (way, could) = if *secret { ("", "read") } else { (" for writing", "change") };
                 let what = format!("{} cannot be granted{way}: {name} could {could} {what} with it", grant.shown);
-                let help = if *secret { "keep the key in another folder" } else { "let it write in a folder of its own, such as `./out`" };
+                let help = match (secret, whole) {
+                    (true, true) => "grant it a folder of its own, such as `./notes`",
+                    (true, false) => "keep the key in another folder",
+                    (false, _) => "let it write in a folder of its own, such as `./out`",
+                };
                 problems.push(config.problem(&key, what).help(help));
             }
         }
     }
-}
-
-/// Something that no plugin may change.
-struct Guarded {
-    what: String,
-    path: PathBuf,
-    /// No plugin may read it either.
-    secret: bool,
-    /// It is a folder, and all that is below it.
-    whole: bool,
-}
-
-impl Guarded {
-    fn is_in_reach_of(&self, dir: &Path) -> bool {
-        self.path.starts_with(dir) || (self.whole && dir.starts_with(&self.path))
-    }
-}
-
-fn guarded(config: &Config, cache: Option<&Path>) -> Vec<Guarded> {
-    let found = |what: String, path: &Path, whole| path.canonicalize().ok().map(|path| Guarded { what, path, whole, secret: false });
-    // Whatever the config's file is called, it lies there.
-    let file = Guarded { what: "the config".to_owned(), path: home(config).join("conclave.toml"), secret: false, whole: false };
-    let plugins = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
-        PluginSource::File(path) => found(format!("the plugin {name}"), Path::new(&path.path), false),
-        _ => None,
-    });
-    let cache = cache.and_then(|cache| found("what is kept of compiled plugins".to_owned(), cache, true));
-    let secrets = config.secrets.iter().map(|(name, secret)| (format!("the secret {name}"), Some(&secret.from)));
-    let keys = config.models.iter().map(|(name, model)| match &model.kind {
-        ModelKind::OpenAi(server) => (format!("the key of the model {name}"), server.key.as_ref()),
-        ModelKind::Scripted { .. } | ModelKind::Native => (String::new(), None),
-    });
-    let secret = secrets.chain(keys).filter_map(|(what, key)| match key {
-        Some(KeyRef::File(path)) => found(what, Path::new(&path.path), false).map(|guarded| Guarded { secret: true, ..guarded }),
-        _ => None,
-    });
-    std::iter::once(file).chain(secret).chain(plugins).chain(cache).collect()
 }
 
 #[cfg(test)]
@@ -88,7 +57,7 @@ mod tests {
         );
         let config = Config::parse("conclave.toml", temp.path().to_str().unwrap(), &text).unwrap();
         let mut problems = Problems::default();
-        check(&config, Some(&temp.path().join("cache")), &mut problems);
+        check(&config, Some(&temp.path().join("cache")), &[], &mut problems);
         problems.0.iter().map(ToString::to_string).collect()
     }
 
@@ -112,5 +81,104 @@ mod tests {
         }
         assert!(problems(&files, "nowhere", "read").contains("there is no folder"));
         assert!(problems(&files, "out/x", "read-write").contains("there is no folder"));
+    }
+
+    /// What is wrong with granting a folder below `conf/..` for writing and for reading; the config lies in `conf`.
+    fn both(temp: &Path, dir: &str, rest: &str, guards: &[Guard]) -> [String; 2] {
+        ["read-write", "read"].map(|mode| {
+            let text = format!(
+                "entry = \"t\"\n{rest}\n[plugins.p]\nsource = \"stock:p\"\ngrants.files = [{{ dir = {dir:?}, at = \"/f\", mode = {mode:?} }}]\n[tasks.t]\nagent = \"p\"\n"
+            );
+            let folder = temp.join("conf");
+            let config = Config::parse("a.toml", folder.to_str().unwrap(), &text).unwrap_or_else(|problems| panic!("{problems}"));
+            let mut problems = Problems::default();
+            check(&config, None, guards, &mut problems);
+            problems.0.iter().map(ToString::to_string).collect()
+        })
+    }
+
+    fn folders(files: &[&str]) -> tempfile::TempDir {
+        let temp = tempfile::tempdir().unwrap();
+        for file in files {
+            let path = temp.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        temp
+    }
+
+    #[test]
+    fn no_plugin_changes_what_the_host_starts_outside_the_sandbox() {
+        let temp = folders(&["conf/a.toml", "conf/out/x", "data/srv.py", "data/pkg/x", "data/sub/x"]);
+        let mcp = |inner: &str| format!("[plugins.s]\nsource = {{ mcp = {{ {inner} }} }}");
+        let secret = |command: &str| format!("[secrets.s]\nfrom = {{ command = {command} }}\nhosts = [\"a.example\"]");
+        let model =
+            "[models.m]\nkind = \"openai\"\nurl = \"http://127.0.0.1:9/v1\"\nmodel = \"m\"\nkey = { command = [\"../data/srv.py\"] }";
+        let starts = [
+            mcp("command = [\"../data/srv.py\"]"),
+            mcp("command = [\"python3\", \"../data/srv.py\"]"),
+            mcp("command = [\"python3\", \"--script=../data/srv.py\"]"),
+            mcp("command = [\"python3\", \"srv.py\"], cwd = \"../data\""),
+            mcp("command = [\"python3\", \"../data/pkg\"]"),
+            mcp("command = [\"x\"], keys = { K = { command = [\"sh\", \"../data/srv.py\"] } }"),
+            secret("[\"python3\", \"../data/srv.py\"]"),
+            secret("[\"../data/srv.py\"]"),
+            model.to_owned(),
+        ];
+        for rest in starts {
+            let [writes, reads] = both(temp.path(), "../data", &rest, &[]);
+            assert!(writes.contains("cannot be granted for writing"), "{rest}: {writes:?}");
+            assert_eq!(reads, "", "{rest}");
+            assert_eq!(both(temp.path(), "out", &rest, &[]), ["", ""], "{rest}");
+        }
+        // All that is below the folder of a server, or is a package that it runs.
+        let cwd = mcp("command = [\"python3\", \"-m\", \"srv\"], cwd = \"../data\"");
+        assert!(both(temp.path(), "../data/sub", &cwd, &[])[0].contains("the folder in which the server s starts"));
+        assert!(both(temp.path(), "../data/pkg", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[])[0].contains("for writing"));
+        assert_eq!(both(temp.path(), "../data/sub", &mcp("command = [\"python3\", \"../data/pkg\"]"), &[]), ["", ""]);
+    }
+
+    #[test]
+    fn no_plugin_reads_a_key_of_a_server() {
+        let temp = folders(&["conf/a.toml", "data/key"]);
+        for inner in [
+            "command = [\"x\"], keys = { F = { file = \"../data/key\" } }",
+            "url = \"http://127.0.0.1:9/\", key = { file = \"../data/key\" }",
+        ] {
+            for problem in both(temp.path(), "../data", &format!("[plugins.s]\nsource = {{ mcp = {{ {inner} }} }}"), &[]) {
+                assert!(problem.contains("p could read a key of the server s"), "{inner}: {problem:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_the_program_guards_is_out_of_reach_even_before_it_is_there() {
+        let temp = folders(&["conf/x", "data/real.toml", "up/x"]);
+        let guard = |path: &str, secret, whole| Guard { what: "the thing".to_owned(), path: temp.path().join(path), secret, whole };
+        let state = [guard("up/state", true, true)];
+        assert!(both(temp.path(), "../up", "", &state).iter().all(|problem| problem.contains("p could read the thing")));
+        std::fs::create_dir_all(temp.path().join("up/state/journals")).unwrap();
+        assert!(both(temp.path(), "../up/state/journals", "", &state).iter().all(|problem| problem.contains("p could read the thing")));
+        let journals = [guard("up", false, true)];
+        assert!(both(temp.path(), "../up/state", "", &journals)[0].contains("p could change the thing"));
+        assert_eq!(both(temp.path(), "../up/state", "", &journals)[1], "");
+        assert_eq!(both(temp.path(), "../data", "", &journals), ["", ""]);
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn a_link_is_guarded_where_it_lies_and_where_it_leads() {
+        let temp = folders(&["conf/x", "data/real.toml", "link/x", "free/x"]);
+        std::os::unix::fs::symlink("../data/real.toml", temp.path().join("link/b.toml")).unwrap();
+        std::os::unix::fs::symlink("../link/b.toml", temp.path().join("conf/a.toml")).unwrap();
+        let guards = [Guard { what: "the config".to_owned(), path: temp.path().join("conf/a.toml"), secret: false, whole: false }];
+        for dir in ["../data", "../link", "."] {
+            assert!(both(temp.path(), dir, "", &guards)[0].contains("p could change the config"), "{dir}");
+        }
+        assert_eq!(both(temp.path(), "../free", "", &guards), ["", ""]);
+        // A circle of links ends.
+        std::os::unix::fs::symlink("loop", temp.path().join("conf/loop")).unwrap();
+        let circle = [Guard { path: temp.path().join("conf/loop"), ..guards[0].clone() }];
+        assert_eq!(both(temp.path(), "../free", "", &circle), ["", ""]);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conclave_core::config::{Config, Problems};
+use conclave_core::config::{Config, KeyRef, Problems};
 use conclave_core::ids::SecretName;
 
 use super::Host;
@@ -18,7 +18,14 @@ impl Host {
         for name in &granted {
             let Some(Err(what)) = config.secrets.get(*name).map(|secret| self.secrets.check(&secret.from)) else { continue };
             missing += 1;
-            problems.push(config.problem(&format!("secrets.{name}.from"), format!("the secret `{name}` is not there: {what}")));
+            let help = match config.secrets.get(*name).map(|secret| &secret.from) {
+                Some(KeyRef::Env(variable)) => {
+                    format!("set the variable {variable} to the secret before you start, or write another `from`")
+                }
+                Some(KeyRef::File(path)) => format!("write the secret into the first line of {}, or write another `from`", path.shown),
+                _ => "correct the program in `from`".to_owned(),
+            };
+            problems.push(config.problem(&format!("secrets.{name}.from"), format!("the secret `{name}` is not there: {what}")).help(help));
         }
         if config.secrets.is_empty() {
             return (Vault::empty(), missing);

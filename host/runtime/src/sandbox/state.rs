@@ -1,12 +1,12 @@
 //! What the store of one call holds: who calls, what it is lent, what it used and was refused. Dropped with the sandbox.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::delivery::DeliveryView;
 use conclave_core::fault::CallReport;
-use conclave_core::grant::{DenialRecord, Rights};
-use conclave_core::narrow::Narrowed;
+use conclave_core::grant::{Denial, DenialRecord, Layer, Rights};
 use conclave_core::view::AgentView;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtxView, WasiView};
@@ -78,6 +78,8 @@ pub(crate) struct CallState {
     #[cfg(feature = "fetch")]
     pub(crate) fetching: crate::fetch::Fetching,
     denials: Vec<DenialRecord>,
+    /// Refusals beyond those that are kept: how many of each capability, and the first layer that refused one.
+    more: BTreeMap<String, (u64, Layer)>,
     wasi: Option<Box<Wasi>>,
 }
 
@@ -105,6 +107,7 @@ impl CallState {
             #[cfg(feature = "fetch")]
             fetching: crate::fetch::Fetching::default(),
             denials: Vec::new(),
+            more: BTreeMap::new(),
             wasi: None,
         }
     }
@@ -118,13 +121,12 @@ impl CallState {
     }
 
     pub(crate) fn rights(&self) -> Rights<'_> {
-        let narrowed = self.start.task.as_ref().map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
-        Rights { narrowed, ..self.grantee.rights() }
+        self.grantee.rights_in(&self.start.task)
     }
 
     /// The secrets as this call may use them.
     pub(crate) fn secrets(&self) -> CallSecrets {
-        CallSecrets::new(Arc::clone(&self.grantee), &self.start.room, self.start.call)
+        CallSecrets::new(Arc::clone(&self.grantee), self.start.task.clone(), &self.start.room, self.start.call)
     }
 
     /// Records a refusal, and gives what the guest may know of it.
@@ -140,19 +142,40 @@ impl CallState {
         record.suggestion = record.suggestion.filter(|line| line.len() <= SUGGESTION);
         let denial = convert::denial_out(&record.denial);
         let known = self.denials.iter().any(|kept| kept.denial == record.denial && kept.layer == record.layer);
-        if !known && self.denials.len() < DENIALS_KEPT {
+        if !known {
+            self.keep(record);
+        }
+        denial
+    }
+
+    /// Decoys hide nothing: the first refusal of each capability is always kept, and what is beyond the bound is counted.
+    fn keep(&mut self, record: DenialRecord) {
+        let of_this = |kept: &DenialRecord| kept.denial.capability == record.denial.capability;
+        if self.denials.len() < DENIALS_KEPT || !self.denials.iter().any(of_this) {
+            self.start.observer.denied(self.start.call, &record);
+            self.denials.push(record);
+            return;
+        }
+        let (count, _) = self.more.entry(record.denial.capability).or_insert((0, record.layer));
+        *count = count.saturating_add(1);
+    }
+
+    /// One record for the refusals of each capability that were only counted.
+    fn tell_of_more(&mut self) {
+        for (capability, (count, layer)) in std::mem::take(&mut self.more) {
+            let reason = format!("{count} more refusals of `{capability}` in this call: only the first of a call are listed one by one");
+            let denial = Denial { capability, target: format!("{count} more"), detail: "too many to list".to_owned() };
+            let record = DenialRecord { denial, layer, reason, suggestion: None };
             self.start.observer.denied(self.start.call, &record);
             self.denials.push(record);
         }
-        denial
     }
 
     /// The refusal of what this build of the host cannot do.
     #[cfg(not(feature = "fetch"))]
     pub(crate) fn not_yet(&mut self, capability: conclave_core::manifest::Capability, target: &str) -> wasmtime::Result<types::Denial> {
         self.enter()?;
-        let record =
-            self.rights().refuse(capability, target, conclave_core::grant::Layer::Host, "this build of the host cannot do it", None);
+        let record = self.rights().refuse(capability, target, Layer::Host, "this build of the host cannot do it", None);
         Ok(self.refuse(*record))
     }
 
@@ -165,10 +188,10 @@ impl CallState {
     }
 
     /// What the call cost and touched; `wall_us` is the caller's to add.
-    #[cfg_attr(not(feature = "fetch"), allow(unused_mut, reason = "only a request can be refused late"))]
     pub(crate) fn into_report(mut self) -> CallReport {
         #[cfg(feature = "fetch")]
         self.refuse_late();
+        self.tell_of_more();
         CallReport {
             wall_us: 0,
             cpu_ticks: self.meter.ticks(),
@@ -196,6 +219,26 @@ mod tests {
 
     use super::super::testing::{setup, state};
     use super::*;
+
+    #[test]
+    fn many_refusals_hide_no_other() {
+        let mut state = state(setup());
+        let refuse = |state: &mut CallState, capability, target: &str| {
+            let record = state.rights().require(capability, target, || None).unwrap_err();
+            state.refuse(*record);
+        };
+        for decoy in 0..100 {
+            refuse(&mut state, Capability::Model, &format!("decoy{decoy}"));
+        }
+        refuse(&mut state, Capability::Fetch, "https://evil.example/");
+        refuse(&mut state, Capability::Fetch, "https://evil.example/2");
+        let denials = state.into_report().denials;
+        let of = |capability: &str| denials.iter().filter(|record| record.denial.capability == capability).collect::<Vec<_>>();
+        assert_eq!(of("model").len(), 65, "{denials:?}");
+        assert_eq!(of("model").last().unwrap().denial.target, "36 more");
+        let fetch: Vec<&str> = of("fetch").iter().map(|record| record.denial.target.as_str()).collect();
+        assert_eq!(fetch, ["https://evil.example/", "1 more"]);
+    }
 
     #[test]
     fn what_a_guest_names_in_a_refusal_is_cut() {

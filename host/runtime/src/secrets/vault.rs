@@ -190,8 +190,7 @@ impl CallSecrets {
         if plan.is_empty() {
             return Ok(parts.clone());
         }
-        let refuse =
-            |name: &SecretName, reason: &str| self.rights().refuse(Capability::Secrets, name.as_str(), Layer::Host, reason, None);
+        let refuse = |name: &SecretName, reason: &str| self.rights().refuse(Capability::Secrets, name.as_str(), Layer::Host, reason, None);
         let read = self.grantee.vault.read(plan.uses().map(|one| &one.name)).await;
         let values = read.map_err(|(name, what)| refuse(&name, &format!("its value could not be read: {what}")))?;
         let put_in = plan.put_in(parts, |name| values.value(name));

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::Path;
 
 use conclave_core::config::{Config, ToolEntry};
-use conclave_core::config_edit::quoted;
+use conclave_core::config_edit::{example_of, quoted};
 use conclave_core::grant::ToolPattern;
 use conclave_core::manifest::Capability;
 use conclave_core::setup::PluginKind;
@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use super::{file_option, shell};
 use crate::show::{FAINT, ODD, one_line, paint};
+use crate::source;
 
 /// Something that is left to do.
 #[derive(Debug, PartialEq, Eq, Serialize)]
@@ -54,29 +55,36 @@ pub(crate) fn missing_grants(name: &str, found: &Inspection, config: &Config, fi
 }
 
 fn missing_grant(name: &str, capability: Capability, config: &Config, file: &Path) -> Hint {
-    let command = |value: &str| format!("conclave grant {name} {}{}", shell(&format!("{capability} = {value}")), file_option(file));
+    let command = |grant: &str| format!("conclave grant {name} {}{}", shell(grant), file_option(file));
     if capability == Capability::Model && config.models.is_empty() {
         return Hint {
             what: format!("{name} cannot do without `model`, and the config has none:"),
             how: format!(
                 "write a table [models.default] with `kind = \"openai\"`, `url` and `model`, then\n  {}",
-                command("[\"default\"]")
+                command("model = [\"default\"]")
             ),
+        };
+    }
+    if capability == Capability::Secrets && config.secrets.is_empty() {
+        let table = "write a table [secrets.NAME] with `from` and `hosts`, then";
+        return Hint {
+            what: format!("{name} cannot do without `secrets`, and the config has none:"),
+            how: format!("{table}\n  {}", command("secrets = [\"NAME\"]")),
         };
     }
     Hint { what: format!("{name} cannot do without `{capability}`, which is not granted:"), how: command(&example(capability, config)) }
 }
 
-/// A value that could be granted, with names of this config.
-pub(super) fn example(capability: Capability, config: &Config) -> String {
+/// A grant that could be meant, with names of this config where it has some.
+fn example(capability: Capability, config: &Config) -> String {
     let name = match capability {
-        Capability::Files => return r#"[{ dir = "docs", at = "/docs", mode = "read" }]"#.to_owned(),
         Capability::Model => config.models.keys().next().map(ToString::to_string),
         Capability::Delegate | Capability::Route => config.tasks.keys().find(|task| **task != config.entry).map(ToString::to_string),
-        Capability::Rooms => Some("terminal".to_owned()),
-        _ => Some("PLUGIN.TOOL".to_owned()),
+        Capability::Secrets => config.secrets.keys().next().map(ToString::to_string),
+        _ => None,
     };
-    format!("[{:?}]", name.unwrap_or_else(|| "NAME".to_owned()))
+    let usual = || example_of(capability).map_or_else(|| format!("{capability} = [\"NAME\"]"), str::to_owned);
+    name.map_or_else(usual, |name| format!("{capability} = [{}]", quoted(&name)))
 }
 
 /// Nobody uses it yet: which task could, and how.
@@ -113,7 +121,12 @@ fn is_callable(name: &str, config: &Config) -> bool {
 fn callers(name: &str, config: &Config, file: &Path) -> Hint {
     let mut tasks: Vec<_> = config.tasks.iter().collect();
     let calls = |plugin: &str| config.plugins.get(plugin).is_some_and(|plugin| plugin.grants.tools.is_some());
-    tasks.sort_by_key(|(_, task)| !calls(task.agent.as_str()));
+    let asks = |plugin: &str| {
+        let found = config.plugins.get(plugin).and_then(|plugin| source::look_up(&plugin.source));
+        found.is_none_or(|found| found.manifest.ask(Capability::Tools).is_some())
+    };
+    // One that calls tools already, then one that could be granted them at all.
+    tasks.sort_by_cached_key(|(_, task)| (!calls(task.agent.as_str()), !asks(task.agent.as_str())));
     let Some((task, setup)) = tasks.first() else {
         return Hint {
             what: "no agent may call its tools yet, and there is no task:".to_owned(),

@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, default_place};
 use conclave_core::config_edit::{Fragment, quoted};
+use conclave_core::fetch::UrlPattern;
+use conclave_core::grant::ToolPattern;
 use conclave_core::manifest::{Ask, Capability};
 use conclave_runtime::plugin::Inspection;
 
@@ -20,7 +22,7 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
             continue;
         };
         let value = match capability {
-            Capability::Files => files(folder),
+            Capability::Files => files(ask, folder),
             Capability::Model => models(config),
             Capability::Tools => tools(ask, config),
             Capability::Delegate => tasks("Which tasks may it start in the background?", config, &[]),
@@ -54,17 +56,30 @@ fn list(names: &[String]) -> String {
     format!("[{}]", names.join(", "))
 }
 
-fn typed(capability: Capability, text: &str, such: &[String]) -> Option<String> {
-    let such = if such.is_empty() { String::new() } else { format!(" {}", paint(FAINT, format_args!("({})", such.join(", ")))) };
-    let names = names(&question(capability, &format!("{text}{such}")));
-    (!names.is_empty()).then(|| list(&names))
+/// Names, asked for again until each is one, or there are none.
+fn typed(capability: Capability, text: &str, such: &[String], wrong: impl Fn(&str) -> Option<String>) -> Option<String> {
+    let such = if such.is_empty() { String::new() } else { format!("{}; ", such.join(", ")) };
+    let text = question(capability, &format!("{text} {}", paint(FAINT, format_args!("({such}empty: none)"))));
+    loop {
+        let names = names(&text);
+        match names.iter().find_map(|name| wrong(name)) {
+            Some(why) => say(&why),
+            None => return (!names.is_empty()).then(|| list(&names)),
+        }
+    }
+}
+
+/// What is wrong with an answer, under its question.
+fn say(why: &str) {
+    let _ = writeln!(anstream::stderr(), "          {}", paint(ODD, one_line(why, 200)));
 }
 
 fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String> {
     let capability = if others.is_empty() { Capability::Delegate } else { Capability::Route };
     let tasks = config.into_iter().flat_map(|config| config.tasks.keys()).map(ToString::to_string);
     let such: Vec<String> = tasks.chain(others.iter().map(|name| (*name).to_owned())).collect();
-    typed(capability, text, &such)
+    let wrong = |name: &str| (config.is_some() && !such.iter().any(|known| known == name)).then(|| format!("{name} is none of them"));
+    typed(capability, text, &such, wrong)
 }
 
 /// The names that the manifest asks for; where it asks for none in particular, those that the config grants elsewhere.
@@ -83,7 +98,12 @@ fn tools(ask: &Ask, config: Option<&Config>) -> Option<String> {
     if such.is_empty() {
         such.push("PLUGIN.TOOL".to_owned());
     }
-    typed(Capability::Tools, "Which tools may it call?", &such)
+    let wrong = |name: &str| match (ToolPattern::is_well_formed(name), name.split_once('.'), config) {
+        (false, ..) => Some(format!("{name} is no tool; write PLUGIN.TOOL, or PLUGIN.* for all of a plugin")),
+        (true, Some((plugin, _)), Some(config)) if !config.plugins.contains_key(plugin) => Some(format!("there is no plugin {plugin}")),
+        _ => None,
+    };
+    typed(Capability::Tools, "Which tools may it call?", &such, wrong)
 }
 
 /// The addresses that the manifest asks for, one after the other, with the methods that it asks for.
@@ -94,7 +114,9 @@ fn addresses(ask: &Ask) -> Option<String> {
     };
     let (asked, methods) = (texts("urls"), texts("methods"));
     if asked.is_empty() {
-        return typed(Capability::Fetch, "Which addresses may it send requests to?", &["https://HOST/PATH/*".to_owned()]);
+        let such = ["such as https://api.example.org/v1/*".to_owned()];
+        let wrong = |url: &str| UrlPattern::parse(url).err().map(|why| format!("{url} cannot be one: {why}"));
+        return typed(Capability::Fetch, "Which addresses may it send requests to?", &such, wrong);
     }
     let with = if methods.is_empty() { "GET, HEAD".to_owned() } else { methods.join(", ") };
     let allowed = asked.into_iter().filter(|url| confirm(&question(Capability::Fetch, &format!("May it send {with} to {url}?"))));
@@ -112,11 +134,12 @@ fn addresses(ask: &Ask) -> Option<String> {
 fn secrets(ask: &Ask, config: Option<&Config>) -> Option<String> {
     let known: Vec<String> = config.into_iter().flat_map(|config| config.secrets.keys()).map(ToString::to_string).collect();
     if known.is_empty() {
-        let asked: Vec<&str> = ask.detail.keys().map(String::as_str).collect();
-        let name =
-            asked.first().copied().filter(|name| name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c))).unwrap_or("NAME");
-        let line = format!("the config has no secrets; write [secrets.{name}] with `from` and `hosts`, and grant it then");
-        let _ = writeln!(anstream::stderr(), "{}", question(Capability::Secrets, &paint(FAINT, line)));
+        let _ = writeln!(
+            anstream::stderr(),
+            "{}",
+            question(Capability::Secrets, &paint(FAINT, "the config has no secrets; write this, and grant it then"))
+        );
+        secret_blocks(ask).iter().for_each(|line| drop(writeln!(anstream::stderr(), "          {line}")));
         return None;
     }
     let hosts = |name: &str| {
@@ -127,6 +150,20 @@ fn secrets(ask: &Ask, config: Option<&Config>) -> Option<String> {
     let text = |name: &str| format!("May the host put {name} into its requests to {}?", hosts(name));
     let allowed: Vec<String> = known.into_iter().filter(|name| confirm(&question(Capability::Secrets, &text(name)))).collect();
     (!allowed.is_empty()).then(|| list(&allowed))
+}
+
+/// A table of the config for each secret that the manifest asks for by name; its hosts are the operator's to say.
+fn secret_blocks(ask: &Ask) -> Vec<String> {
+    let is_name = |name: &&String| !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    let mut names: Vec<&str> = ask.detail.keys().filter(is_name).map(String::as_str).collect();
+    if names.is_empty() {
+        names.push("NAME");
+    }
+    let block = |name: &&str| {
+        let variable = name.to_ascii_uppercase().replace('-', "_");
+        [format!("[secrets.{name}]"), format!("from = {{ env = \"{variable}\" }}"), "hosts = [\"HOST\"]".to_owned()]
+    };
+    names.iter().flat_map(block).collect()
 }
 
 fn models(config: Option<&Config>) -> Option<String> {
@@ -141,7 +178,8 @@ fn models(config: Option<&Config>) -> Option<String> {
 }
 
 /// A directory, asked for again until it is one or none.
-fn files(folder: &Path) -> Option<String> {
+fn files(ask: &Ask, folder: &Path) -> Option<String> {
+    let writes = ask.detail.get("mode").and_then(|mode| mode.as_str()) == Some("read-write");
     let text = question(Capability::Files, &format!("Which folder may it read? {}", paint(FAINT, "(empty: none)")));
     loop {
         let typed = line(&text)?;
@@ -163,7 +201,9 @@ fn files(folder: &Path) -> Option<String> {
         }
         let shown = written.display().to_string();
         let at = place(&shown);
-        return Some(format!("[{{ dir = {}, at = {}, mode = \"read\" }}]", quoted(&shown), quoted(&at)));
+        let mode =
+            if writes && confirm("          May it also change what is in it (16 MiB, 1000 files)?") { "read-write" } else { "read" };
+        return Some(format!("[{{ dir = {}, at = {}, mode = {mode:?} }}]", quoted(&shown), quoted(&at)));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use conclave_core::config::{Config, Problem, check_name};
 use conclave_core::config_edit::{ConfigText, EditError, Fragment, proposed_name, quoted};
-use conclave_core::manifest::{Capability, Manifest};
+use conclave_core::manifest::Manifest;
 use conclave_runtime::{Host, HostOptions, native};
 use serde_json::Value;
 
@@ -81,18 +81,6 @@ fn toml_of(value: &Value) -> Option<String> {
         }
         other => other.to_string(),
     })
-}
-
-/// A grant that could be meant.
-pub(super) fn example(capability: Capability) -> &'static str {
-    match capability {
-        Capability::Files => "files = [{ dir = \"docs\", at = \"/docs\", mode = \"read\" }]",
-        Capability::Model => "model = [\"default\"]",
-        Capability::Tools => "tools = [\"PLUGIN.TOOL\"]",
-        Capability::Delegate => "delegate = [\"TASK\"]",
-        Capability::Rooms => "rooms = [\"terminal\"]",
-        _ => "route = [\"done\"]",
-    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a single call says on its way: log lines, progress, and each refusal with the argument that would allow it.
+//! What a single call says on its way: log lines, progress, what it does to the world, and each refusal with the argument that would allow it.
 
 use std::io::Write;
 use std::sync::{Mutex, PoisonError};
@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 
 use crate::args::Output;
 use crate::commands::add::shell;
+use crate::show::trace::{told_answer, told_side_effect};
 use crate::show::{BAD, FAINT, GOOD, one_line, paint};
 
 /// How wide a line of a plugin may be.
@@ -36,6 +37,10 @@ impl Told {
     /// A line on stderr.
     pub(super) fn line(&self, text: &str) {
         let _ = writeln!(anstream::stderr(), "{text}");
+    }
+
+    fn side_effect(&self, text: &str) {
+        self.line(&paint(FAINT, one_line(text, WIDTH)));
     }
 
     fn denied(&self, record: &DenialRecord) {
@@ -68,6 +73,12 @@ impl Subscriber for Told {
                 self.line(&paint(FAINT, format_args!("{done}{of} {}", one_line(message, WIDTH))));
             }
             What::Told { told: Notice::Denied { record, .. } } => self.denied(record),
+            What::Told { told: Notice::SideEffectStarted { side_effect, .. } } => self.side_effect(&told_side_effect(side_effect)),
+            What::Told { told: Notice::SideEffectEnded { answer, .. } } => {
+                if let Some(text) = told_answer(answer) {
+                    self.side_effect(&text);
+                }
+            }
             _ => {}
         }
     }

@@ -44,6 +44,8 @@ fn title(change: &Change) -> String {
     let of = paint(NAME, one_line(&change.of, 64));
     match change.part {
         Part::Component => "the component's SHA-256".to_owned(),
+        Part::Name => paint(BAD, "the name in its manifest, on which its stores hang"),
+        Part::About => "what it says of itself".to_owned(),
         Part::Version => "the version".to_owned(),
         Part::Contract => paint(ODD, "the contract"),
         Part::Kinds => paint(ODD, "what it serves as"),

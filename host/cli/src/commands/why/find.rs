@@ -13,10 +13,12 @@ use crate::state_folder::journals_folder;
 /// Runs that are named where several are meant.
 const SHOWN: usize = 5;
 
-/// `3f2a91c0/1:17`: a run or its first digits, a child room, a record.
+/// `3f2a91c0/1:17`: a run or its first digits, a child room, a record. `3f2a91c0.4:17` is of the fourth call of a client that was served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) run: String,
+    /// The call of a client that was served, as it follows the run's name: `.4`; empty for a run.
+    pub(super) call: String,
     /// The names of child rooms, as they follow the run's: `/1`; empty for its first room.
     pub(super) child: String,
     pub(super) seq: Option<u64>,
@@ -31,13 +33,19 @@ impl Address {
             None => (text, None),
         };
         let end = room.find('/').unwrap_or(room.len());
-        let (run, child) = room.split_at(end);
+        let (call, child) = room.split_at(end);
+        let (run, call) = call.split_at(call.find('.').unwrap_or(call.len()));
+        let is_call = |call: &str| call.strip_prefix('.').is_some_and(|n| !n.is_empty() && n.bytes().all(|byte| byte.is_ascii_digit()));
         let is_name = |c: char| c.is_ascii_alphanumeric() || "_-".contains(c);
         // It becomes part of a file's name.
-        if run.is_empty() || !run.chars().all(is_name) || !child.chars().all(|c| is_name(c) || c == '/') {
+        if run.is_empty()
+            || !run.chars().all(is_name)
+            || !child.chars().all(|c| is_name(c) || c == '/')
+            || !(call.is_empty() || is_call(call))
+        {
             return Err(wrong());
         }
-        Ok(Self { run: run.to_owned(), child: child.to_owned(), seq })
+        Ok(Self { run: run.to_owned(), call: call.to_owned(), child: child.to_owned(), seq })
     }
 }
 
@@ -46,6 +54,8 @@ impl Address {
 pub(super) struct KeptRun {
     folder: PathBuf,
     run: String,
+    /// The one call that is meant, `.4`; empty where all are, and of a run.
+    call: String,
     /// The config that it was started with.
     pub(super) config: Option<PathBuf>,
 }
@@ -67,7 +77,7 @@ pub(super) fn run(given: Option<&Path>, address: Option<&Address>) -> Result<Kep
     let all = runs(&folder).unwrap_or_default();
     let Some(address) = address else {
         let (run, _) = all.into_iter().next().ok_or_else(|| none("there is no journal"))?;
-        return Ok(kept(folder, run));
+        return Ok(kept(folder, run, ""));
     };
     let found: Vec<String> = match all.iter().find(|(run, _)| *run == address.run) {
         Some((run, _)) => vec![run.clone()],
@@ -75,7 +85,7 @@ pub(super) fn run(given: Option<&Path>, address: Option<&Address>) -> Result<Kep
     };
     match found.as_slice() {
         [] => Err(none(&format!("there is no journal of the run {}", address.run))),
-        [run] => Ok(kept(folder.clone(), run.clone())),
+        [run] => Ok(kept(folder.clone(), run.clone(), &address.call)),
         several => {
             let shown: Vec<&str> = several.iter().take(SHOWN).map(String::as_str).collect();
             Err(CliError::usage(format!("{} runs begin with {}: {}", several.len(), address.run, shown.join(", ")))
@@ -84,14 +94,14 @@ pub(super) fn run(given: Option<&Path>, address: Option<&Address>) -> Result<Kep
     }
 }
 
-fn kept(folder: PathBuf, run: String) -> KeptRun {
+fn kept(folder: PathBuf, run: String, call: &str) -> KeptRun {
     let config = fs::read_to_string(folder.join(format!("{run}.{CONFIG_ENDING}"))).ok().map(PathBuf::from);
-    KeptRun { folder, run, config }
+    KeptRun { folder, run, call: call.to_owned(), config }
 }
 
 /// The journal of one room of a run.
 pub(super) fn room(run: &KeptRun, child: &str) -> Result<Journal, CliError> {
-    read(&run.folder.join(format!("{}{}.{ENDING}", run.run, child.replace('/', "-"))))
+    read(&run.folder.join(format!("{}{}{}.{ENDING}", run.run, run.call, child.replace('/', "-"))))
 }
 
 /// The journals of all rooms of a run, its first one first.
@@ -99,15 +109,20 @@ pub(super) fn rooms(run: &KeptRun) -> Result<Vec<Journal>, CliError> {
     let mut files: Vec<PathBuf> = fs::read_dir(&run.folder)
         .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
         .map_err(|error| CliError::usage(format!("{} could not be read: {error}", run.folder.display())))?;
-    let below = format!("{}-", run.run);
-    files.retain(|file| {
-        let stem = file.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
-        file.extension().is_some_and(|ending| ending == ENDING) && (stem == run.run || stem.starts_with(&below))
+    let name = format!("{}{}", run.run, run.call);
+    let is_meant = |stem: &str| stem.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
+    files.retain(|file| file.extension().is_some_and(|ending| ending == ENDING) && is_meant(&stem(file)));
+    // The calls of a client in their order; `3f2a.jsonl` is behind `3f2a-1.jsonl` by its letters.
+    files.sort_by_cached_key(|file| {
+        let stem = stem(file);
+        let call = stem.split('-').next().and_then(|first| first.split_once('.')).and_then(|(_, call)| call.parse::<u64>().ok());
+        (call, stem.matches('-').count(), stem)
     });
-    files.sort();
-    // `3f2a.jsonl` is behind `3f2a-1.jsonl` by its letters.
-    files.sort_by_key(|file| file.file_stem().map(|stem| stem.to_string_lossy().matches('-').count()));
     files.iter().map(|file| read(file)).collect()
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }
 
 fn read(file: &Path) -> Result<Journal, CliError> {
@@ -132,7 +147,11 @@ mod tests {
         assert_eq!(parts("3f2a:17").unwrap(), ("3f2a".into(), String::new(), Some(17)));
         assert_eq!(parts("3f2a/1/2:0").unwrap(), ("3f2a".into(), "/1/2".into(), Some(0)));
         assert_eq!(parts("3f2a").unwrap(), ("3f2a".into(), String::new(), None));
-        for wrong in ["", ":3", "3f2a:", "3f2a:x", "../x:1", "a/..:1", "/1:2", "a b:1"] {
+        let of_call = Address::parse("3f2a.12/1:4").unwrap();
+        assert_eq!((of_call.run.as_str(), of_call.call.as_str(), of_call.child.as_str()), ("3f2a", ".12", "/1"));
+        for wrong in
+            ["3f2a.:1", "3f2a.x:1", "3f2a.1.2:1", "3f2a/../1:1", ".1:1", "", ":3", "3f2a:", "3f2a:x", "../x:1", "a/..:1", "/1:2", "a b:1"]
+        {
             assert!(parts(wrong).is_err(), "{wrong}");
         }
     }

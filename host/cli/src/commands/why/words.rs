@@ -9,8 +9,8 @@ use conclave_core::ids::{CallId, PluginName, TaskName};
 use conclave_core::journal::Retold;
 use conclave_core::manifest::Capability;
 use conclave_core::notice::Notice;
-use conclave_core::policy::Approval;
-use conclave_core::side_effect::SideEffect;
+use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 
 /// Who asked for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,6 +138,7 @@ pub(super) fn of_notice(notice: &Notice) -> Option<String> {
             format!("you were asked about {} {} by {}: {}", request.tool, request.arguments, request.caller, request.source)
         }
         Notice::ApprovalGiven { approval, .. } => format!("the answer: {}", approved(approval)),
+        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message }, .. } => format!("{plugin} failed: {message}"),
         Notice::SideEffectStarted { side_effect, .. } => format!("to {} {}", verb(side_effect), side_effect.target()),
         Notice::PluginFaulted { plugin, fault, .. } => format!("{plugin} was stopped: {}", fault.message),
         Notice::TaskEnded { task, status, reason } => format!("the task {task} ended: {} {reason}", status.as_str()),
@@ -150,20 +151,28 @@ fn approved(approval: &Approval) -> String {
     match approval {
         Approval::Approved => "yes".to_owned(),
         Approval::Edited { arguments } => format!("yes, with {arguments}"),
+        // Who answered is in these words as far as the journal knows: a person, or that nobody was there.
         Approval::Refused { reason } => format!("no: {reason}"),
         Approval::Invalid { message } => format!("no: {message}"),
     }
 }
 
+/// What somebody was last asked about each call; the answer does not repeat it.
+pub(super) type Asked = HashMap<CallId, ApprovalRequest>;
+
 /// A notice that stands in the list of a run: a sign, and what it is about.
-pub(super) fn in_list(notice: &Notice) -> Option<(&'static str, String)> {
+pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, String)> {
     Some(match notice {
         Notice::Denied { plugin, record, .. } => {
             ("DENIED", format!("{plugin}  {}: {} ({})", record.denial.capability, record.denial.target, record.layer.as_str()))
         }
         Notice::ApprovalAsked { request, .. } => ("asked", format!("{}  {} {}", request.caller, request.tool, request.arguments)),
-        Notice::ApprovalGiven { approval: Approval::Refused { reason }, .. } => ("refused", reason.clone()),
-        Notice::ApprovalGiven { approval, .. } => ("approved", approved(approval)),
+        Notice::ApprovalGiven { call, approval } => {
+            let about = asked.get(call).map_or(String::new(), |request| format!("{}  {}: ", request.caller, request.tool));
+            let sign = if matches!(approval, Approval::Approved | Approval::Edited { .. }) { "approved" } else { "refused" };
+            (sign, format!("{about}{}", approved(approval)))
+        }
+        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message }, .. } => ("failed", format!("{plugin}  {message}")),
         _ => return None,
     })
 }

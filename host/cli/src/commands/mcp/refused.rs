@@ -1,0 +1,69 @@
+//! What the operator is told when a client's call was not approved: the rule that would let it through, and where to look it up. The client
+//! and its model are told neither.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::ids::{CallId, RoomId};
+use conclave_core::notice::Notice;
+use conclave_core::policy::{Approval, ApprovalRequest, leave};
+use conclave_core::setup::Setup;
+use conclave_runtime::subscribe::{Happening, Subscriber, What};
+
+use crate::screen::Screen;
+use crate::show::{FAINT, paint};
+
+/// Questions that wait for their answer at most; of older ones, only the answer is told.
+const ASKED: usize = 512;
+
+/// Prints it to stderr.
+pub(super) struct Refused {
+    screen: Arc<Screen>,
+    setup: Arc<Setup>,
+    has_journal: bool,
+    asked: Mutex<HashMap<(RoomId, CallId), ApprovalRequest>>,
+}
+
+impl Refused {
+    pub(super) fn new(screen: Arc<Screen>, setup: Arc<Setup>, has_journal: bool) -> Self {
+        Self { screen, setup, has_journal, asked: Mutex::default() }
+    }
+
+    fn told(&self, room: &RoomId, seq: Option<u64>, request: &ApprovalRequest) {
+        let mut lines = vec![format!("{} was not approved: asked because {}", request.tool, request.source)];
+        if let Some(leave) = leave(&self.setup, request, false) {
+            let place = leave.before.and_then(|index| self.setup.policy.get(index));
+            let place = place.map(|rule| format!(", before the rule at {}", rule.source)).unwrap_or_default();
+            lines.push(format!("to allow it, write in the config{place}:"));
+            lines.extend(leave.to_toml().lines().map(|line| format!("  {line}")));
+        }
+        if let Some(seq) = seq.filter(|_| self.has_journal) {
+            lines.push(format!("Details: conclave why {room}:{seq}"));
+        }
+        lines.iter().for_each(|line| self.screen.line(format_args!("{:21}{}", "", paint(FAINT, line))));
+    }
+}
+
+impl Subscriber for Refused {
+    fn on(&self, happening: &Happening) {
+        let What::Told { told } = &happening.what else { return };
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        match told {
+            Notice::ApprovalAsked { call, request } => {
+                // Calls that were cancelled get no answer.
+                if asked.len() >= ASKED {
+                    asked.clear();
+                }
+                asked.insert((happening.room.clone(), *call), request.clone());
+            }
+            Notice::ApprovalGiven { call, approval } => {
+                let request = asked.remove(&(happening.room.clone(), *call));
+                drop(asked);
+                if let (Some(request), Approval::Refused { .. }) = (request, approval) {
+                    self.told(&happening.room, happening.seq, &request);
+                }
+            }
+            _ => {}
+        }
+    }
+}

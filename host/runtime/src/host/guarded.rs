@@ -1,0 +1,169 @@
+//! What no plugin may change, and what none may even read: the paths that decide about plugins, those of programs that the host starts
+//! outside any sandbox, and those of keys. Which folder reaches one of them is said in `folders`.
+
+use std::path::{Path, PathBuf};
+
+use conclave_core::config::{Config, KeyRef, McpReach, ModelKind, PluginSource};
+
+use super::folders::home;
+
+/// Links that are followed on the way to a path; more of them lead in a circle.
+const LINKS: usize = 8;
+
+/// A file or a folder of the host's own that no plugin may be let into: the config's file, where journals and stores are kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Guard {
+    /// In words, for a problem: "the journals".
+    pub what: String,
+    pub path: PathBuf,
+    /// No plugin may read it either.
+    pub secret: bool,
+    /// It is a folder, and all that is below it is meant.
+    pub whole: bool,
+}
+
+/// Something that no plugin may change.
+pub(super) struct Guarded {
+    pub(super) what: String,
+    path: PathBuf,
+    /// No plugin may read it either.
+    pub(super) secret: bool,
+    /// It is a folder, and all that is below it.
+    pub(super) whole: bool,
+}
+
+impl Guarded {
+    pub(super) fn is_in_reach_of(&self, dir: &Path) -> bool {
+        self.path.starts_with(dir) || (self.whole && dir.starts_with(&self.path))
+    }
+}
+
+/// What is collected; a path that leads over links is guarded at each of them.
+struct Found {
+    home: PathBuf,
+    all: Vec<Guarded>,
+}
+
+impl Found {
+    fn add(&mut self, what: &str, path: &Path, secret: bool, whole: bool) {
+        let ways = ways(path, LINKS);
+        let guarded = ways.into_iter().enumerate().map(|(index, path)| {
+            // A link is no folder: what lies below its own place is elsewhere.
+            Guarded { what: what.to_owned(), path, secret, whole: whole && index == 0 }
+        });
+        self.all.extend(guarded);
+    }
+
+    fn key(&mut self, what: &str, key: &KeyRef, folder: &Path) {
+        match key {
+            // One that is not there is another problem.
+            KeyRef::File(path) if Path::new(&path.path).exists() => self.add(what, Path::new(&path.path), true, false),
+            KeyRef::Command(words) => {
+                let program = words.first().map(|program| folder.join(program));
+                self.command(&format!("a program that gives {what}"), words, program.as_deref(), folder);
+            }
+            KeyRef::File(_) | KeyRef::Env(_) => {}
+        }
+    }
+
+    /// The words of a command that are paths: the program where it is looked for, the others from where it starts. Where a bare name is
+    /// found is the environment's business: whoever reads that guards its folders.
+    fn command(&mut self, what: &str, words: &[String], program: Option<&Path>, cwd: &Path) {
+        let Some((name, arguments)) = words.split_first() else { return };
+        if let Some(program) = program.filter(|_| name.contains('/')) {
+            self.word(what, program);
+        }
+        for word in arguments.iter().filter(|word| !word.is_empty()) {
+            self.word(what, &cwd.join(word));
+            if let Some((_, value)) = word.split_once('=').filter(|(_, value)| !value.is_empty()) {
+                self.word(what, &cwd.join(value));
+            }
+        }
+    }
+
+    fn word(&mut self, what: &str, path: &Path) {
+        if path.symlink_metadata().is_err() {
+            return;
+        }
+        // One that the config lies in holds all sorts of things, and is guarded for the config's sake.
+        let whole = path.canonicalize().is_ok_and(|path| path.is_dir() && !self.home.starts_with(path));
+        self.add(what, path, false, whole);
+    }
+}
+
+/// The path without links, and the place of each link on the way to it: who changes one of those changes where it leads.
+fn ways(path: &Path, links: usize) -> Vec<PathBuf> {
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+    let mut ways = vec![resolved(&path)];
+    for link in path.ancestors().filter(|prefix| links > 0 && prefix.is_symlink()) {
+        let (Some(folder), Some(name)) = (link.parent(), link.file_name()) else { continue };
+        ways.push(resolved(folder).join(name));
+        ways.extend(std::fs::read_link(link).into_iter().flat_map(|target| self::ways(&folder.join(target), links - 1)));
+    }
+    ways
+}
+
+/// Without links as far as it is there; what is missing may be made later.
+fn resolved(path: &Path) -> PathBuf {
+    let there = path.ancestors().find_map(|prefix| Some((prefix, prefix.canonicalize().ok()?)));
+    match there {
+        Some((prefix, found)) => path.strip_prefix(prefix).map_or(found.clone(), |rest| match rest.as_os_str().is_empty() {
+            true => found.clone(),
+            false => found.join(rest),
+        }),
+        None => path.to_owned(),
+    }
+}
+
+pub(super) fn guarded(config: &Config, cache: Option<&Path>, guards: &[Guard]) -> Vec<Guarded> {
+    let mut found = Found { home: home(config), all: Vec::new() };
+    let folder = found.home.clone();
+    // Whatever the config's file is called, it lies there.
+    found.add("the config", &folder.join("conclave.toml"), false, false);
+    for guard in guards {
+        found.add(&guard.what, &guard.path, guard.secret, guard.whole);
+    }
+    for (name, secret) in &config.secrets {
+        found.key(&format!("the secret {name}"), &secret.from, &folder);
+    }
+    for (name, model) in &config.models {
+        if let ModelKind::OpenAi(server) = &model.kind
+            && let Some(key) = &server.key
+        {
+            found.key(&format!("the key of the model {name}"), key, &folder);
+        }
+    }
+    for (name, plugin) in &config.plugins {
+        match &plugin.source {
+            PluginSource::File(path) => found.add(&format!("the plugin {name}"), Path::new(&path.path), false, false),
+            PluginSource::Mcp(source) => found.server(name.as_str(), &source.reach, &folder),
+            PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } => {}
+        }
+    }
+    if let Some(cache) = cache {
+        found.add("what is kept of compiled plugins", cache, false, true);
+    }
+    found.all
+}
+
+impl Found {
+    fn server(&mut self, name: &str, reach: &McpReach, folder: &Path) {
+        let keys: Vec<&KeyRef> = match reach {
+            McpReach::Program { command, keys, cwd, .. } => {
+                let cwd = if cwd.path.is_empty() { Path::new(".") } else { Path::new(&cwd.path) };
+                let what = format!("what the server {name} is started from");
+                // Its first word starts at the config's folder already.
+                self.command(&what, command, command.first().map(Path::new), cwd);
+                // Without one of its own it starts in the config's folder, where plugins may well have folders.
+                if resolved(cwd) != self.home {
+                    self.add(&format!("the folder in which the server {name} starts"), cwd, false, true);
+                }
+                keys.values().collect()
+            }
+            McpReach::Address { key, .. } => key.iter().collect(),
+        };
+        for key in keys {
+            self.key(&format!("a key of the server {name}"), key, folder);
+        }
+    }
+}
