@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 const WRITE: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read-write" }]"#;
 
-fn run(rig: &Rig, guest: &str, tool: &str, arguments: &Value, grants: &str) -> Ran {
+fn run(guest: &str, rig: &Rig, tool: &str, arguments: &Value, grants: &str) -> Ran {
     let allowed = "[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
     rig.run(&(calling(guest, tool, arguments, grants) + allowed), "go")
 }
@@ -78,7 +78,7 @@ fn assert_unharmed(folder: &Path) {
 #[test]
 fn a_granted_folder_can_be_written_and_every_change_is_journalled_before_its_end() {
     let rig = Rig::new().with_file("data/keep", "x");
-    let ran = run(&rig, "files_write", "run", &json!({ "path": "/folder/new/a.txt", "bytes": 3 }), WRITE);
+    let ran = run("files_write", &rig, "run", &json!({ "path": "/folder/new/a.txt", "bytes": 3 }), WRITE);
     let results: Vec<String> = pairs(&ran).into_iter().map(|(_, result)| result).collect();
     assert_eq!(results[..2], ["Ok(())", "Ok(6)"], "{results:?}");
     assert!(results[2].contains("QuotaExceeded"), "past the end of all files: {results:?}");
@@ -113,7 +113,7 @@ fn a_granted_folder_can_be_written_and_every_change_is_journalled_before_its_end
 #[test]
 fn no_spelling_and_no_trap_changes_anything_outside_or_anything_that_is_no_file() {
     let (rig, _socket) = trapped();
-    let ran = run(&rig, "files_write_escape", "run", &json!({}), WRITE);
+    let ran = run("files_write_escape", &rig, "run", &json!({}), WRITE);
     let tried = pairs(&ran);
     assert!(tried.len() > 50, "{}", tried.len());
     for (path, result) in &tried {
@@ -134,16 +134,16 @@ fn no_spelling_and_no_trap_changes_anything_outside_or_anything_that_is_no_file(
 fn a_folder_for_reading_stays_as_it_is_and_the_operator_learns_what_would_open_it() {
     let (rig, _socket) = trapped();
     let grant = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read" }]"#;
-    let ran = run(&rig, "files_write_escape", "run", &json!({}), grant);
+    let ran = run("files_write_escape", &rig, "run", &json!({}), grant);
     assert!(pairs(&ran).iter().all(|(_, result)| !["WROTE", "PATCHED", "MADE", "REMOVED"].iter().any(|success| result.contains(success))));
     assert_unharmed(rig.folder());
-    let ran = run(&rig, "files_write", "run", &json!({ "path": "/folder/a.txt", "bytes": 3 }), grant);
+    let ran = run("files_write", &rig, "run", &json!({ "path": "/folder/a.txt", "bytes": 3 }), grant);
     let denials = ran.denials();
     let record = denials.first().unwrap_or_else(|| panic!("{}", ran.content()));
     assert_eq!(record.layer, Layer::Config);
     let line = r#"[plugins.subject] grants.files = [{ dir = "data", at = "/folder", mode = "read-write" }]"#;
     assert_eq!(record.suggestion.as_deref(), Some(line));
-    let ran = run(&rig, "files_write", "run", &json!({ "path": "/folder/.env", "bytes": 3 }), grant);
+    let ran = run("files_write", &rig, "run", &json!({ "path": "/folder/.env", "bytes": 3 }), grant);
     assert!(ran.denials().iter().all(|record| record.suggestion.is_none()), "no line for a hidden file: {:?}", ran.denials());
 }
 
@@ -153,7 +153,7 @@ fn a_quota_holds_whatever_way_the_folder_is_filled() {
     for (way, most) in [("bytes", 10), ("append", 10), ("sparse", 1), ("cut", 2), ("files", 20), ("directories", 5)] {
         let rig = Rig::new();
         std::fs::create_dir(rig.folder().join("data")).expect("a folder can be made");
-        let ran = run(&rig, "files_quota", "run", &json!({ "way": way }), grant);
+        let ran = run("files_quota", &rig, "run", &json!({ "way": way }), grant);
         let (steps, how) = ran.content().split_once(": ").unwrap_or_else(|| panic!("{way}: {}", ran.content()));
         assert!(how.starts_with("FileError::QuotaExceeded") || how.starts_with("QuotaExceeded"), "{way}: {how}");
         assert_eq!(steps.parse::<u32>().ok(), Some(most), "{way}");
@@ -175,7 +175,7 @@ fn measure(folder: &Path) -> (u64, u64) {
 fn what_is_written_again_and_again_counts_once_and_a_call_has_an_end() {
     let rig = Rig::new().with_file("data/a", "");
     let ran =
-        run(&rig, "files_quota", "run", &json!({ "way": "again" }), &format!("{WRITE}\nlimits = {{ cpu = \"20 s\", wall = \"100 s\" }}"));
+        run("files_quota", &rig, "run", &json!({ "way": "again" }), &format!("{WRITE}\nlimits = {{ cpu = \"20 s\", wall = \"100 s\" }}"));
     // A thousand steps of one or two changes each are within what one call may do.
     assert_eq!((ran.status(), ran.content()), (Status::Done, "NEVER REFUSED"));
 }

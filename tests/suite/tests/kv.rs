@@ -7,7 +7,7 @@ use serde_json::json;
 
 const ALLOWED: &str = "[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
 
-fn run(rig: &Rig, guest: &str, tool: &str, grants: &str) -> Ran {
+fn run(guest: &str, rig: &Rig, tool: &str, grants: &str) -> Ran {
     rig.run(&(calling(guest, tool, &json!({}), grants) + ALLOWED), "go")
 }
 
@@ -15,7 +15,7 @@ fn run(rig: &Rig, guest: &str, tool: &str, grants: &str) -> Ran {
 fn what_was_kept_is_there_in_the_next_run_and_journalled_by_digest() {
     let rig = Rig::new();
     for expected in ["1", "2", "3"] {
-        let ran = run(&rig, "kv_quota", "count", "grants.kv = true");
+        let ran = run("kv_quota", &rig, "count", "grants.kv = true");
         assert_eq!(ran.content(), expected);
         let side_effects = ran
             .events("test")
@@ -28,7 +28,7 @@ fn what_was_kept_is_there_in_the_next_run_and_journalled_by_digest() {
 
 #[test]
 fn a_quota_holds_for_keys_and_bytes() {
-    let ran = run(&Rig::new(), "kv_quota", "run", "grants.kv = { bytes = \"2 kB\", keys = 30 }");
+    let ran = run("kv_quota", &Rig::new(), "run", "grants.kv = { bytes = \"2 kB\", keys = 30 }");
     let tried: Vec<String> = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     // Keys of one or two digits, each with a hundred bytes: nineteen fit into two thousand.
     assert!(tried[0].starts_with("30: ") && tried[0].contains("QuotaExceeded(2000)"), "{tried:?}");
@@ -38,7 +38,7 @@ fn a_quota_holds_for_keys_and_bytes() {
 
 #[test]
 fn a_store_without_a_grant_is_denied_and_the_operator_learns_which_grant() {
-    let ran = run(&Rig::new(), "kv_denied", "run", "");
+    let ran = run("kv_denied", &Rig::new(), "run", "");
     let tried: Vec<String> = serde_json::from_str(ran.content()).unwrap_or_else(|error| panic!("{error}: {}", ran.content()));
     assert!(tried.iter().all(|result| result.contains("Denied")), "{tried:?}");
     let record = ran.denials().into_iter().next().expect("a refusal");
@@ -79,8 +79,8 @@ agent = "chat"
 #[test]
 fn another_component_in_the_place_of_a_plugin_finds_nothing_and_takes_nothing_away() {
     let rig = Rig::new();
-    assert_eq!(run(&rig, "kv_quota", "count", "grants.kv = true").content(), "1");
-    assert_eq!(run(&rig, "kv_other", "run", "grants.kv = true").content(), "[]");
-    assert_eq!(run(&rig, "kv_quota", "count", "grants.kv = true").content(), "2");
-    assert_eq!(run(&Rig::new(), "kv_quota", "count", "grants.kv = true").content(), "1", "another config, another store");
+    assert_eq!(run("kv_quota", &rig, "count", "grants.kv = true").content(), "1");
+    assert_eq!(run("kv_other", &rig, "run", "grants.kv = true").content(), "[]");
+    assert_eq!(run("kv_quota", &rig, "count", "grants.kv = true").content(), "2");
+    assert_eq!(run("kv_quota", &Rig::new(), "count", "grants.kv = true").content(), "1", "another config, another store");
 }
