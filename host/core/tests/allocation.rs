@@ -5,15 +5,17 @@ use std::hint::black_box;
 
 use allocation_counter::measure;
 use conclave_core::config::Config;
-use conclave_core::grant::{Grants, ModelGrant, Rights};
-use conclave_core::ids::{ModelName, PluginName};
+use conclave_core::fetch::target;
+use conclave_core::grant::Rights;
+use conclave_core::ids::{PluginName, SecretName, TaskName};
 use conclave_core::limits::RunLimits;
 use conclave_core::manifest::{Ask, Capability, Manifest};
+use conclave_core::narrow::{Narrow, Narrowed};
 use conclave_core::policy::{Decide, decide};
 use conclave_core::setup::Setup;
 use serde_json::json;
 
-const CONFIG: &str = r#"
+const RULES: &str = r#"
 entry = "desk"
 [plugins.chat]
 source = "stock:chat"
@@ -38,9 +40,42 @@ tool = "notes.*"
 decide = "allow"
 "#;
 
+const GRANTS: &str = r#"
+entry = "desk"
+[secrets.token_of_test]
+from = { env = "T" }
+hosts = ["api.example.org"]
+[models.default]
+kind = "scripted"
+replies = "r.json"
+[plugins.all]
+source = "all.wasm"
+grants.model = ["other", "default"]
+grants.tools = ["a.b", "notes.*"]
+grants.route = ["done", "user"]
+grants.delegate = ["digest"]
+grants.rooms = ["terminal"]
+grants.files = [{ dir = "docs", at = "/docs", mode = "read" }, { dir = "out", at = "/out", mode = "read-write" }]
+grants.fetch = ["https://api.example.org/v1/*"]
+grants.kv = true
+grants.secrets = ["token_of_test"]
+[plugins.a]
+source = "a.wasm"
+[plugins.notes]
+source = "notes.wasm"
+[models.other]
+kind = "scripted"
+replies = "r.json"
+[tasks.desk]
+agent = "all"
+subtasks = ["digest"]
+[tasks.digest]
+agent = "all"
+"#;
+
 /// Nothing but the rules counts here.
 fn setup() -> Setup {
-    let config = Config::parse("c.toml", "", CONFIG).unwrap_or_else(|problems| panic!("{problems}"));
+    let config = Config::parse("c.toml", "", RULES).unwrap_or_else(|problems| panic!("{problems}"));
     Setup {
         entry: "desk".into(),
         tasks: [].into(),
@@ -63,16 +98,44 @@ fn a_call_that_is_allowed_allocates_nothing() {
     assert_eq!((decided, counted.count_total), (Decide::Ask, 0), "patterns of arguments are matched in place");
 }
 
+/// What it is called, the question, and what it says yes and no to.
+type Decision<'a> = (&'a str, &'a dyn Fn(&str) -> bool, &'a str, &'a str);
+
 #[test]
-fn a_capability_that_is_granted_allocates_nothing() {
-    let asks = [(Capability::Model.as_str().to_owned(), Ask::default())].into();
+fn a_yes_of_every_capability_allocates_nothing() {
+    let config = Config::parse("c.toml", "", GRANTS).unwrap_or_else(|problems| panic!("{problems}"));
+    let asks = Capability::ALL.iter().map(|capability| (capability.as_str().to_owned(), Ask::default())).collect();
     let manifest = Manifest { asks, ..Manifest::default() };
-    let model = ModelGrant { names: vec![ModelName::from("default")], tokens: None, cost_micro_usd: None, calls: None };
-    let grants = Grants { model: Some(model), ..Grants::default() };
-    let rights = Rights { plugin: "chat", manifest: &manifest, grants: &grants, narrowed: None };
-    let counted = measure(|| assert!(black_box(&rights).require(Capability::Model, "default", || Some("never made".to_owned())).is_ok()));
-    assert_eq!(counted.count_total, 0);
-    // The same counter sees a refusal, which is told in words.
-    let counted = measure(|| assert!(black_box(&rights).require(Capability::Fetch, "https://example.org", || None).is_err()));
-    assert!(counted.count_total > 0);
+    // The task leaves everything, folders by a list of their own.
+    let (task, narrow) = (TaskName::from("desk"), Narrow { files: Some(vec!["/docs".into(), "/out".into()]), ..Narrow::default() });
+    let rights = Rights {
+        plugin: "all",
+        manifest: &manifest,
+        grants: &config.plugins["all"].grants,
+        narrowed: Some(Narrowed { task: &task, narrow: &narrow }),
+    };
+    let rights = black_box(&rights);
+    let url = target("https://api.example.org/v1/now?at=1").expect("it is an address");
+    let (granted, other) = (SecretName::from("token_of_test"), SecretName::from("another"));
+    let closed = Narrow { kv: Some(false), ..Narrow::default() };
+    let without = Rights { narrowed: Some(Narrowed { task: &task, narrow: &closed }), ..*rights };
+    let decisions: [Decision<'_>; 10] = [
+        ("model", &|name| rights.may_use_model(Some(name)).is_ok(), "default", "none"),
+        ("tools", &|name| rights.may_call(name).is_ok(), "notes.save", "web.get"),
+        ("route", &|name| rights.may_route(name).is_ok(), "USER", "nobody"),
+        ("delegate", &|name| rights.may_delegate(name, |_| true).is_ok(), "digest", "desk"),
+        ("rooms", &|name| rights.may_speak(name, |_| true).is_ok(), "terminal", "radio"),
+        ("files, to read", &|path| rights.may_touch(path, false).is_ok(), "/docs/a/b.md", "/other/b.md"),
+        ("files, to write", &|path| rights.may_touch(path, true).is_ok(), "/out/a/b.md", "/docs/a.md"),
+        ("fetch", &|method| rights.may_fetch(method, &url).is_ok(), "GET", "POST"),
+        ("secrets", &|name| rights.require_secret(if name == "granted" { &granted } else { &other }, || None).is_ok(), "granted", "other"),
+        ("kv", &|plugin| if plugin == "all" { rights.may_keep("k").is_ok() } else { without.may_keep("k").is_ok() }, "all", "narrowed"),
+    ];
+    for (what, may, yes, no) in decisions {
+        let mut answer = false;
+        let counted = measure(|| answer = may(black_box(yes)));
+        assert_eq!((answer, counted.count_total), (true, 0), "{what}");
+        let counted = measure(|| answer = may(black_box(no)));
+        assert!(!answer && counted.count_total > 0, "{what}: a refusal is told in words");
+    }
 }
