@@ -5,6 +5,8 @@ mod about;
 mod always;
 mod keys;
 mod shown;
+mod top_up;
+mod waiting;
 mod why;
 
 use std::collections::{BTreeSet, HashSet};
@@ -13,18 +15,21 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use conclave_core::budget::TopUp;
 use conclave_core::ids::PluginName;
 use conclave_core::policy::{Approval, ApprovalRequest, Decide, decide};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use serde_json::Value;
 
+use crate::args::Approvals;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
 use crate::screen::Held;
 use crate::show::{FAINT, ODD, paint, printable};
 
 pub(crate) use about::About;
+pub(crate) use waiting::Waiting;
 
 use keys::Choice;
 
@@ -44,6 +49,7 @@ struct Inner {
     person: Arc<Person>,
     interrupts: Interrupts,
     about: About,
+    approvals: Approvals,
     /// What may be called for the rest of this run.
     allowed: Mutex<HashSet<Leave>>,
     /// Rules that would have allowed what was refused because nobody could be asked.
@@ -106,10 +112,10 @@ enum Said {
 }
 
 impl AtTerminal {
-    pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: About) -> Arc<Self> {
+    pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: About, approvals: Approvals) -> Arc<Self> {
         let (allowed, missing) = (Mutex::default(), Mutex::default());
         let (nobody, floor, edited) = (AtomicBool::new(false), Arc::default(), Mutex::default());
-        Arc::new(Self(Arc::new(Inner { person, interrupts, about, allowed, missing, nobody, floor, edited })))
+        Arc::new(Self(Arc::new(Inner { person, interrupts, about, approvals, allowed, missing, nobody, floor, edited })))
     }
 
     /// Something was refused because nobody could be asked.
@@ -130,17 +136,32 @@ impl Approver for AtTerminal {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.decide(request).await })
     }
+
+    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, Approval> {
+        let inner = Arc::clone(&self.0);
+        Box::pin(async move { inner.top_up(top_up).await })
+    }
 }
 
 impl Inner {
     async fn decide(self: Arc<Self>, mut request: ApprovalRequest) -> Approval {
         let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
-        if !self.person.is_there() {
+        let nobody = match self.approvals {
+            Approvals::Ask if self.person.is_there() => None,
+            Approvals::Ask => Some("nobody is there to approve it: stdin and stderr are no terminal"),
+            Approvals::Refuse => Some("nobody is asked for approvals"),
+            Approvals::Wait => None,
+        };
+        if let Some(nobody) = nobody {
             self.nobody.store(true, Ordering::SeqCst);
             self.lock_missing().extend(self.about.missing(&request));
-            return refused("nobody is there to approve it: stdin and stderr are no terminal");
+            return refused(nobody);
         }
         let _expiry = Expiry { nobody: &self.nobody, until };
+        if self.approvals == Approvals::Wait {
+            // The word comes from elsewhere, and then nobody waits for this any more.
+            return std::future::pending().await;
+        }
         let edit = self.take_edit(&request);
         let (original, talk) = match edit {
             Some(edit) => (Some(edit.original), edit.talk),

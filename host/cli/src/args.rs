@@ -2,7 +2,9 @@
 
 mod audit;
 mod batch;
+mod keep;
 mod lock;
+mod look;
 mod mcp;
 mod model;
 mod operate;
@@ -16,7 +18,9 @@ use crate::exit;
 
 pub(crate) use audit::{Can, Why};
 pub(crate) use batch::Batch;
+pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume, Stop};
 pub(crate) use lock::{Lock, Locked, Upgrade};
+pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
@@ -54,6 +58,25 @@ pub(crate) enum Command {
     Chat(Chat),
     /// Run the entry task of a config on every line of a file. The results go to stdout, in the order of the lines
     Batch(Batch),
+    /// Go on with runs that were cut off by a crash, a kill or a power cut: what was answered is not asked again
+    Resume(Resume),
+    /// End a run: one that goes on in another terminal, or one that was cut off
+    Stop(Stop),
+    /// Let a call run that waits for an approval, from another terminal or after a restart
+    Approve(Approve),
+    /// Refuse a call that waits for an approval
+    Refuse(Refuse),
+    /// List the runs that are kept, newest first
+    Runs(Runs),
+    /// Show what happened in a run and when: steps, calls, tokens, cost, memory, refusals, approvals
+    Show(Show),
+    /// List the calls that wait for an approval
+    Approvals(ApprovalList),
+    /// Show what was allowed, refused, approved and sent out, over all runs that are kept; hold it against its chain of hashes
+    Audit(Audit),
+    /// Look after the place where runs are kept
+    #[command(subcommand)]
+    Store(StoreCommand),
     /// Check a config and its plugins without running anything, and show who may do what
     Check(Check),
     /// Write a commented config that runs
@@ -105,12 +128,11 @@ pub(crate) struct Run {
     /// Take components that are built anew while the run goes on, and begin again when something has changed after it
     #[arg(long)]
     pub(crate) watch: bool,
-    /// Keep the journal of every room as JSON lines in this folder, not in the user's state folder
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) journal: Option<PathBuf>,
-    /// Keep no journal: `conclave why` will know nothing of it
-    #[arg(long, conflicts_with = "journal")]
-    pub(crate) no_journal: bool,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
+    /// Who is asked for approvals
+    #[arg(long, value_name = "WHO", default_value = "ask")]
+    pub(crate) approvals: Approvals,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
     /// Show plugins' log lines of level debug and trace too
@@ -128,12 +150,8 @@ pub(crate) struct Chat {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
-    /// Keep the journal of every room as JSON lines in this folder, not in the user's state folder
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) journal: Option<PathBuf>,
-    /// Keep no journal: `conclave why` will know nothing of it
-    #[arg(long, conflicts_with = "journal")]
-    pub(crate) no_journal: bool,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
     /// An image or a text that goes with the first message; may be given several times
     #[arg(long, value_name = "FILE")]
     pub(crate) attach: Vec<PathBuf>,

@@ -2,12 +2,14 @@
 //! its own that it removes again.
 
 mod disk;
+mod kept;
 mod kernel;
 mod tools;
 
 use serde::Serialize;
 
 pub(crate) use disk::{Scratch, cache, syncing};
+pub(crate) use kept::kept;
 pub(crate) use kernel::{address_space, maps, open_files, page_map_scan};
 pub(crate) use tools::authors_tools;
 

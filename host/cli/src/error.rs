@@ -26,6 +26,11 @@ impl CliError {
         Self { code: exit::PLUGIN, what: what.into(), hint: None, problems: None }
     }
 
+    /// Somebody had to be asked, and nobody was there.
+    pub(crate) fn policy(what: impl Into<String>) -> Self {
+        Self { code: exit::POLICY, what: what.into(), hint: None, problems: None }
+    }
+
     /// A key that is not there.
     pub(crate) fn key(what: impl Into<String>) -> Self {
         Self { code: exit::KEY, what: what.into(), hint: None, problems: None }

@@ -17,11 +17,11 @@ pub(crate) const UNREACHABLE: u8 = 4;
 pub(crate) const PLUGIN: u8 = 5;
 /// A tool call needed an approval, and nobody could be asked.
 pub(crate) const POLICY: u8 = 6;
-/// A hard limit of the run ended it: turns, tokens, cost.
+/// A hard limit of the run ended it: turns, tokens, cost, calls, computing.
 pub(crate) const BUDGET: u8 = 7;
 /// The run took longer than `limits.run.wall`.
 pub(crate) const TIMEOUT: u8 = 124;
-/// Ctrl-C.
+/// Stopped: Ctrl-C, or `conclave stop`.
 pub(crate) const INTERRUPTED: u8 = 130;
 
 /// The table for `--help` and the docs.
@@ -34,9 +34,9 @@ Exit codes:
     4  a model's server could not be reached
     5  a plugin could not be loaded, or an agent failed again and again
     6  a tool call needed an approval and there was no terminal to ask on
-    7  a hard limit of the run ended it (turns, tokens, cost)
+    7  a hard limit of the run ended it (turns, tokens, cost, calls, computing), and nobody gave it more
   124  the run took longer than limits.run.wall
-  130  Ctrl-C";
+  130  stopped: Ctrl-C, or conclave stop";
 
 /// What a run met on its way that its end alone does not say.
 #[derive(Clone, Copy, Debug, Default)]

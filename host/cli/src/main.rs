@@ -1,9 +1,11 @@
 //! The program `conclave`. The only crate that prints, exits, reads the environment and installs handlers; it decides nothing about tasks.
 
+mod approval_id;
 mod approve;
 mod args;
 mod ask;
 mod attach;
+mod attend;
 mod batch;
 mod chat;
 mod commands;
@@ -16,12 +18,14 @@ mod folders;
 mod interrupt;
 mod journals;
 mod person;
+mod resuming;
 mod screen;
 mod setup;
 mod show;
 mod source;
 mod state_folder;
 mod stdout;
+mod stores;
 mod terminal;
 mod watch;
 
@@ -62,6 +66,15 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
         Command::Run(args) => commands::run::run(args, output, interrupts).await,
         Command::Chat(args) => commands::chat::chat(args, output, interrupts).await,
         Command::Batch(args) => commands::batch::batch(args, output, interrupts).await,
+        Command::Resume(args) => commands::resume::resume(&args, output, interrupts).await,
+        Command::Stop(args) => commands::stop::stop(&args, output).await,
+        Command::Approve(args) => commands::approve::approve(&args, output),
+        Command::Refuse(args) => commands::approve::refuse(&args, output),
+        Command::Runs(args) => commands::runs::runs(&args, output),
+        Command::Show(args) => commands::show::show(&args, output),
+        Command::Approvals(args) => commands::approvals::approvals(&args, output),
+        Command::Audit(args) => commands::audit::audit(&args, output),
+        Command::Store(command) => commands::store::store(&command, output),
         Command::Check(args) => commands::check::check(args, output).await,
         Command::Init(args) => commands::init::init(&args, output),
         Command::Add(args) => commands::add::add(&args, output).await,

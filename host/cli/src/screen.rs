@@ -237,7 +237,9 @@ impl Screen {
 
 /// How wide the terminal is.
 pub(crate) fn columns() -> usize {
-    crossterm::terminal::size().map_or(COLUMNS, |(columns, _)| usize::from(columns)).max(20)
+    // A terminal that says 0 does not know.
+    let said = crossterm::terminal::size().map_or(0, |(columns, _)| usize::from(columns));
+    if said == 0 { COLUMNS } else { said.max(20) }
 }
 
 fn write_text(state: &mut State, text: &str) {

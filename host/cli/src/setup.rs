@@ -15,6 +15,7 @@ use conclave_runtime::{Follow, Guard, Host, HostOptions, LoadStep, Pins, Prepare
 use crate::args::{self, Output};
 use crate::commands::lock::LockFile;
 use crate::error::CliError;
+use crate::journals::Kept;
 use crate::show::{FAINT, NAME, ODD, paint, time};
 
 /// A plugin that takes longer than this to compile is told of; one from the cache is not worth a line.
@@ -97,20 +98,33 @@ pub(crate) fn open_host() -> Result<Host, CliError> {
 
 /// The same for a config: what its keys name by a path starts at its folder, and no plugin may be let into its own file.
 pub(crate) fn open_host_in(file: &Path) -> Result<Host, CliError> {
-    open_host_keeping(file, None)
+    open_host_with(options_in(file))
 }
 
-/// The same for a run whose journals are kept in a folder of the command line: no plugin writes there.
-pub(crate) fn open_host_keeping(file: &Path, journal: Option<&Path>) -> Result<Host, CliError> {
+/// The same for runs that are kept: attachments are beside the journals, and no plugin writes there.
+pub(crate) fn open_host_keeping(file: &Path, kept: &Kept) -> Result<Host, CliError> {
+    let mut options = options_in(file);
+    if let Some(blobs) = kept.blobs() {
+        options.blobs = blobs;
+    }
+    // A store holds what was said in other runs; a folder of journals was named for this one.
+    let secret = kept.store().is_some();
+    options.guarded.extend(kept.folder().map(|folder| Guard { secret, ..guard("the journals of the run", folder, true) }));
+    open_host_with(options)
+}
+
+fn options_in(file: &Path) -> HostOptions {
     let secrets = secrets().in_folder(folder_of(file));
     let mut options = HostOptions { secrets: Arc::new(secrets), ..host_options() };
-    let guard = |what: &str, path: &Path, whole| Guard { what: what.to_owned(), path: path.to_owned(), secret: false, whole };
     options.guarded.push(guard("the config", file, false));
     options.guarded.push(guard("the lock of the config", &lock_of(file), false));
     // Behind a link there may be a lock of its own.
     options.guarded.extend(file.canonicalize().ok().map(|file| guard("the lock of the config", &lock_of(&file), false)));
-    options.guarded.extend(journal.map(|folder| guard("the journals of the run", folder, true)));
-    open_host_with(options)
+    options
+}
+
+fn guard(what: &str, path: &Path, whole: bool) -> Guard {
+    Guard { what: what.to_owned(), path: path.to_owned(), secret: false, whole }
 }
 
 /// Keys come from where the config says, the environment among it.

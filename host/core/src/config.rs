@@ -15,6 +15,7 @@ pub(crate) mod names;
 mod narrow;
 mod plugin;
 mod policy;
+mod prices;
 mod problem;
 mod reader;
 mod references;
@@ -38,6 +39,7 @@ use crate::calling::sequence::Sequence;
 use crate::fetch::HostPattern;
 use crate::grant::{Grants, SecretPlace, ToolPattern};
 use crate::ids::{ModelName, PluginName, SecretName, TaskName};
+use crate::journal::Durability;
 use crate::limits::{PluginLimits, RunLimits};
 use crate::message::Entity;
 use crate::model::ToolFormat;
@@ -50,7 +52,9 @@ pub use keys::{KEYS, Key, Shape};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
 pub use model::RESERVED_OPTIONS;
 pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
+pub use prices::{Price, Prices};
 pub use problem::{Problem, Problems, Severity};
+pub(crate) use units::{duration as duration_of_text, micro_usd as micro_usd_of};
 
 use problem::{SourceText, Span};
 use reader::{Reader, Table};
@@ -320,7 +324,11 @@ pub struct Config {
     pub tasks: BTreeMap<TaskName, TaskConfig>,
     /// In the order in which they are tried.
     pub policy: Vec<Rule>,
+    /// None: as the program has it.
+    pub durability: Option<Durability>,
     pub limits: RunLimits,
+    /// The file of what models cost.
+    pub prices: Option<ConfigPath>,
     /// What is right and most likely not meant, such as a plugin that nobody uses.
     pub warnings: Problems,
     /// What its paths start at; empty for the current folder.
@@ -416,7 +424,9 @@ fn read(
     let plugins = plugin::read_all(reader, &mut references, folder, &root, &secrets);
     let tasks = task::read_all(reader, &mut references, &root, &plugins);
     let policy = policy::read_all(reader, &mut references, &root);
+    let durability = root.get("durability").and_then(|item| item.choice(reader)).and_then(Durability::of_word);
     let limits = limits::read_run(reader, &root);
+    let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
     let entry = read_entry(reader, &mut references, &root, &tasks);
     if is_whole {
         references.check(reader, &root, added);
@@ -429,7 +439,9 @@ fn read(
         plugins,
         tasks,
         policy,
+        durability,
         limits,
+        prices,
         warnings: Problems::default(),
         folder: folder.to_owned(),
         source: reader.source.clone(),

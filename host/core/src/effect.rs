@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::budget::TopUp;
 use crate::delivery::Wake;
 use crate::event::Opening;
 use crate::grant::Denial;
@@ -25,6 +26,8 @@ pub enum Effect {
     CallTool { call: CallId, task: TaskName, caller: PluginName, plugin: PluginName, tool: String, arguments: Value },
     /// Ask whether a tool call may run. Answer: `Decided`.
     AskApproval { call: CallId, request: ApprovalRequest },
+    /// Ask whether the run may have more of a budget. Answer: `Decided`.
+    AskTopUp { call: CallId, top_up: TopUp },
     /// Ask a person. Answer: `UserAnswered`.
     AskUser { call: CallId, task: TaskName, channel: ChannelId, prompt: String },
     /// Ask a model. Answer: `ModelAnswered`.
@@ -36,7 +39,7 @@ pub enum Effect {
     /// The end of a side effect is kept: the plugin that waits in this call goes on. No event answers it.
     ConfirmSideEffect { call: CallId, ordinal: u32 },
     /// Open a child room and run it to its end. Answer: `BackgroundEnded`.
-    StartBackground { call: CallId, id: BackgroundId, opening: Opening },
+    StartBackground { call: CallId, id: BackgroundId, opening: Box<Opening> },
     /// Call the strategy's `decide` with `room.delivery_view(call)`. Answer: `StrategyDecided`.
     WakeStrategy { call: CallId, strategy: PluginName, wake: Wake },
     /// Say something on a channel. Answer: `Spoken`.
@@ -58,6 +61,7 @@ impl Effect {
             | Self::AskResponder { call, .. }
             | Self::CallTool { call, .. }
             | Self::AskApproval { call, .. }
+            | Self::AskTopUp { call, .. }
             | Self::AskUser { call, .. }
             | Self::StartBackground { call, .. }
             | Self::WakeStrategy { call, .. }

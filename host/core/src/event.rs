@@ -18,9 +18,10 @@ use crate::policy::Approval;
 use crate::setup::{ReturnType, Setup};
 use crate::side_effect::{SideEffect, SideEffectAnswer};
 use crate::tool::{ToolError, ToolOutcome};
+use crate::trace::Read;
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 4;
+pub const RULES: u32 = 5;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,12 +186,50 @@ pub enum HistoryChange {
     Import { messages: Vec<Message> },
 }
 
-/// What a background task used up of what was set aside for it.
+/// What a run, or a background task, used up. What it was given is in its [`RunLimits`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spent {
     pub turns: u64,
     pub tokens: u64,
     pub cost_micro_usd: u64,
+    /// Requests to models.
+    #[serde(default)]
+    pub model_calls: u64,
+    /// Calls of plugins' tools.
+    #[serde(default)]
+    pub tool_calls: u64,
+    /// Milliseconds of computing of plugins, in whole ticks of each call.
+    #[serde(default)]
+    pub cpu_ms: u64,
+    /// Background tasks that were started.
+    #[serde(default)]
+    pub tasks: u64,
+}
+
+impl Spent {
+    /// Both together. Amounts come from child rooms and providers, so no sum of them may overflow.
+    #[must_use]
+    pub fn plus(self, more: Self) -> Self {
+        self.with(more, u64::saturating_add)
+    }
+
+    /// What is left without the other.
+    #[must_use]
+    pub fn minus(self, less: Self) -> Self {
+        self.with(less, u64::saturating_sub)
+    }
+
+    fn with(self, other: Self, each: fn(u64, u64) -> u64) -> Self {
+        Self {
+            turns: each(self.turns, other.turns),
+            tokens: each(self.tokens, other.tokens),
+            cost_micro_usd: each(self.cost_micro_usd, other.cost_micro_usd),
+            model_calls: each(self.model_calls, other.model_calls),
+            tool_calls: each(self.tool_calls, other.tool_calls),
+            cpu_ms: each(self.cpu_ms, other.cpu_ms),
+            tasks: each(self.tasks, other.tasks),
+        }
+    }
 }
 
 /// What happened in a room.
@@ -270,6 +309,12 @@ pub enum Event {
         ordinal: u32,
         answer: SideEffectAnswer,
     },
+    /// What a call has read that may read otherwise later, in the order in which it read. Kept before whatever may have come of it leaves;
+    /// changes nothing in the room.
+    ReadsKept {
+        call: CallId,
+        reads: Vec<Read>,
+    },
     /// An import refused something while a call ran. For the operator; changes nothing in the room.
     Refused {
         call: CallId,
@@ -296,6 +341,12 @@ pub enum Event {
     },
     TimerFired {
         timer: TimerId,
+    },
+    /// The host went on with the room after it had stopped in the middle. What it waits for is started again; calls that were cut off are
+    /// run again from what they were told before.
+    Resumed {
+        /// Milliseconds in which no host ran, which count against no limit of time.
+        down_ms: u64,
     },
     /// An author rebuilt a component, and calls from here on go to the new one. For whoever reads the journal; changes nothing in the room.
     PluginReplaced {

@@ -40,6 +40,8 @@ pub enum FaultKind {
     Abandoned,
     /// It could not be started.
     NotStarted,
+    /// The host stopped while it was under way, and nobody can say what of it happened; it is not repeated.
+    Interrupted,
 }
 
 impl FaultKind {
@@ -63,6 +65,7 @@ impl FaultKind {
             Self::Error => "error",
             Self::Abandoned => "abandoned",
             Self::NotStarted => "not started",
+            Self::Interrupted => "interrupted",
         }
     }
 }

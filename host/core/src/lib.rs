@@ -5,6 +5,8 @@
 
 pub mod action;
 pub mod assemble;
+pub mod audit;
+pub mod budget;
 pub mod calling;
 pub mod config;
 pub mod config_edit;
@@ -39,6 +41,10 @@ pub mod secret;
 pub mod setup;
 pub mod side_effect;
 pub mod text;
+pub mod timeline;
 pub mod tool;
 pub mod toolbox;
+pub mod trace;
+pub mod unfinished;
 pub mod view;
+pub mod waits;

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::Spent;
+
 /// Limits on one plugin; those of a call start anew with each call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
@@ -111,15 +113,80 @@ pub struct RunLimits {
     pub tokens: Option<u64>,
     /// Micro-US-dollars of all models whose price is known.
     pub cost_micro_usd: Option<u64>,
+    /// Requests to models.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u64>,
+    /// Calls of plugins' tools.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    /// Milliseconds of computing of all plugins together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+    /// Background tasks that are started, those of background tasks included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u64>,
+    /// Background tasks under way at once, those of background tasks included.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tasks_at_once: Option<u32>,
     /// Background tasks within background tasks.
     pub depth: u32,
     /// Steps of any one activation of a task, all seats counted (L-050f: the global max_turns).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub task_turns: Option<u32>,
+    /// What becomes of a run that has used one of them up.
+    #[serde(default, skip_serializing_if = "WhenUsedUp::is_end")]
+    pub when_used_up: WhenUsedUp,
+}
+
+/// What becomes of a run that has used up one of its limits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum WhenUsedUp {
+    /// It ends.
+    #[default]
+    End,
+    /// An approver is asked for more; it ends when there is none.
+    Ask,
+}
+
+impl WhenUsedUp {
+    #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes it so")]
+    fn is_end(&self) -> bool {
+        *self == Self::End
+    }
+}
+
+impl RunLimits {
+    /// All of it, as what was spent: of a room that nobody can ask any more.
+    #[must_use]
+    pub fn as_spent(&self) -> Spent {
+        Spent {
+            turns: self.turns.unwrap_or_default(),
+            tokens: self.tokens.unwrap_or_default(),
+            cost_micro_usd: self.cost_micro_usd.unwrap_or_default(),
+            model_calls: self.model_calls.unwrap_or_default(),
+            tool_calls: self.tool_calls.unwrap_or_default(),
+            cpu_ms: self.cpu_ms.unwrap_or_default(),
+            tasks: self.tasks.unwrap_or_default(),
+        }
+    }
 }
 
 impl Default for RunLimits {
     fn default() -> Self {
-        Self { turns: Some(100), wall_ms: Some(10 * 60 * 1000), tokens: None, cost_micro_usd: None, depth: 3, task_turns: None }
+        Self {
+            turns: Some(100),
+            wall_ms: Some(10 * 60 * 1000),
+            tokens: None,
+            cost_micro_usd: None,
+            model_calls: None,
+            tool_calls: None,
+            cpu_ms: None,
+            tasks: None,
+            tasks_at_once: None,
+            depth: 3,
+            task_turns: None,
+            when_used_up: WhenUsedUp::End,
+        }
     }
 }

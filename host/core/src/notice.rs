@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::budget::{Budget, TopUp};
 use crate::delivery::EndedTask;
 use crate::fault::{CallReport, Fault};
 use crate::grant::DenialRecord;
@@ -96,6 +97,32 @@ pub enum Notice {
         call: CallId,
         approval: Approval,
     },
+    /// A budget is used up, and an approver is asked for more.
+    TopUpAsked {
+        call: CallId,
+        top_up: TopUp,
+    },
+    ToppedUp {
+        call: CallId,
+        budget: Budget,
+        /// In the budget's smallest unit; none: it was refused.
+        more: Option<u64>,
+        reason: Option<String>,
+    },
+    /// Money is limited by this key, and holds nothing back: nobody knows what the model costs.
+    PriceUnknown {
+        model: ModelName,
+        limit: String,
+    },
+    /// A request to a model has no answer: the host stopped in between, and asks again, or nobody waits for the answer any more. What was
+    /// sent is counted, for it may be charged.
+    AttemptLost {
+        call: CallId,
+        ordinal: u32,
+        model: ModelName,
+        input_tokens: u64,
+        cost_micro_usd: u64,
+    },
     /// An agent's `step` or `respond` begins.
     StepStarted {
         call: CallId,
@@ -130,6 +157,11 @@ pub enum Notice {
         task: TaskName,
         cut: u64,
         dropped: u64,
+    },
+    /// The room goes on after its host had stopped in the middle.
+    Resumed {
+        /// Milliseconds in which no host ran.
+        down_ms: u64,
     },
     /// Calls from here on go to a component that was built anew.
     PluginReplaced {

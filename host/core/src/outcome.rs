@@ -31,6 +31,10 @@ pub enum Status {
     MaxCost,
     /// The run used more tokens than it may (L-085).
     MaxTokens,
+    /// The run asked models, or called tools, as often as it may.
+    MaxCalls,
+    /// The run computed longer than it may.
+    MaxCpu,
     /// It went round in circles (L-096, L-097).
     InfLoop,
     /// Its first message was for somebody else (L-050d).
@@ -51,7 +55,7 @@ impl Status {
     /// A hard limit of the run ended it.
     #[must_use]
     pub fn is_budget(self) -> bool {
-        matches!(self, Self::MaxTurns | Self::MaxCost | Self::MaxTokens)
+        matches!(self, Self::MaxTurns | Self::MaxCost | Self::MaxTokens | Self::MaxCalls | Self::MaxCpu)
     }
 
     /// The word in JSON and in conformance cases.
@@ -67,6 +71,8 @@ impl Status {
             Self::Timeout => "TIMEOUT",
             Self::MaxCost => "MAX_COST",
             Self::MaxTokens => "MAX_TOKENS",
+            Self::MaxCalls => "MAX_CALLS",
+            Self::MaxCpu => "MAX_CPU",
             Self::InfLoop => "INF_LOOP",
             Self::NotAddressed => "NOT_ADDRESSED",
             Self::Error => "ERROR",

@@ -55,8 +55,15 @@ pub fn data_can_leave(setup: &Setup) -> String {
             places.insert(format!("{} ({name})", rule.url));
         }
         for name in model.iter().flat_map(|grant| &grant.names) {
-            if let Some(ModelSetup { input_price: _, output_price: _, reached_at, context: _, max_output: _, min_output: _ }) =
-                setup.models.get(name)
+            if let Some(ModelSetup {
+                input_price: _,
+                output_price: _,
+                cached_input_price: _,
+                reached_at,
+                context: _,
+                max_output: _,
+                min_output: _,
+            }) = setup.models.get(name)
             {
                 places.extend(reached_at.as_ref().map(|server| format!("{server} (model {name})")));
             }

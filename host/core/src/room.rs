@@ -5,6 +5,7 @@
 
 mod approvals;
 mod background;
+mod budgets;
 mod circles;
 mod context;
 mod delivery;
@@ -14,6 +15,7 @@ mod memory;
 mod models;
 mod posting;
 mod prompts;
+mod resumed;
 mod returns;
 mod runs;
 mod scratch;
@@ -22,16 +24,18 @@ mod side_effects;
 mod steering;
 mod steps;
 mod tools;
+mod top_ups;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::budget::{Budget, TopUp};
 use crate::effect::Effect;
 use crate::event::{Event, Opening, Spent, Used, UsedByPlugin};
 use crate::fault::CallReport;
-use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, TaskName, TimerId};
+use crate::ids::{BackgroundId, CallId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
@@ -41,6 +45,7 @@ use crate::view::{AgentView, Remaining};
 pub(crate) use tools::wider_tools;
 
 use background::BackgroundTask;
+use budgets::Short;
 use context::Lost;
 use delivery::Inbox;
 use frame::Frame;
@@ -48,6 +53,7 @@ use memory::{Links, Memories};
 use models::ModelCall;
 use prompts::Texts;
 use scratch::ScratchKey;
+use top_ups::HeldRequest;
 
 /// Where a room is in its life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -81,6 +87,16 @@ enum Purpose {
         frame: FrameId,
         slot: usize,
     },
+    /// A tool call that waits for more of a budget; nothing answers it by itself.
+    HeldTool {
+        frame: FrameId,
+        slot: usize,
+        asked: approvals::Asked,
+    },
+    /// A question for more of a budget.
+    TopUp {
+        top_up: Box<TopUp>,
+    },
     User {
         frame: FrameId,
     },
@@ -104,8 +120,9 @@ impl Purpose {
             | Self::Respond { frame }
             | Self::Tool { frame, .. }
             | Self::Approval { frame, .. }
+            | Self::HeldTool { frame, .. }
             | Self::User { frame } => Some(*frame),
-            Self::Background { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
+            Self::TopUp { .. } | Self::Background { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
         }
     }
 }
@@ -166,8 +183,23 @@ pub struct Room {
     counters: Counters,
     /// Used up, background tasks included.
     spent: Spent,
-    /// Set aside for background tasks that still run.
+    /// Set aside for background tasks that still run, and for models that were asked.
     reserved: Spent,
+    /// The question for more of a budget that is open.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    top_up: Option<CallId>,
+    /// Model requests that wait for more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    held: Vec<HeldRequest>,
+    /// Steps that could not ask their model, for want of this.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    out_of_budget: BTreeMap<CallId, Budget>,
+    /// Models of which was said that nobody knows their price.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    unpriced: BTreeSet<ModelName>,
+    /// What is used up, and ends the run; none between events.
+    #[serde(skip)]
+    over: Option<Budget>,
     /// Steps in a row in which nobody was asked anything: what only turns within the room must not turn for ever.
     #[serde(default)]
     idle_steps: u32,
@@ -212,6 +244,11 @@ impl Default for Room {
             counters: Counters::default(),
             spent: Spent::default(),
             reserved: Spent::default(),
+            top_up: None,
+            held: Vec::new(),
+            out_of_budget: BTreeMap::new(),
+            unpriced: BTreeSet::new(),
+            over: None,
             idle_steps: 0,
             runnable: VecDeque::new(),
             effects: VecDeque::new(),
@@ -261,12 +298,15 @@ impl Room {
             Event::Spoken { call, failure } => self.spoken(call, failure),
             Event::BackgroundEnded { call, ended, spent, used } => self.background_ended(call, ended, spent, &used),
             Event::TimerFired { timer } => self.timer_fired(timer),
+            Event::ReadsKept { .. } => {}
+            Event::Resumed { down_ms } => self.resumed(down_ms),
             Event::PluginReplaced { plugin, sha256 } => self.tell(Notice::PluginReplaced { plugin, sha256 }),
             Event::TurnStopped { reason } => self.stop_turn(&reason),
             Event::TaskKilled { task, reason } => self.kill_task(&task, &reason),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
         }
         self.run();
+        self.end_if_over();
         self.finish_if_idle();
     }
 
@@ -301,6 +341,12 @@ impl Room {
         &self.opening.room
     }
 
+    /// The time of the newest event.
+    #[must_use]
+    pub fn now(&self) -> Millis {
+        self.now
+    }
+
     /// Used up so far, background tasks that have ended included.
     #[must_use]
     pub fn spent(&self) -> Spent {
@@ -310,6 +356,12 @@ impl Room {
     /// Calls that wait for an answer, oldest first.
     pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
         self.calls.keys().copied()
+    }
+
+    /// The call waits for an answer.
+    #[must_use]
+    pub fn is_in_flight(&self, call: CallId) -> bool {
+        self.calls.contains_key(&call)
     }
 
     /// What the agent may see in this call of its `step` or `respond`; none when the call is not one, or is abandoned.
@@ -335,13 +387,21 @@ impl Room {
     /// A plugin has answered its call: keeps what it left in its scratch, and waits for nothing more of it.
     fn end_call(&mut self, call: CallId, ok: bool, report: &CallReport) {
         self.keep_scratch(call, ok, report);
+        self.count_cpu(report.cpu_ticks);
         self.calls.remove(&call);
         self.forget_model_calls(call);
     }
 
-    /// Used up and set aside together: what is left of the run's limits is what lies above it.
-    fn committed(&self) -> Spent {
-        added(self.spent, self.reserved)
+    /// What was used up, and was not to be, ends the run once what it led to is dealt with.
+    fn end_if_over(&mut self) {
+        if let Some(budget) = self.over.take() {
+            self.stop(budget.status(), budget.reason());
+        } else if matches!(self.phase, Phase::Running { .. }) {
+            self.stop_if_spent();
+        }
+        if !self.out_of_budget.is_empty() {
+            self.out_of_budget.retain(|call, _| self.calls.contains_key(call));
+        }
     }
 
     fn remaining(&self, frame: &Frame) -> Remaining {
@@ -375,6 +435,7 @@ impl Room {
 
     fn timer_fired(&mut self, timer: TimerId) {
         match self.timers.remove(&timer) {
+            Some(TimerPurpose::Wall) if self.asks_for_more() => self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
             Some(TimerPurpose::Wall) => self.stop(Status::Timeout, ending::TIME_IS_OVER),
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::delivery::Wake::Timer),
@@ -396,14 +457,5 @@ impl Room {
 
     fn tell(&mut self, notice: Notice) {
         self.notices.push_back(notice);
-    }
-}
-
-/// Amounts come from child rooms and providers, so no sum of them may overflow.
-fn added(one: Spent, other: Spent) -> Spent {
-    Spent {
-        turns: one.turns.saturating_add(other.turns),
-        tokens: one.tokens.saturating_add(other.tokens),
-        cost_micro_usd: one.cost_micro_usd.saturating_add(other.cost_micro_usd),
     }
 }

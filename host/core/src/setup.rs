@@ -289,6 +289,9 @@ pub struct ModelSetup {
     /// Micro-US-dollars for a million tokens of input; none when it is not known.
     pub input_price: Option<u64>,
     pub output_price: Option<u64>,
+    /// For a million tokens of input that the provider had kept; none: as any input.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cached_input_price: Option<u64>,
     /// Host and port of its server; none when prompts stay in this process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reached_at: Option<String>,

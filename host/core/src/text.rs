@@ -31,6 +31,14 @@ pub fn show_duration(ms: u64) -> String {
     show(ms, &[("h", 3_600_000), ("min", 60_000), ("s", 1_000), ("ms", 1)])
 }
 
+/// A number in groups of three digits: `50 000`.
+#[must_use]
+pub fn show_number(number: u64) -> String {
+    let digits = number.to_string();
+    let groups: Vec<&str> = digits.as_bytes().rchunks(3).rev().filter_map(|group| std::str::from_utf8(group).ok()).collect();
+    groups.join(" ")
+}
+
 fn show(amount: u64, units: &[(&str, u64)]) -> String {
     let unit = units.iter().find(|(_, factor)| amount >= *factor && amount.is_multiple_of(*factor));
     unit.map_or_else(|| amount.to_string(), |(name, factor)| format!("{} {name}", amount / factor))

@@ -12,6 +12,8 @@ mod assemble;
 mod diagnostics;
 #[path = "config/meaning.rs"]
 mod meaning;
+#[path = "config/prices.rs"]
+mod prices;
 #[path = "config/rights.rs"]
 mod rights;
 #[path = "config/schema.rs"]

@@ -1,5 +1,7 @@
-//! Approvers: who decides about a tool call that a rule of the operator asks about. The rules themselves are the core's.
+//! Approvers: who decides about a tool call that a rule of the operator asks about, and whether a run may have more of what it has used up.
+//! The rules themselves are the core's.
 
+use conclave_core::budget::TopUp;
 use conclave_core::policy::{Approval, ApprovalRequest};
 
 use crate::clock::BoxFuture;
@@ -36,6 +38,14 @@ use crate::clock::BoxFuture;
 pub trait Approver: Send + Sync + 'static {
     /// Whether the call may run. The run waits; when nobody waits any more the future is dropped.
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval>;
+
+    /// Whether a run that has used up a limit may have more: as proposed, or as much as `{"add": …}` says ([`TopUp::amount`]). The run
+    /// waits, and ends when it is refused; without a word from the approver nobody gives more.
+    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, Approval> {
+        drop(top_up);
+        let reason = "nobody is there to give more".to_owned();
+        Box::pin(std::future::ready(Approval::Refused { reason }))
+    }
 }
 
 /// Refuses everything: nobody is there to ask.

@@ -185,9 +185,14 @@ pub fn verdict(outcome: Arc<Outcome>) -> Result<Option<Arc<Outcome>>, BatchError
     match outcome.status {
         Status::Done | Status::FixedTurns | Status::UserQuit => Ok(says_something(&outcome).then_some(outcome)),
         Status::Stalled | Status::MaxTurns | Status::Rejected | Status::NotAddressed => Ok(None),
-        Status::Kill | Status::Timeout | Status::MaxCost | Status::MaxTokens | Status::InfLoop | Status::Error => {
-            Err(BatchError::Ended(outcome))
-        }
+        Status::Kill
+        | Status::Timeout
+        | Status::MaxCost
+        | Status::MaxTokens
+        | Status::MaxCalls
+        | Status::MaxCpu
+        | Status::InfLoop
+        | Status::Error => Err(BatchError::Ended(outcome)),
     }
 }
 
@@ -195,10 +200,10 @@ fn says_something(outcome: &Outcome) -> bool {
     outcome.content.is_some() || outcome.value.is_some() || outcome.typed.is_some() || !outcome.tools.is_empty()
 }
 
-/// The room of one run of a batch: `ROOM/batch-INDEX`.
+/// The room of one run of a batch: `ROOM.INDEX`.
 #[must_use]
 pub fn room_of(room: &RoomId, index: usize) -> RoomId {
-    RoomId::from(format!("{room}/batch-{index}"))
+    RoomId::from(format!("{room}.{index}"))
 }
 
 impl Prepared {

@@ -11,6 +11,7 @@ use conclave_core::model::{Completion, ModelError, ModelRequest};
 use conclave_core::setup::TaskSetup;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::trace::{Read, Trace};
 use conclave_core::view::AgentView;
 use serde_json::Value;
 
@@ -25,6 +26,8 @@ pub struct CallStart {
     /// The time that the guest sees.
     pub now: Millis,
     pub scratch: Arc<Vec<u8>>,
+    /// What the call was told before the host stopped; empty when it is run for the first time.
+    pub trace: Arc<Trace>,
     /// The task that an agent works on, which may leave less of its grants; none for tools and strategies.
     pub task: Option<(TaskName, Arc<TaskSetup>)>,
     pub models: Arc<dyn ModelPort>,
@@ -44,7 +47,8 @@ pub struct ToolStart {
 
 /// Where a plugin's model requests go.
 pub trait ModelPort: Send + Sync + 'static {
-    /// `ordinal` counts the requests of one call from 0. Dropping the future gives up waiting.
+    /// `ordinal` counts the requests of one call from 0. Dropping the future gives up waiting. One that the call's trace holds without an
+    /// answer is only waited for.
     fn ask(&self, call: CallId, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>>;
 }
 
@@ -52,6 +56,10 @@ pub trait ModelPort: Send + Sync + 'static {
 pub trait EffectPort: Send + Sync + 'static {
     /// Keeps what is about to be done, and asks the room; nothing may be done before it says yes. `ordinal` counts those of one call from 0.
     fn ask(&self, call: CallId, ordinal: u32, side_effect: SideEffect) -> BoxFuture<'static, Result<(), Denial>>;
+    /// Keeps what a call has read, before anything that may have come of it is asked for.
+    fn read(&self, call: CallId, reads: Vec<Read>) {
+        let _ = (call, reads);
+    }
     /// Keeps how it went; the plugin goes on after that.
     fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()>;
 }

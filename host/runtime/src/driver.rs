@@ -1,22 +1,29 @@
 //! The loop around a room: wait for events, append them to the journal, hand them to the core, perform the effects. No decisions.
 //!
 //! One loop is the one writer of its room. Everything that takes time runs beside it and comes back as an event. A room that is over can be
-//! given another run: `begin`, then `run` again.
+//! given another run: `begin`, then `run` again. One that was cut off goes on from its journal: `reopen`, then `run`.
 
 mod approving;
+mod held;
 mod perform;
 mod port;
+mod resume;
 mod side_effects;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::history::History;
 use conclave_core::ids::{CallId, ModelName, RoomId, TaskName};
+use conclave_core::model::ModelError;
 use conclave_core::outcome::Outcome;
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
+use conclave_core::trace::Trace;
+use conclave_core::unfinished::{Resumption, Start};
+use conclave_core::waits::WaitChange;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
@@ -24,9 +31,12 @@ use crate::approve::Approver;
 use crate::calls::Plugins;
 use crate::channel::Channels;
 use crate::clock::Clock;
-use crate::journal::{Journal, JournalFailure, Journals};
+use crate::everything::Everything;
+use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping};
+use crate::kill_points::kill_point;
 use crate::models::ModelClient;
 use crate::subscribe::{Subscribers, Teller, What};
+use held::{Held, Told};
 use port::WaitingModels;
 use side_effects::WaitingSideEffects;
 
@@ -47,6 +57,9 @@ pub(crate) struct Shared {
     pub(crate) journals: Arc<dyn Journals>,
     pub(crate) subscribers: Subscribers,
     pub(crate) principal: Principal,
+    pub(crate) everything: Arc<Everything>,
+    /// What the plugins are now; a room that is gone on with may have been opened with others.
+    pub(crate) admitted: Arc<Setup>,
 }
 
 /// A room with its loop.
@@ -62,6 +75,12 @@ pub(crate) struct Driver {
     events: UnboundedReceiver<Event>,
     /// What begins the next run; before whatever else comes.
     first: Option<Event>,
+    /// How a room that was cut off goes on.
+    resumption: Option<Resumption>,
+    /// What calls that are run again were told before; taken when they start.
+    traces: HashMap<CallId, Arc<Trace>>,
+    /// What waits until the records behind it are kept.
+    held: Held,
     /// What the room knows of; none before it was opened.
     opened: Option<Arc<Setup>>,
     under_way: HashMap<CallId, UnderWay>,
@@ -87,9 +106,14 @@ impl Driver {
     /// A room that nothing happens in yet.
     pub(crate) fn new(shared: Arc<Shared>, setup: Arc<Setup>, id: RoomId) -> Result<Self, JournalFailure> {
         let journal = shared.journals.open(&id)?;
+        Ok(Self::with(shared, setup, id, journal))
+    }
+
+    fn with(shared: Arc<Shared>, setup: Arc<Setup>, id: RoomId, journal: Box<dyn Journal>) -> Self {
         let (sender, events) = unbounded_channel();
         let teller = Teller::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
-        Ok(Self {
+        shared.everything.add(&id, &sender);
+        Self {
             shared,
             setup,
             id,
@@ -100,6 +124,9 @@ impl Driver {
             sender,
             events,
             first: None,
+            resumption: None,
+            traces: HashMap::new(),
+            held: Held::default(),
             opened: None,
             under_way: HashMap::new(),
             waiting: Arc::default(),
@@ -107,18 +134,28 @@ impl Driver {
             beside: JoinSet::new(),
             asking: Vec::new(),
             children: JoinSet::new(),
-        })
+        }
     }
 
     /// Later runs go on with these; between two runs.
     pub(crate) fn reconfigure(&mut self, setup: Arc<Setup>, plugins: Arc<dyn Plugins>, models: Arc<Models>) {
-        self.shared = Arc::new(Shared { plugins, models, ..Shared::clone(&self.shared) });
+        self.shared = Arc::new(Shared { plugins, models, admitted: Arc::clone(&setup), ..Shared::clone(&self.shared) });
         self.setup = setup;
+    }
+
+    /// The next run begins with what was admitted now, not with what the room was opened with.
+    pub(crate) fn renew(&mut self) {
+        self.setup = Arc::clone(&self.shared.admitted);
     }
 
     /// What later runs go on with.
     pub(crate) fn setup(&self) -> &Arc<Setup> {
         &self.setup
+    }
+
+    /// How the last run ended; none while it goes on, or there was none.
+    pub(crate) fn outcome(&self) -> Option<&Arc<Outcome>> {
+        self.room.outcome()
     }
 
     /// The history of a task's agent as it is now.
@@ -155,8 +192,10 @@ impl Driver {
     /// # Errors
     /// When the journal fails.
     pub(crate) fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
-        self.take(&mut vec![event])?;
-        self.perform_all();
+        if self.take(&mut vec![event])? {
+            futures_executor::block_on(self.all_kept())?;
+        }
+        self.perform_free();
         Ok(())
     }
 
@@ -173,6 +212,9 @@ impl Driver {
             self.take_now(Event::Cancelled { reason: reason.to_owned() })?;
         }
         self.stop_what_is_left();
+        // Whoever dropped the run may drop what it is kept in next.
+        futures_executor::block_on(self.all_kept())?;
+        self.perform_free();
         Ok(())
     }
 
@@ -181,65 +223,160 @@ impl Driver {
         self.sender.clone()
     }
 
-    /// Runs what was begun to its end.
+    /// Runs what was begun to its end, or what was cut off.
     ///
     /// # Errors
     /// When the journal fails: what it does not hold must not be performed.
     pub(crate) async fn run(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        // Of a run that was given up: they were told to stop, and nothing of theirs belongs to this one.
+        while self.children.join_next().await.is_some() {}
+        let ended = self.run_on().await;
+        if ended.is_err() {
+            // What the journal does not hold must not go on.
+            self.stop_what_is_left();
+        }
+        ended
+    }
+
+    async fn run_on(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        if let Some(resumption) = self.resumption.take() {
+            self.go_on(resumption).await?;
+        }
         let mut batch = Vec::with_capacity(BATCH);
         if let Some(first) = self.first.take() {
             self.opened = Some(Arc::clone(&self.setup));
             batch.push(first);
         }
         loop {
-            if batch.is_empty() {
-                // The loop holds a sender itself, so there is always one more event to wait for until the room has finished.
-                self.events.recv_many(&mut batch, BATCH).await;
+            if !batch.is_empty() {
+                self.take_and_perform(&mut batch).await?;
             }
-            self.take(&mut batch)?;
-            self.perform_all();
-            if let Some(outcome) = self.room.outcome() {
-                let outcome = Arc::clone(outcome);
+            if let Some(outcome) = self.room.outcome().map(Arc::clone) {
+                self.all_kept().await?;
+                self.perform_free();
                 self.wait_for_children().await;
+                kill_point!("before-settle");
+                self.journal.settle().await?;
+                kill_point!("after-settle");
                 return Ok(outcome);
             }
             while self.beside.try_join_next().is_some() {}
             while self.children.try_join_next().is_some() {}
+            tokio::select! {
+                biased;
+                kept = self.held.kept(), if !self.held.is_empty() => {
+                    kept?;
+                    self.perform_free();
+                }
+                // The loop holds a sender itself, so there is always one more event to wait for until the room has finished.
+                _ = self.events.recv_many(&mut batch, BATCH) => {}
+            }
         }
     }
 
-    fn perform_all(&mut self) {
-        while let Some(effect) = self.room.poll_effect() {
-            self.perform(effect);
+    async fn take_and_perform(&mut self, batch: &mut Vec<Event>) -> Result<(), JournalFailure> {
+        if self.take(batch)? {
+            self.all_kept().await?;
         }
+        self.perform_free();
+        Ok(())
     }
 
-    /// Journal first, then the core.
-    fn take(&mut self, batch: &mut Vec<Event>) -> Result<(), JournalFailure> {
-        let now = self.shared.clock.now();
-        let records: Vec<Arc<Record>> = batch
-            .drain(..)
-            .map(|event| {
-                let seq = self.seq;
-                self.seq += 1;
-                Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event })
-            })
-            .collect();
-        self.journal.append(&records)?;
-        for record in records {
-            let seq = record.seq;
-            if self.shared.subscribers.is_empty() {
-                self.room.handle(Arc::unwrap_or_clone(record).event, now);
-            } else {
-                self.tell(What::Recorded { record: Arc::clone(&record) });
-                self.room.handle(record.event.clone(), now);
-            }
-            self.end_answered();
-            while let Some(told) = self.room.poll_notice() {
-                self.teller.tell_of(Some(seq), || What::Told { told });
-            }
+    /// Waits until all that was handed over is kept.
+    async fn all_kept(&mut self) -> Result<(), JournalFailure> {
+        while !self.held.is_empty() {
+            self.held.kept().await?;
         }
         Ok(())
+    }
+
+    /// Does what may be done, in the order in which it came up.
+    fn perform_free(&mut self) {
+        while let Some(told) = self.held.next() {
+            match told {
+                Told::What(seq, what) => self.teller.tell_of(seq, || what),
+                Told::Effect(effect, start) => {
+                    if self.is_wanted(&effect) {
+                        kill_point!("before-perform");
+                        self.perform(effect, start.map(|start| *start));
+                        kill_point!("after-perform");
+                    }
+                }
+            }
+        }
+    }
+
+    /// A call can be abandoned while the records before it are being kept.
+    fn is_wanted(&self, effect: &Effect) -> bool {
+        if let Effect::CallModel { call, ordinal, .. } = effect
+            && !self.room.is_in_flight(*call)
+        {
+            // The room has set something aside for it.
+            let given_up = ModelError::Other { message: "the request was given up before it was sent".to_owned() };
+            let _ = self.sender.send(Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: Err(given_up), trouble: None });
+            return false;
+        }
+        effect.starts().is_none_or(|call| self.room.is_in_flight(call))
+    }
+
+    /// The journal gets the records and what came of them; what may be done before they are kept is ready to be done then. True: nothing
+    /// may be done before all is kept.
+    fn take(&mut self, batch: &mut Vec<Event>) -> Result<bool, JournalFailure> {
+        let now = self.shared.clock.now();
+        let (is_kept, is_followed) = (self.journal.keeps(), !self.shared.subscribers.is_empty());
+        let was_over = self.room.outcome().is_some();
+        let (mut records, mut waits, mut told) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new());
+        for event in batch.drain(..) {
+            let seq = self.seq;
+            self.seq += 1;
+            let decided =
+                if let Event::Decided { call, .. } = &event { Some(*call).filter(|call| self.room.is_in_flight(*call)) } else { None };
+            let over = WaitChange::of_event(&event).filter(|_| is_kept);
+            if is_kept || is_followed {
+                let record = Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event });
+                if is_followed {
+                    told.push(Told::What(Some(seq), What::Recorded { record: Arc::clone(&record) }));
+                }
+                self.room.handle(record.event.clone(), now);
+                records.push(record);
+            } else {
+                self.room.handle(event, now);
+            }
+            // A decision that was none leaves its question open.
+            if !decided.is_some_and(|call| self.room.is_in_flight(call)) {
+                waits.extend(over);
+            }
+            if let Some(call) = decided.filter(|call| !self.room.is_in_flight(*call)) {
+                // Whoever else was asked about it need not answer any more.
+                self.let_go(call);
+            }
+            self.end_answered();
+            while let Some(notice) = self.room.poll_notice() {
+                if is_followed {
+                    told.push(Told::What(Some(seq), What::Told { told: notice }));
+                }
+            }
+            while let Some(effect) = self.room.poll_effect() {
+                if is_kept {
+                    waits.extend(WaitChange::of_effect(&effect));
+                }
+                // As the room is now: that is what a call that is run again begins with too.
+                let start = Start::of(&effect, &self.room).map(Box::new);
+                told.push(Told::Effect(effect, start));
+            }
+        }
+        let outcome = self.room.outcome().filter(|_| !was_over);
+        let entry = Entry { records: &records, waits: &waits, outcome, spent: self.room.spent() };
+        kill_point!("before-append");
+        let keeping = self.journal.append(&entry)?;
+        kill_point!("after-append");
+        let (kept, first) = match keeping {
+            Keeping::Kept => (None, false),
+            Keeping::Soon(kept) => (Some(kept), false),
+            Keeping::First(kept) => (Some(kept), true),
+        };
+        self.held.add(told, kept, |effect| !first && !effect.leaves(self.room.setup()));
+        Ok(first)
     }
 
     /// Forgets what ran for calls that have been answered.
@@ -250,8 +387,11 @@ impl Driver {
         }
     }
 
-    fn tell(&self, what: What) {
-        self.teller.tell(|| what);
+    /// Stops whoever was asked for an answer that has come from elsewhere.
+    fn let_go(&mut self, call: CallId) {
+        if let Some(UnderWay::Work(work)) = self.under_way.remove(&call) {
+            work.abort();
+        }
     }
 
     /// Children that were told to stop end by themselves; their journals are whole before the run is over.

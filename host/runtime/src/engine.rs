@@ -2,15 +2,18 @@
 //! may be alive at once. Not what a guest may do: that is linked in `capability`.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use conclave_core::limits::{INSTANCES_MAX, MEMORIES, MEMORY_MAX, TABLE_ELEMENTS_MAX, TABLES, TICK_MS};
-use tokio::sync::{Semaphore, SemaphorePermit};
+use tokio::sync::SemaphorePermit;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::capability;
 use crate::sandbox::CallState;
+use crate::sandbox::parking::Parking;
+use crate::sandbox::places::Places;
 
 /// What an embedder can choose.
 #[derive(Clone, Debug)]
@@ -22,11 +25,14 @@ pub struct EngineSettings {
     /// It holds for every plugin of the host: the engine knows one size. A language's own stack, in the guest's memory, is part of
     /// `limits.memory` and ends where the guest's linker has put its end.
     pub stack: u32,
+    /// A call that waits longer than this for a model gives its sandbox back, and is run again from what it was told when the answer is
+    /// there; sooner when others wait for a sandbox. None: every call keeps its sandbox to its end.
+    pub park_after: Option<Duration>,
 }
 
 impl Default for EngineSettings {
     fn default() -> Self {
-        Self { slots: 256, stack: 512 << 10 }
+        Self { slots: 256, stack: 512 << 10, park_after: Some(Duration::from_millis(100)) }
     }
 }
 
@@ -52,7 +58,9 @@ struct Inner {
     wasm: wasmtime::Engine,
     /// Every import of the contract, and the inert part of WASI.
     linker: Linker<CallState>,
-    slots: Semaphore,
+    slots: Places,
+    park_after: Option<Duration>,
+    parked: AtomicUsize,
 }
 
 impl Engine {
@@ -73,8 +81,9 @@ impl Engine {
         let mut linker = Linker::new(&wasm);
         capability::add_to_linker(&mut linker).map_err(setup)?;
         start_ticker(wasm.weak())?;
-        let slots = usize::try_from(slots).unwrap_or(usize::MAX).min(Semaphore::MAX_PERMITS);
-        Ok(Self(Arc::new(Inner { wasm, linker, slots: Semaphore::new(slots) })))
+        let slots = Places::new(usize::try_from(slots).unwrap_or(usize::MAX));
+        let parked = AtomicUsize::new(0);
+        Ok(Self(Arc::new(Inner { wasm, linker, slots, park_after: settings.park_after, parked })))
     }
 
     pub(crate) fn wasm(&self) -> &wasmtime::Engine {
@@ -87,13 +96,46 @@ impl Engine {
 
     /// A place in the pool, first come, first served. Taken before a guest is instantiated, so the pool is never exhausted.
     pub(crate) async fn slot(&self) -> SemaphorePermit<'_> {
-        self.0.slots.acquire().await.expect("the semaphore is never closed")
+        self.0.slots.take().await
+    }
+
+    /// Sandboxes that are alive now.
+    #[must_use]
+    pub fn live(&self) -> usize {
+        self.0.slots.taken()
+    }
+
+    /// Calls that wait without a sandbox.
+    #[must_use]
+    pub fn waiting(&self) -> usize {
+        self.0.parked.load(Ordering::SeqCst)
+    }
+
+    /// How calls of a plugin with these places are parked; none when they are not.
+    pub(crate) fn parking(&self, at_once: Option<&Places>) -> Option<Parking> {
+        let after = self.0.park_after?;
+        Some(Parking { after, slots: self.0.slots.clone(), at_once: at_once.cloned() })
+    }
+
+    /// A call is parked, until this is dropped.
+    pub(crate) fn parked(&self) -> ParkedCall {
+        self.0.parked.fetch_add(1, Ordering::SeqCst);
+        ParkedCall(self.clone())
+    }
+}
+
+/// A call without a sandbox, counted.
+pub(crate) struct ParkedCall(Engine);
+
+impl Drop for ParkedCall {
+    fn drop(&mut self) {
+        self.0.0.parked.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 impl std::fmt::Debug for Engine {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Engine").field("free_slots", &self.0.slots.available_permits()).finish_non_exhaustive()
+        out.debug_struct("Engine").field("live", &self.live()).field("waiting", &self.waiting()).finish_non_exhaustive()
     }
 }
 
@@ -185,7 +227,7 @@ mod tests {
     #[test]
     fn the_compiler_makes_what_the_engine_takes() {
         for stack in [0, 512 << 10, u32::MAX] {
-            let engine = Engine::new(&EngineSettings { slots: 1, stack }).unwrap();
+            let engine = Engine::new(&EngineSettings { slots: 1, stack, ..EngineSettings::default() }).unwrap();
             assert_eq!(hash(engine.wasm()), hash(&compiler().unwrap()));
         }
     }
@@ -203,7 +245,7 @@ mod tests {
             engine.linker().instantiate_pre(&Component::new(engine.wasm(), wat::parse_str(text).unwrap()).unwrap()).unwrap()
         };
         let recurse = async |stack: u32| {
-            let engine = Engine::new(&EngineSettings { slots: 1, stack }).unwrap();
+            let engine = Engine::new(&EngineSettings { slots: 1, stack, ..EngineSettings::default() }).unwrap();
             let code = component(&engine);
             let mut store = Store::new(engine.wasm(), crate::sandbox::testing::state(crate::sandbox::testing::setup()));
             store.set_epoch_deadline(1_000_000);

@@ -7,6 +7,7 @@ mod exchange;
 mod headers;
 mod hold;
 mod outgoing;
+mod past;
 mod resolver;
 #[cfg(test)]
 mod tests;

@@ -10,6 +10,7 @@ mod folders;
 mod guarded;
 mod natives;
 mod pins;
+mod prices;
 mod secrets;
 mod sources;
 
@@ -22,7 +23,7 @@ use std::time::Duration;
 
 use conclave_core::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, ModelKind, PluginSource, Problems, Severity};
-use conclave_core::ids::PluginName;
+use conclave_core::ids::{PluginName, RoomId};
 use conclave_core::message::Blob;
 
 use crate::blobs::{BlobError, Blobs, MemoryBlobs};
@@ -35,7 +36,7 @@ use crate::native::{self, Routes};
 #[cfg(feature = "download")]
 use crate::plugin::Downloads;
 use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, Origin};
-use crate::prepared::{PluginInfo, Prepared};
+use crate::prepared::{PluginInfo, Prepared, Stopper};
 use crate::reload::{Rebuilt, Source};
 use crate::sandbox::{Sandbox, Sandboxes, Stores};
 use crate::secrets::{NoSecrets, SecretSource};
@@ -229,9 +230,21 @@ impl Host {
         })
     }
 
+    /// Its engine: how many sandboxes are alive, and how many calls wait without one.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        self.loader.engine()
+    }
+
     /// Stops every run of this host, whoever started it, as [`Stopper::stop`](crate::Stopper::stop) stops one; gives how many were told.
     pub fn stop_all(&self, reason: &str) -> usize {
         self.everything.stop(reason)
+    }
+
+    /// A handle on a room that is under way in this host, be it a run's or a background task's; none when it is not.
+    #[must_use]
+    pub fn stopper(&self, room: &RoomId) -> Option<Stopper> {
+        self.everything.get(room).map(Stopper)
     }
 
     /// Keeps bytes that are to go with a message: what it gives is put into [`RunOptions::attachments`](crate::RunOptions::attachments).
@@ -282,6 +295,8 @@ impl Host {
             follow(LoadStep::Warning { plugin: None, message: failure.to_string() });
         }
         let mut problems = Problems::default();
+        let priced = prices::read(config, &mut problems);
+        let config = priced.as_ref().unwrap_or(config);
         let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
         let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
         let (models, keyless) = self.clients(config, &mut problems);

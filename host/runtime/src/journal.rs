@@ -1,24 +1,66 @@
 //! Where records are kept. The driver appends before it performs, so what was acknowledged is never lost. The format of a line is the
 //! core's.
 
-use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, btree_map};
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::event::Record;
+use conclave_core::event::{Record, Spent};
 use conclave_core::ids::RoomId;
-use conclave_core::journal::to_line;
+use conclave_core::journal::{from_lines, to_line};
+use conclave_core::outcome::Outcome;
+use conclave_core::waits::WaitChange;
+
+use crate::clock::BoxFuture;
+
+/// What a journal is handed at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// In this order, all or none.
+    pub records: &'a [Arc<Record>],
+    /// What the room waits for since, and what no longer; derived from the records, for whoever lists it without folding them.
+    pub waits: &'a [WaitChange],
+    /// How the room's run ended, where these records end it.
+    pub outcome: Option<&'a Arc<Outcome>>,
+    /// What the run has used up after these records.
+    pub spent: Spent,
+}
+
+/// Whether what was handed over is kept. The futures must come to their end by themselves, such as by a thread of the journal's: a session
+/// that is dropped waits for them where it stands, and nothing of its executor runs meanwhile.
+pub enum Keeping {
+    Kept,
+    /// It will be, with others; until then nothing that came of it leaves the host, and nobody is told of it.
+    Soon(BoxFuture<'static, Result<(), JournalFailure>>),
+    /// It will be, and until then nothing that came of it is done at all.
+    First(BoxFuture<'static, Result<(), JournalFailure>>),
+}
 
 /// The journal of one room; there is one writer.
 pub trait Journal: Send + 'static {
-    /// Keeps records, in this order, all or none, before it returns.
+    /// Takes records to keep.
     ///
     /// # Errors
-    /// When they could not be kept; the room stops.
-    fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure>;
+    /// When they cannot be kept; the room stops.
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure>;
+
+    /// Whether it has any use for what it is handed; what nobody keeps is not made up.
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    /// All that was handed over is kept for good, also should the machine lose its power; awaited before an outcome is given out.
+    fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A room's journal that is gone on with.
+pub struct Reopened {
+    pub records: Vec<Record>,
+    pub journal: Box<dyn Journal>,
 }
 
 /// Makes the journal of each room of a run.
@@ -29,7 +71,7 @@ pub trait Journal: Send + 'static {
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::event::Record;
 /// use conclave_runtime::ids::RoomId;
-/// use conclave_runtime::journal::{Journal, JournalFailure, Journals};
+/// use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping};
 ///
 /// /// Hands records to a thread; a database would answer once they are kept.
 /// struct Handed(mpsc::Sender<(RoomId, Arc<Record>)>);
@@ -42,15 +84,15 @@ pub trait Journal: Send + 'static {
 /// }
 ///
 /// impl Journal for Of {
-///     fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
-///         for record in records {
+///     fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+///         for record in entry.records {
 ///             self.1.send((self.0.clone(), Arc::clone(record))).map_err(|_| JournalFailure {
 ///                 room: self.0.clone(),
 ///                 place: "the journal's thread".to_owned(),
 ///                 cause: std::io::ErrorKind::BrokenPipe.into(),
 ///             })?;
 ///         }
-///         Ok(())
+///         Ok(Keeping::Kept)
 ///     }
 /// }
 ///
@@ -64,6 +106,15 @@ pub trait Journals: Send + Sync + 'static {
     /// # Errors
     /// When it cannot be made, or one of that room is there already.
     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure>;
+
+    /// The journal of a room that was cut off; none when there is none of that room, or these keep none that can be read again.
+    ///
+    /// # Errors
+    /// When it is there and cannot be read.
+    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+        let _ = room;
+        Ok(None)
+    }
 }
 
 /// A journal that could not be written.
@@ -88,8 +139,12 @@ impl Journals for NoJournals {
 }
 
 impl Journal for NoJournal {
-    fn append(&mut self, _: &[Arc<Record>]) -> Result<(), JournalFailure> {
-        Ok(())
+    fn append(&mut self, _: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        Ok(Keeping::Kept)
+    }
+
+    fn keeps(&self) -> bool {
+        false
     }
 }
 
@@ -98,6 +153,12 @@ impl Journal for NoJournal {
 pub struct MemoryJournals(Arc<Mutex<BTreeMap<RoomId, Vec<Arc<Record>>>>>);
 
 impl MemoryJournals {
+    /// Journals in which a room has these records already, such as those of a run that was cut off.
+    #[must_use]
+    pub fn of(room: RoomId, records: impl IntoIterator<Item = Arc<Record>>) -> Self {
+        Self(Arc::new(Mutex::new([(room, records.into_iter().collect())].into())))
+    }
+
     /// The records of a room so far; empty when there is none of that name.
     #[must_use]
     pub fn records(&self, room: &RoomId) -> Vec<Arc<Record>> {
@@ -118,13 +179,19 @@ impl MemoryJournals {
 impl Journals for MemoryJournals {
     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
         match self.lock().entry(room.clone()) {
-            Entry::Vacant(place) => drop(place.insert(Vec::new())),
-            Entry::Occupied(_) => {
+            btree_map::Entry::Vacant(place) => drop(place.insert(Vec::new())),
+            btree_map::Entry::Occupied(_) => {
                 let cause = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
                 return Err(JournalFailure { room: room.clone(), place: "memory".to_owned(), cause });
             }
         }
         Ok(Box::new(MemoryJournal { room: room.clone(), journals: self.clone() }))
+    }
+
+    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+        let records = self.lock().get(room).map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
+        let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
+        Ok(records.map(|records| Reopened { records, journal: journal() }))
     }
 }
 
@@ -134,11 +201,11 @@ struct MemoryJournal {
 }
 
 impl Journal for MemoryJournal {
-    fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
         if let Some(kept) = self.journals.lock().get_mut(&self.room) {
-            kept.extend(records.iter().cloned());
+            kept.extend(entry.records.iter().cloned());
         }
-        Ok(())
+        Ok(Keeping::Kept)
     }
 }
 
@@ -175,6 +242,23 @@ impl Journals for JsonLines {
         let file = options.open(&path).map_err(failure)?;
         Ok(Box::new(JsonLinesJournal { room: room.clone(), path, file }))
     }
+
+    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+        let path = self.path(room);
+        let failure = |cause| JournalFailure { room: room.clone(), place: path.display().to_string(), cause };
+        let text = match std::fs::read(&path) {
+            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(failure(error)),
+        };
+        let records = from_lines(&text).map_err(|error| failure(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
+        let file = OpenOptions::new().append(true).open(&path).map_err(failure)?;
+        // What was torn off was never acknowledged; the next record begins a line.
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        file.set_len(whole as u64).map_err(failure)?;
+        let records = records.into_iter().take(text[..whole].lines().count()).collect();
+        Ok(Some(Reopened { records, journal: Box::new(JsonLinesJournal { room: room.clone(), path, file }) }))
+    }
 }
 
 /// What it makes is its owner's alone: a journal holds all that was said.
@@ -193,17 +277,15 @@ struct JsonLinesJournal {
 }
 
 impl Journal for JsonLinesJournal {
-    fn append(&mut self, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
         let mut lines = String::new();
-        for record in records {
+        for record in entry.records {
             lines.push_str(&to_line(record));
             lines.push('\n');
         }
         // One write, so that a crash leaves whole lines and at most one torn one at the end.
-        self.file.write_all(lines.as_bytes()).map_err(|cause| JournalFailure {
-            room: self.room.clone(),
-            place: self.path.display().to_string(),
-            cause,
-        })
+        let written = self.file.write_all(lines.as_bytes());
+        let failure = |cause| JournalFailure { room: self.room.clone(), place: self.path.display().to_string(), cause };
+        written.map(|()| Keeping::Kept).map_err(failure)
     }
 }

@@ -47,6 +47,7 @@ pub mod history_file;
 mod host;
 pub mod ids;
 pub mod journal;
+pub mod kill_points;
 pub mod kv;
 pub mod native;
 pub mod plugin;
@@ -56,12 +57,15 @@ pub mod sandbox;
 pub mod secrets;
 pub mod servers;
 mod session;
+#[cfg(feature = "sqlite")]
+pub mod store;
 pub mod subscribe;
 #[cfg(feature = "tracing")]
 pub mod telemetry;
 
 pub use conclave_core::{
-    action, config, event, fault, history, limits, lock, manifest, message, model, notice, outcome, policy, setup, side_effect, tool,
+    action, budget, config, event, fault, history, limits, lock, manifest, message, model, notice, outcome, policy, setup, side_effect,
+    tool,
 };
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```
@@ -97,10 +101,10 @@ pub use conclave_models as models;
 pub use host::Probe;
 pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 pub use prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
-pub use session::{Ask, Session, SessionError};
+pub use session::{Ask, ResumeError, Session, SessionError};
 
 /// The pages whose examples are tests.
-#[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "tracing"))]
+#[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "sqlite", feature = "tracing"))]
 mod pages {
     #[doc = include_str!("../../../docs/embed.md")]
     struct Embed;

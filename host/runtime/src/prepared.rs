@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use conclave_core::config::Problems;
 use conclave_core::event::{Event, Principal};
-use conclave_core::ids::{PluginName, RoomId, TaskName};
+use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::message::Blob;
 use conclave_core::outcome::Outcome;
+use conclave_core::policy::Approval;
 use conclave_core::setup::{NoTool, Setup};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
@@ -24,7 +25,7 @@ use crate::everything::Everything;
 use crate::ids::{Ids, RandomIds};
 use crate::journal::{JournalFailure, Journals, NoJournals};
 use crate::reload::{Rebuilt, Reloader};
-use crate::session::{Ask, Parts, Session};
+use crate::session::{Ask, Parts, ResumeError, Session};
 use crate::subscribe::Subscribers;
 
 pub use call_tool::{CallToolError, Caller, ToolCalling, ToolRun};
@@ -144,6 +145,11 @@ impl Stopper {
         let _ = self.0.send(Event::TaskKilled { task: task.clone(), reason: reason.to_owned() });
     }
 
+    /// Decides about a call that waits for an approval, in the place of the approver; nothing happens when it waits no more.
+    pub fn decide(&self, call: CallId, approval: Approval) {
+        let _ = self.0.send(Event::Decided { call, approval });
+    }
+
     /// Has the journal say that calls from here on go to a component that was built anew.
     pub fn note_replaced(&self, plugin: &PluginName, sha256: &str) {
         let _ = self.0.send(Event::PluginReplaced { plugin: plugin.clone(), sha256: sha256.to_owned() });
@@ -243,6 +249,15 @@ impl Prepared {
     /// ```
     pub fn session(&self, options: RunOptions) -> Result<Session, JournalFailure> {
         Session::open(self.parts(), options)
+    }
+
+    /// Goes on with a room that `options.journals` keep: its history is there, and a run that was cut off can be brought to its end. What
+    /// the room was allowed when that run began stays so until the next run; what a plugin may reach is this config's.
+    ///
+    /// # Errors
+    /// `Unknown` when there is no such room, `Changed` when a component that was cut off in a call is another now.
+    pub fn reopen(&self, room: &RoomId, options: RunOptions) -> Result<Session, ResumeError> {
+        Session::reopen(self.parts(), options, room)
     }
 
     pub(crate) fn parts(&self) -> Parts {

@@ -7,6 +7,9 @@ mod lists;
 pub(crate) mod log;
 mod meter;
 pub(crate) mod network;
+pub(crate) mod parking;
+pub(crate) mod past;
+pub(crate) mod places;
 mod run;
 mod state;
 mod stdio;
@@ -25,15 +28,16 @@ use conclave_core::setup::PluginSetup;
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::view::AgentView;
 use serde_json::Value;
-use tokio::sync::Semaphore;
 
 use crate::calls::{CallStart, Plugins, ToolStart};
 use crate::capability::folder::FolderError;
 use crate::clock::BoxFuture;
 use crate::plugin::LoadedPlugin;
 use crate::secrets::vault::Vault;
+use places::Places;
 
 pub(crate) use grantee::{Grantee, Stores, WorksOn};
+pub(crate) use past::{Leave, Packed, Past, Recalled};
 pub(crate) use run::{Errand, run};
 pub(crate) use state::{CallState, Lent, Tally};
 
@@ -42,7 +46,7 @@ pub(crate) use state::{CallState, Lent, Tally};
 pub struct Sandbox {
     plugin: Arc<LoadedPlugin>,
     grantee: Arc<Grantee>,
-    at_once: Semaphore,
+    at_once: Places,
 }
 
 impl Sandbox {
@@ -51,9 +55,9 @@ impl Sandbox {
     /// # Errors
     /// When a granted folder cannot be opened.
     pub fn new(plugin: Arc<LoadedPlugin>, name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
-        let at_once = usize::try_from(setup.limits.at_once).unwrap_or(Semaphore::MAX_PERMITS).clamp(1, Semaphore::MAX_PERMITS);
+        let at_once = Places::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
         let grantee = Arc::new(Grantee::new(name, setup)?);
-        Ok(Self { plugin, grantee, at_once: Semaphore::new(at_once) })
+        Ok(Self { plugin, grantee, at_once })
     }
 
     /// With the secrets of its config; without this it is granted none.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use conclave_core::event::{Event, HistoryChange, Opening, SeatCall};
 use conclave_core::history::History;
-use conclave_core::ids::{ChannelId, RoomId, TaskName};
+use conclave_core::ids::{ChannelId, PluginName, RoomId, TaskName};
 use conclave_core::limits::RunLimits;
 use conclave_core::message::{Blob, Entity, ToolCall};
 use conclave_core::outcome::Outcome;
@@ -106,9 +106,27 @@ pub enum SessionError {
     /// The journal failed; nothing more was performed, and nothing more can be.
     #[error(transparent)]
     Journal(#[from] JournalFailure),
+    /// There is nothing to go on with.
+    #[error("the room {room} has no run to go on with")]
+    NotBegun { room: RoomId },
     /// The journal failed before, so what comes now could not be kept.
     #[error("the journal of room {room} has failed before; what is to go on needs another session")]
     Broken { room: RoomId },
+}
+
+/// Why a room cannot be gone on with.
+#[derive(Debug, thiserror::Error)]
+pub enum ResumeError {
+    #[error("no room {room} is kept here")]
+    Unknown { room: RoomId },
+    /// A call of it was cut off, and would have to be run again by a component that may do something else.
+    #[error(
+        "the plugin `{plugin}` is not what it was when room {room} was cut off in the middle of one of its calls; build or install the \
+         same component again, or end the run: conclave stop {room}"
+    )]
+    Changed { room: RoomId, plugin: PluginName },
+    #[error(transparent)]
+    Journal(#[from] JournalFailure),
 }
 
 /// What a room's runs go on with.
@@ -148,20 +166,52 @@ impl Drop for Over {
 impl Session {
     pub(crate) fn open(parts: Parts, options: RunOptions) -> Result<Self, JournalFailure> {
         let room = options.ids.run();
-        let shared = Shared {
-            plugins: parts.plugins,
-            models: parts.models,
-            channels: options.channels,
-            approver: options.approver,
-            clock: Arc::clone(&options.clock),
-            journals: options.journals,
-            subscribers: options.subscribers.clone(),
-            principal: options.principal,
-        };
-        let driver = Driver::new(Arc::new(shared), parts.setup, room.clone())?;
-        parts.everything.add(&driver.sender());
-        let over = Over { room: room.clone(), subscribers: options.subscribers };
-        Ok(Self { room, clock: options.clock, driver, is_broken: false, _over: over })
+        let setup = Arc::clone(&parts.setup);
+        let (shared, over) = shared(parts, options, &room);
+        let driver = Driver::new(Arc::clone(&shared), setup, room.clone())?;
+        Ok(Self { room, clock: Arc::clone(&shared.clock), driver, is_broken: false, _over: over })
+    }
+
+    /// The room of that name, as its journal has it.
+    pub(crate) fn reopen(parts: Parts, options: RunOptions, room: &RoomId) -> Result<Self, ResumeError> {
+        let setup = Arc::clone(&parts.setup);
+        let (shared, over) = shared(parts, options, room);
+        let clock = Arc::clone(&shared.clock);
+        let Some(driver) = Driver::reopen(shared, room)? else { return Err(ResumeError::Unknown { room: room.clone() }) };
+        match driver.changed_plugin(&setup) {
+            Some(plugin) => Err(ResumeError::Changed { room: room.clone(), plugin }),
+            None => {
+                let mut session = Self { room: room.clone(), clock, driver, is_broken: false, _over: over };
+                if !session.is_cut_off() {
+                    session.driver.renew();
+                }
+                Ok(session)
+            }
+        }
+    }
+
+    /// Its last run was cut off, and [`go_on`](Self::go_on) brings it to its end.
+    #[must_use]
+    pub fn is_cut_off(&self) -> bool {
+        self.driver.is_cut_off()
+    }
+
+    /// Brings the run that was cut off to its end; the outcome of the last run when none was.
+    ///
+    /// # Errors
+    /// `Journal` when the journal fails, `Broken` when it did before, `NotBegun` when the room never had a run.
+    pub async fn go_on(&mut self) -> Result<Arc<Outcome>, SessionError> {
+        self.check(None)?;
+        if !self.is_cut_off() {
+            return self.driver.outcome().cloned().ok_or_else(|| SessionError::NotBegun { room: self.room.clone() });
+        }
+        let mut going = Going(Some(self));
+        let outcome = going.outcome().await;
+        if let Some(session) = going.0.take() {
+            session.is_broken = outcome.is_err();
+            session.driver.renew();
+        }
+        Ok(outcome?)
     }
 
     /// The root room's id.
@@ -273,6 +323,23 @@ impl Session {
         };
         self.driver.begin(opening);
     }
+}
+
+fn shared(parts: Parts, options: RunOptions, room: &RoomId) -> (Arc<Shared>, Over) {
+    let over = Over { room: room.clone(), subscribers: options.subscribers.clone() };
+    let shared = Shared {
+        plugins: parts.plugins,
+        models: parts.models,
+        channels: options.channels,
+        approver: options.approver,
+        clock: options.clock,
+        journals: options.journals,
+        subscribers: options.subscribers,
+        principal: options.principal,
+        everything: parts.everything,
+        admitted: parts.setup,
+    };
+    (Arc::new(shared), over)
 }
 
 /// A run that is waited for. Dropped before its end, it is stopped.

@@ -16,6 +16,7 @@ mod phase;
 mod picture;
 mod place;
 mod servers;
+mod soak;
 mod test;
 mod toml;
 
@@ -41,6 +42,9 @@ usage: cargo xtask COMMAND [OPTIONS]
   dist               one archive for another machine, optimised and stripped, with its checksum
       --quick          as fast to build as `install`
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
+  soak [ARGS…]       kill a busy host again and again, and look whether anything was lost or done twice
+      --kills N        so often; 500 when it is not said
+      --seed S         the numbers of an earlier soak, which names them
   conformance FILE…  play the scenarios of these files (docs/conformance.md); prints those that fail, and counts
       --only ID,…      these; `C-1*` is every id that begins so
       --config         print the configs that scenarios become instead
@@ -50,7 +54,7 @@ usage: cargo xtask COMMAND [OPTIONS]
   --verbose          show cargo's own output instead of writing it to a log
   --help             this text
 
-Exit codes: 0 all well · 1 something failed · 2 wrong usage · demo, conformance and bench: what the program that they ran returned.
+Exit codes: 0 all well · 1 something failed · 2 wrong usage · demo, conformance, soak and bench: what the program that they ran returned.
 ";
 
 fn main() -> ExitCode {
@@ -84,6 +88,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
         "guests" => components::run_guests(Place::find()?, rest),
         "conformance" => conformance::run(Place::find()?, rest),
         "bench" => bench::run(Place::find()?, rest),
+        "soak" => soak::run(Place::find()?, rest),
         "picture" => picture::run(Place::find()?, rest),
         unknown => Err(Failure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),
     }

@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::servers;
 
 /// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 12] = [
+const TESTED: [&str; 13] = [
     "conclave-core",
     "conclave-mcp",
     "conclave-models",
@@ -22,6 +22,7 @@ const TESTED: [&str; 12] = [
     "conclave-sdk",
     "conclave-sdk-macros",
     "conclave-script",
+    "conclave-soak",
     "conclave-conformance",
     "conclave-suite",
     "conclave-xtask",

@@ -73,6 +73,11 @@ impl Hosted {
         &self.host
     }
 
+    /// What its runs are.
+    pub(crate) fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
     /// One tool call in a sandbox of its own: the content of the outcome.
     pub(crate) async fn call_fresh(&self) -> Result<String, BenchError> {
         let start = self.start(&self.start.plugin);
@@ -107,6 +112,7 @@ impl Hosted {
             plugin: plugin.clone(),
             now: Millis(0),
             scratch: Arc::clone(&self.start.scratch),
+            trace: Arc::default(),
             task: None,
             models: Arc::clone(&self.start.nobody) as Arc<dyn ModelPort>,
             effects: Arc::new(NoEffects),

@@ -5,6 +5,7 @@ mod bare;
 mod bare_agent;
 mod conclave;
 mod decision;
+mod durable;
 mod measure;
 mod neighbour;
 mod report;

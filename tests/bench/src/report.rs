@@ -39,6 +39,15 @@ pub(crate) enum Reach {
     Faster(f64),
     /// About so many microseconds, on two cores of a rented machine: for orientation.
     AboutMicros(f64),
+    /// So many in a second, at least, by the subject's median.
+    PerSecond(f64),
+    /// The subject takes at most so many times as long as the baseline, and each takes at most so many KiB of the process; no sandbox is held.
+    Waiting {
+        most: f64,
+        kib: f64,
+        measured_kib: f64,
+        instances: u64,
+    },
     Nothing,
 }
 
@@ -102,6 +111,15 @@ impl Row {
                 (format!("{} faster", times(faster)), format!("≥ {} × faster", rounded(least)), verdict(met))
             }
             (Reach::AboutMicros(micros), ratio) => (times(ratio), format!("about {} µs", rounded(micros)), ""),
+            (Reach::PerSecond(least), _) => {
+                let each = 1e9 / self.subject.times.median_ns.max(1) as f64;
+                (format!("{each:.0}/s"), format!("≥ {least:.0}/s"), verdict(each >= least))
+            }
+            (Reach::Waiting { most, kib, measured_kib, instances }, ratio) => {
+                let met = ratio.is_some_and(|ratio| ratio <= most) && measured_kib <= kib && instances == 0;
+                let measured = format!("{}, {measured_kib:.1} KiB each, {instances} sandboxes", times(ratio));
+                (measured, format!("≤ {} ×, ≤ {kib:.0} KiB, none", rounded(most)), verdict(met))
+            }
             (Reach::Nothing, ratio) => (times(ratio), String::new(), ""),
         }
     }

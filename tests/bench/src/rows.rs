@@ -12,6 +12,7 @@ use crate::bare::{self, Allocator, Request, Tool};
 use crate::bare_agent::Agent;
 use crate::conclave::{self, Hosted};
 use crate::decision::Decisions;
+use crate::durable::{Durable, Waiting};
 use crate::measure::{self, Effort, Plan, Times};
 use crate::neighbour::Noise;
 use crate::report::{Reach, Report, Row, Side};
@@ -40,6 +41,9 @@ const ALLOCATOR: &str = "what the pool brings";
 const WARM: &str = "what a fresh sandbox costs";
 const LOAD: &str = "plugin load, cached";
 const DECISION: &str = "policy decision, the last of 21 rules; and a grant";
+const DURABLE: &str = "64 tasks at once: step, tool call, step; durable";
+const REPLAY: &str = "replay of one event, of 20 000";
+const WAITING: &str = "tasks that wait for a model: the start of one";
 const NEIGHBOUR: &str = "tool call in a fresh sandbox, 1 KB, beside a noisy plugin";
 
 /// Measures the rows that are `wanted`, one after the other.
@@ -79,6 +83,15 @@ pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> 
     }
     if wanted(DECISION) {
         keep(bench.decision().await?);
+    }
+    if wanted(DURABLE) {
+        keep(bench.durable(guests).await?);
+    }
+    if wanted(REPLAY) {
+        keep(bench.replay(guests).await?);
+    }
+    if wanted(WAITING) {
+        keep(bench.waiting(guests).await?);
     }
     if wanted(NEIGHBOUR) {
         keep(bench.neighbour(guests).await?);
@@ -270,6 +283,41 @@ impl Bench {
             baseline: Some(side("alone", baseline)),
             subject: side("beside it", subject),
             reach: Reach::P99AtMost(2.0),
+        })
+    }
+
+    /// Every event is kept in groups; the baseline keeps none, and pays one fsync in the same folder for each group.
+    async fn durable(&self, guests: &Path) -> Result<Row, BenchError> {
+        let rounds = if self.effort == Effort::Quick { 10 } else { 100 };
+        let (baseline, subject) = Durable::open(guests)?.rounds(&self.hosted, rounds).await?;
+        Ok(Row {
+            what: DURABLE,
+            baseline: Some(side("none kept, and an fsync for each group", baseline)),
+            subject: side("all kept", subject),
+            reach: Reach::AtMost(1.3),
+        })
+    }
+
+    async fn replay(&self, guests: &Path) -> Result<Row, BenchError> {
+        let times = if self.effort == Effort::Quick { 3 } else { 20 };
+        let (baseline, subject) = Durable::open(guests)?.replay(&self.hosted, times).await?;
+        Ok(Row {
+            what: REPLAY,
+            baseline: Some(side("folded", baseline)),
+            subject: side("read from the store and folded", subject),
+            reach: Reach::PerSecond(50_000.0),
+        })
+    }
+
+    /// The first and the last hundred of them.
+    async fn waiting(&self, guests: &Path) -> Result<Row, BenchError> {
+        let tasks = if self.effort == Effort::Quick { 2_000 } else { 10_000 };
+        let Waiting { first, last, kib, instances } = Waiting::measure(guests, tasks).await?;
+        Ok(Row {
+            what: WAITING,
+            baseline: Some(side("one of the first 100", first)),
+            subject: side("one of the last 100", last),
+            reach: Reach::Waiting { most: 1.5, kib: 64.0, measured_kib: kib, instances },
         })
     }
 

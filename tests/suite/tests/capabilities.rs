@@ -153,8 +153,11 @@ fn a_model_request_is_journalled_before_its_answer_and_before_the_step_ends() {
 
 #[test]
 fn tokens_beyond_the_run_end_it() {
-    let config = with_model(&stepping("agent_models", r#"grants.model = ["default"]"#, "")) + "[limits.run]\ntokens = 39\n";
-    let ran = scripted().run(&config, "hello");
+    // An agent that gives up when its model is refused; one that makes the best of it has ended well.
+    let config = with_model(
+        "entry = \"main\"\n[plugins.subject]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.main]\nagent = \"subject\"\n",
+    );
+    let ran = scripted().run(&(config + "[limits.run]\ntokens = 39\n"), "hello");
     assert_eq!(ran.status(), Status::MaxTokens);
 }
 

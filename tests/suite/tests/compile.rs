@@ -144,7 +144,12 @@ fn a_component_that_is_too_large_is_refused() {
 fn the_program_refuses_what_takes_too_long_to_compile() {
     let rig = Rig::new().with_file("subject.wasm", slow()).with_file("c.toml", config(r#"compile_time = "10 ms""#));
     let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(["run", "c.toml", "go"]).stdin(Stdio::null()).env("CONCLAVE_CACHE", rig.folder().join("cache"));
+    command
+        .current_dir(rig.folder())
+        .args(["run", "c.toml", "go"])
+        .stdin(Stdio::null())
+        .env("CONCLAVE_CACHE", rig.folder().join("cache"))
+        .env("CONCLAVE_STATE", rig.folder().join("state"));
     let output = command.output().expect("the program runs");
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("limits.compile_time"), "{}", text(&output.stderr));

@@ -139,7 +139,11 @@ fn whoever_calls_a_tool_by_hand_has_decided_about_it() {
 
 fn run(rig: &Rig) -> (Option<i32>, String) {
     let mut run = Command::new(program());
-    run.current_dir(rig.folder()).args(["run", "c.toml", "go"]).env("CONCLAVE_CACHE", cache()).stdin(Stdio::null());
+    run.current_dir(rig.folder())
+        .args(["run", "c.toml", "go"])
+        .env("CONCLAVE_CACHE", cache())
+        .env("CONCLAVE_STATE", rig.folder().join("state"))
+        .stdin(Stdio::null());
     let run = run.output().expect("the program runs");
     (run.status.code(), text(&run.stderr))
 }

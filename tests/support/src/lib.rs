@@ -12,11 +12,22 @@ pub use rig::{Rig, block_on, host, refused};
 /// The component of a guest of `tests/guests`. `cargo xtask test` builds them, and checks that each is named in a test.
 #[must_use]
 pub fn guest(name: &str) -> PathBuf {
-    // `cargo xtask test` says where they are; a test that is started by hand looks in its own target folder.
-    let folder = std::env::var_os("CONCLAVE_GUESTS").map_or_else(|| built().join("guests"), PathBuf::from);
-    let path = folder.join(format!("{name}.wasm"));
+    let path = guests().join(format!("{name}.wasm"));
     assert!(path.exists(), "{} is not there: run `cargo xtask guests`", path.display());
     path
+}
+
+/// The folder of the guests' components.
+#[must_use]
+pub fn guests() -> PathBuf {
+    // `cargo xtask test` says where they are; a test that is started by hand looks in its own target folder.
+    std::env::var_os("CONCLAVE_GUESTS").map_or_else(|| built().join("guests"), PathBuf::from)
+}
+
+/// What all tests' hosts keep of components that they compiled.
+#[must_use]
+pub fn cache() -> PathBuf {
+    built().join("test-cache")
 }
 
 /// The folder of the stock plugins' components.

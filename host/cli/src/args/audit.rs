@@ -14,6 +14,9 @@ pub(crate) struct Why {
     /// Where the journals are, when the run had --journal
     #[arg(long, value_name = "FOLDER")]
     pub(crate) journal: Option<PathBuf>,
+    /// The store that the run is kept in, when it had --store
+    #[arg(long, value_name = "FOLDER", conflicts_with = "journal")]
+    pub(crate) store: Option<PathBuf>,
     /// The config of the run, for the lines that decided; without it the one that the run was started with
     #[arg(long, value_name = "FILE")]
     pub(crate) file: Option<PathBuf>,

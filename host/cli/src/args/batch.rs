@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use conclave_runtime::batch::OnError;
 
 use super::operate::CONFIG;
-use super::{Locked, ModelChoice, TraceChoice};
+use super::{Approvals, Keep, Locked, ModelChoice, TraceChoice};
 
 #[derive(Debug, Args)]
 pub(crate) struct Batch {
@@ -34,9 +34,11 @@ pub(crate) struct Batch {
     /// Write the results to this file as JSON, one object a line, and nothing to stdout
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Keep the journal of every room as JSON lines in this folder
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) journal: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
+    /// Who is asked for approvals
+    #[arg(long, value_name = "WHO", default_value = "ask")]
+    pub(crate) approvals: Approvals,
     #[command(flatten)]
     pub(crate) trace: TraceChoice,
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Locked, ModelChoice};
+use super::{Keep, Locked, ModelChoice};
 
 #[derive(Debug, Args)]
 pub(crate) struct Mcp {
@@ -26,12 +26,8 @@ pub(crate) struct Mcp {
     pub(crate) model: ModelChoice,
     #[command(flatten)]
     pub(crate) locked: Locked,
-    /// Keep the journal of every call as JSON lines in this folder, not in the user's state folder
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) journal: Option<PathBuf>,
-    /// Keep no journal: `conclave why` will know nothing of it
-    #[arg(long, conflicts_with = "journal")]
-    pub(crate) no_journal: bool,
+    #[command(flatten)]
+    pub(crate) keep: Keep,
     /// Show plugins' log lines of level debug and trace too
     #[arg(long, short)]
     pub(crate) verbose: bool,

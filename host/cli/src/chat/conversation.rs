@@ -96,6 +96,11 @@ impl Conversation {
         state.transcript.add(Speaker::Person, message);
     }
 
+    /// The agent is at what it was at when the program broke off.
+    pub(crate) fn turn_goes_on(&self) {
+        self.state().turn = Some((Instant::now(), self.tally.counts()));
+    }
+
     /// A turn goes on.
     pub(crate) fn is_at_work(&self) -> bool {
         self.state().turn.is_some()

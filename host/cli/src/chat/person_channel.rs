@@ -52,6 +52,11 @@ pub(crate) struct Inner {
 }
 
 impl PersonChannel {
+    /// These go with the first message.
+    pub(crate) fn attach(&self, attachments: Vec<Blob>) {
+        *self.0.attachments() = attachments;
+    }
+
     /// What goes with the first message.
     pub(crate) fn take_attachments(&self) -> Vec<Blob> {
         self.0.take_attachments()

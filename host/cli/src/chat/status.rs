@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use conclave_core::event::Spent;
+
 use crate::show::tally::Counts;
 use crate::show::{plural, time};
 
@@ -25,6 +27,12 @@ pub(crate) fn spent(counts: Counts) -> String {
         Some(cost) => format!("{tokens} · {}", money(cost)),
         None => tokens,
     }
+}
+
+/// What a run used in all, where other processes had a part in it; none where this one did everything.
+pub(crate) fn in_all(spent: &Spent, counts: Counts) -> Option<String> {
+    let before = spent.tokens.checked_sub(counts.tokens).filter(|tokens| *tokens > 0);
+    before.map(|_| format!("in all {} tokens", thousands(spent.tokens)))
 }
 
 /// While nothing is said: `thinking … 3 s · search.find`.
@@ -55,7 +63,7 @@ fn thousands(number: u64) -> String {
 mod tests {
     use std::time::Duration;
 
-    use super::{after_turn, money, thousands, while_waiting};
+    use super::{Spent, after_turn, in_all, money, thousands, while_waiting};
     use crate::show::tally::Counts;
 
     fn counts(tokens: u64, cost: Option<u64>) -> Counts {
@@ -72,6 +80,13 @@ mod tests {
         assert_eq!(after_turn(turn, took, total, 100), "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes · all: 5 678 tokens · $0.0050");
         assert!(!after_turn(turn, took, total, 50).contains("all"));
         assert_eq!(after_turn(counts(7, None), took, counts(7, None), 80), "  7 tokens · 3.4 s · 5 sandboxes");
+    }
+
+    #[test]
+    fn what_other_processes_used_counts_in_all() {
+        let spent = Spent { tokens: 5_787, ..Spent::default() };
+        assert_eq!(in_all(&spent, counts(1_234, None)).as_deref(), Some("in all 5 787 tokens"));
+        assert_eq!(in_all(&spent, counts(5_787, None)), None);
     }
 
     #[test]

@@ -12,12 +12,13 @@ use conclave_runtime::batch::{Batch, OnError, room_of, run_all, verdict};
 use conclave_runtime::channel::{Answer, Channels};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
-use conclave_runtime::journal::{Journals, JsonLines, NoJournals};
+use conclave_runtime::journal::Journals;
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions, Stopper};
 
-use crate::approve::{About, AtTerminal};
-use crate::args::{self, Detail, Output};
+use crate::approve::{About, AtTerminal, Waiting};
+use crate::args::{self, Approvals, Detail, Output};
+use crate::attend::Attending;
 use crate::batch::input::{self, Input};
 use crate::batch::progress::Progress;
 use crate::batch::results::{Results, Row, Staged, label, put, worst};
@@ -26,6 +27,7 @@ use crate::commands::run::{ASKS_NOBODY, asks_user};
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
+use crate::journals::{Kept, Of};
 use crate::person::Person;
 use crate::screen::{Loudness, Screen};
 use crate::show::columns::width;
@@ -33,27 +35,32 @@ use crate::show::steps::Steps;
 use crate::show::tally::Tally;
 use crate::show::trace::Trace;
 use crate::show::{FAINT, head, paint, plural, printable, time};
-use crate::{setup, stdout};
+use crate::{resuming, setup, stdout};
 
 pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let detail = args.trace.detail(output)?;
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
-    let host = setup::open_host_keeping(&args.config, args.journal.as_deref())?;
-    let prepared = setup::prepare_with(&host, &args.config, &args.model.models()?, args.locked.locked, output).await?;
+    let (models, locked) = (args.model.models()?, args.locked.locked);
+    let left = resuming::left(args.keep.store.as_deref(), output);
+    let kept = Kept::open(&args.keep, Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true })?;
+    let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
+    let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
     check_entry(&prepared)?;
     let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
     let mut results = Results::new(Arc::clone(&inputs), Arc::clone(&screen), args.output.as_deref(), output.json)?;
     let room = RandomIds.run();
+    resuming::tell_left(&left);
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
     }
+    let attending = kept.store().map(|store| Attending::begin(store, &host, &screen));
     let tracing = detail.map(|detail| Tracing::of(detail, &inputs));
     if let Some(tracing) = &tracing {
         tracing.steps(&screen, &prepared, "item").legend();
     }
-    let all = All::new(&args, prepared, &screen, &interrupts, room, results.staged(), tracing);
+    let all = All::new(&args, prepared, &kept, &screen, &interrupts, (room, results.staged(), tracing));
     let progress = Progress::begin(Arc::clone(&screen), inputs.len());
     let policy = Batch {
         concurrency: usize::from(args.concurrency),
@@ -95,6 +102,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
             }
         }
     };
+    drop(attending);
     screen.clear_status();
     all.person.leave();
     results.write_rest(&all.why_cancelled(ended.ended_by, &results))?;
@@ -134,6 +142,8 @@ struct All {
     room: RoomId,
     turns: Option<u32>,
     journals: Arc<dyn Journals>,
+    has_journal: bool,
+    approvals: Approvals,
     screen: Arc<Screen>,
     person: Arc<Person>,
     approver: Arc<AtTerminal>,
@@ -151,25 +161,22 @@ impl All {
     fn new(
         args: &args::Batch,
         prepared: Prepared,
+        kept: &Kept,
         screen: &Arc<Screen>,
         interrupts: &Interrupts,
-        room: RoomId,
-        staged: Staged,
-        tracing: Option<Tracing>,
+        (room, staged, tracing): (RoomId, Staged, Option<Tracing>),
     ) -> Arc<Self> {
-        let journals: Arc<dyn Journals> = match &args.journal {
-            Some(folder) => Arc::new(JsonLines::in_folder(folder)),
-            None => Arc::new(NoJournals),
-        };
         let person = Person::new(Arc::clone(screen), None, None);
         let about = About::new(&prepared, &args.config);
         Arc::new(Self {
             prepared,
             room,
             turns: args.turns,
-            journals,
+            journals: kept.journals(),
+            has_journal: kept.is_kept(),
+            approvals: args.approvals,
             screen: Arc::clone(screen),
-            approver: AtTerminal::new(Arc::clone(&person), interrupts.clone(), about),
+            approver: AtTerminal::new(Arc::clone(&person), interrupts.clone(), about, args.approvals),
             person,
             tally: Arc::new(Tally::default()),
             staged,
@@ -227,8 +234,11 @@ impl All {
     fn options(&self, index: usize, label: String, tally: &Arc<Tally>) -> RunOptions {
         let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(tally) as _, Arc::clone(&self.tally) as _];
         if let Some(tracing) = &self.tracing {
-            let trace = Trace::of_run(Arc::clone(&self.screen), false, self.prepared.setup());
+            let trace = Trace::of_run(Arc::clone(&self.screen), false, self.prepared.setup()).with_addresses(self.has_journal);
             subscribers.push(Arc::new(trace.with_steps(Some(tracing.steps(&self.screen, &self.prepared, &label)))));
+        }
+        if self.approvals == Approvals::Wait {
+            subscribers.push(Arc::new(Waiting(Arc::clone(&self.screen))));
         }
         RunOptions {
             ids: Arc::new(room_of(&self.room, index)),
@@ -277,7 +287,7 @@ impl All {
             parts.push(plural(counts.denials, "denial", "denials"));
         }
         parts.push(status::spent(counts));
-        if let Some(folder) = &args.journal {
+        if let Some(folder) = &args.keep.journal {
             parts.push(format!("journals: {}", folder.display()));
         }
         if let Some(file) = &args.output {

@@ -1,6 +1,8 @@
 //! `conclave chat FILE [MESSAGE]`: a conversation with the entry task. What is said goes to stdout, everything else to stderr.
 
-use std::path::PathBuf;
+use std::fmt::Display;
+use std::future::Future;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -10,21 +12,24 @@ use conclave_core::outcome::{Outcome, Status};
 use conclave_runtime::channel::Answer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
-use conclave_runtime::{Host, Prepared, Run, RunOptions};
+use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 use tokio::sync::Notify;
 
-use super::run::{JsonLinesOnStdout, limit_hint};
+use super::resume::unresumable;
+use super::run::{JsonLinesOnStdout, limit_hint, unkept};
 use crate::approve::{About, AtTerminal};
-use crate::args::{self, Output};
+use crate::args::{self, Approvals, Detail, Output, TraceChoice};
 use crate::attach;
+use crate::attend::Attending;
 use crate::chat::conversation::Conversation;
 use crate::chat::person_channel::{Inner, PersonChannel, keep_status};
 use crate::chat::status;
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
-use crate::journals::Kept;
+use crate::journals::{Kept, Of};
 use crate::person::{Person, Stops};
+use crate::resuming::{self, CONVERSATION};
 use crate::screen::{Loudness, Screen};
 use crate::setup;
 use crate::show::steps::Steps;
@@ -40,19 +45,17 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let detail = args.trace.detail(output)?;
-    let host = setup::open_host_keeping(&args.file, args.journal.as_deref())?;
-    let prepared = setup::prepare_with(&host, &args.file, &args.model.models()?, args.locked.locked, output).await?.for_chat();
-    let talk = Talk::new(&args, output, &host, &prepared, interrupts)?;
-    if !output.quiet && !output.json {
-        head::print(&prepared, Some(&talk.room), loading.elapsed());
-        if talk.person.is_there() {
-            talk.screen.line(paint(FAINT, "Alt-Enter begins a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n"));
-        }
-    }
-    let steps = detail.map(|detail| Steps::of_run(Arc::clone(&talk.screen), detail, prepared.setup()));
-    if let Some(steps) = &steps {
-        steps.legend();
-    }
+    let (models, locked) = (args.model.models()?, args.locked.locked);
+    let left = resuming::left(args.keep.store.as_deref(), output);
+    let kept = Kept::open(&args.keep, Of { command: CONVERSATION, file: &args.file, models: &models, locked, is_bulk: false })?;
+    let host = Arc::new(setup::open_host_keeping(&args.file, &kept)?);
+    let prepared = setup::prepare_with(&host, &args.file, &models, locked, output).await?.for_chat();
+    let attachments = attach::all(&**host.blobs(), &args.attach)?;
+    let talk = Talk::new(RandomIds.run(), (&args.file, args.no_history), output, &host, &prepared, interrupts);
+    talk.channel.attach(attachments);
+    resuming::tell_left(&left);
+    talk.greet(&prepared, loading, output);
+    let steps = talk.steps(detail, &prepared);
     let begun = Instant::now();
     let Some(message) = talk.first_message(args.message).await else {
         talk.person.leave();
@@ -61,23 +64,53 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     talk.interrupts.chat_begins();
     let text = message.text.clone();
     let _hushed = talk.person.hush();
-    let kept = Kept::open(args.journal.as_deref(), args.no_journal, &talk.room, &args.file);
-    let options = talk.options(message, steps, &kept, args.verbose, output);
-    let run = prepared.start(Some(text), options).map_err(|failure| CliError::internal(failure.to_string()))?;
+    let options = RunOptions { attachments: message.attachments, ..talk.options(steps, &kept, args.verbose, output) };
+    let run = prepared.start(Some(text), options).map_err(|failure| unkept(&failure, &talk.room, &kept))?;
     let watched = args.watch.then(|| watch::rebuilt_components(&prepared, run.stopper(), Arc::clone(&talk.screen)));
-    let ended = talk.follow(run, prepared.turn_wall()).await;
-    drop(watched);
-    talk.conversation.end_turn();
-    talk.screen.end_text();
-    talk.screen.clear_status();
-    talk.person.leave();
-    if !talk.channel.has_ended() {
-        talk.person.forget_typed();
+    let attending = kept.store().map(|store| Attending::begin(store, &host, &talk.screen));
+    let ended = talk.follow(run.stopper(), run.outcome(), prepared.turn_wall(), &kept).await;
+    drop((watched, attending));
+    talk.close(ended, begun, output)
+}
+
+/// A conversation that was cut off.
+pub(crate) struct Cut {
+    pub(crate) room: RoomId,
+    pub(crate) file: PathBuf,
+    pub(crate) trace: TraceChoice,
+    pub(crate) verbose: bool,
+}
+
+/// Goes on with it: with what the agent was at, or with the person's next message.
+pub(crate) async fn go_on(
+    cut: Cut,
+    host: &Arc<Host>,
+    prepared: Prepared,
+    kept: &Kept,
+    output: Output,
+    interrupts: Interrupts,
+) -> Result<u8, CliError> {
+    let (loading, detail) = (Instant::now(), cut.trace.detail(output)?);
+    let talk = Talk::new(cut.room, (&cut.file, false), output, host, &prepared, interrupts);
+    let steps = talk.steps(detail, &prepared);
+    let options = talk.options(steps, kept, cut.verbose, output);
+    let mut session = prepared.reopen(&talk.room, options).map_err(|error| unresumable(&error))?;
+    talk.greet(&prepared, loading, output);
+    let said = session.history(&talk.entry).iter_newest_first().find(|message| !message.text().trim().is_empty()).cloned();
+    if let Some(said) = said {
+        talk.screen.line(format_args!("{}\n{}\n", paint(FAINT, "the last that was said:"), printable(said.text().trim())));
     }
-    let code = talk.finish(&*ended?, output)?;
-    talk.approver.tell_missing();
-    talk.screen.line(paint(FAINT, format_args!("{} in {}", status::spent(talk.tally.counts()), time(begun.elapsed()))));
-    Ok(code)
+    if !kept.store().is_some_and(|store| resuming::waits_for_person(store, &talk.room)) {
+        talk.conversation.turn_goes_on();
+        talk.interrupts.turn_begins();
+    }
+    talk.interrupts.chat_begins();
+    let (begun, _hushed) = (Instant::now(), talk.person.hush());
+    let attending = kept.store().map(|store| Attending::begin(store, host, &talk.screen));
+    let stopper = session.stopper();
+    let ended = talk.follow(stopper, session.go_on(), prepared.turn_wall(), kept).await;
+    drop(attending);
+    talk.close(ended, begun, output)
 }
 
 /// Everybody who takes part.
@@ -96,9 +129,15 @@ struct Talk {
 }
 
 impl Talk {
-    fn new(args: &args::Chat, output: Output, host: &Host, prepared: &Prepared, interrupts: Interrupts) -> Result<Self, CliError> {
-        let attachments = attach::all(&**host.blobs(), &args.attach)?;
-        let (room, entry, screen) = (RandomIds.run(), prepared.setup().entry.clone(), Screen::new(Loudness::of(output)));
+    fn new(
+        room: RoomId,
+        (file, no_history): (&Path, bool),
+        output: Output,
+        host: &Host,
+        prepared: &Prepared,
+        interrupts: Interrupts,
+    ) -> Self {
+        let (entry, screen) = (prepared.setup().entry.clone(), Screen::new(Loudness::of(output)));
         let tally = Arc::new(Tally::default());
         let conversation = Conversation::new(Arc::clone(&screen), Arc::clone(&tally), Arc::clone(prepared.setup()), room.clone());
         let (conversation, stops) = (Arc::new(conversation), Arc::new(Notify::new()));
@@ -109,7 +148,7 @@ impl Talk {
                 stopping.notify_one();
             }
         });
-        let person = Person::new(Arc::clone(&screen), history_file(args.no_history), output.json.then_some(heard));
+        let person = Person::new(Arc::clone(&screen), history_file(no_history), output.json.then_some(heard));
         let channel = PersonChannel::new(Inner {
             person: Arc::clone(&person),
             screen: Arc::clone(&screen),
@@ -117,15 +156,31 @@ impl Talk {
             tally: Arc::clone(&tally),
             interrupts: interrupts.clone(),
             blobs: Arc::clone(host.blobs()),
-            attachments: Mutex::new(attachments),
+            attachments: Mutex::default(),
             entry: entry.clone(),
             rights: head::table(prepared),
             json: output.json,
             has_ended: AtomicBool::new(false),
             stops_background: AtomicBool::new(false),
         });
-        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, &args.file));
-        Ok(Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops })
+        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, file), Approvals::Ask);
+        Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops }
+    }
+
+    fn greet(&self, prepared: &Prepared, loading: Instant, output: Output) {
+        if output.quiet || output.json {
+            return;
+        }
+        head::print(prepared, Some(&self.room), loading.elapsed());
+        if self.person.is_there() {
+            self.screen.line(paint(FAINT, "Alt-Enter begins a new line · Ctrl-C stops the agent · Ctrl-D ends · /help\n"));
+        }
+    }
+
+    fn steps(&self, detail: Option<Detail>, prepared: &Prepared) -> Option<Steps> {
+        let steps = Steps::of_run(Arc::clone(&self.screen), detail?, prepared.setup());
+        steps.legend();
+        Some(steps)
     }
 
     /// That of the command line, or the first that is typed; none when nobody has anything to say.
@@ -140,7 +195,7 @@ impl Talk {
         }
     }
 
-    fn options(&self, message: Answer, steps: Option<Steps>, kept: &Kept, verbose: bool, output: Output) -> RunOptions {
+    fn options(&self, steps: Option<Steps>, kept: &Kept, verbose: bool, output: Output) -> RunOptions {
         let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone())
             .with_addresses(kept.is_kept())
             .with_steps(steps);
@@ -151,7 +206,6 @@ impl Talk {
         }
         RunOptions {
             ids: Arc::new(self.room.clone()),
-            attachments: message.attachments,
             channels: Arc::new(self.channel.clone()),
             approver: Arc::clone(&self.approver) as _,
             journals: kept.journals(),
@@ -161,19 +215,25 @@ impl Talk {
     }
 
     /// Waits for the end. Ctrl-C stops a turn; once the person has ended the conversation, everything.
-    async fn follow(&self, run: Run, turn_wall: Option<Duration>) -> Result<Arc<Outcome>, CliError> {
-        let (stop, mut interrupts) = (run.stopper(), self.interrupts.clone());
+    async fn follow<E: Display>(
+        &self,
+        stop: Stopper,
+        outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
+        turn_wall: Option<Duration>,
+        kept: &Kept,
+    ) -> Result<Arc<Outcome>, CliError> {
+        let mut interrupts = self.interrupts.clone();
         let stop_turn = |reason: &str| {
             self.conversation.stop_begins();
             if self.channel.has_ended() { stop.stop(reason) } else { stop.stop_turn(reason) }
         };
         let mut is_unread = false;
-        let mut outcome = std::pin::pin!(run.outcome());
+        let mut outcome = std::pin::pin!(outcome);
         let mut status = std::pin::pin!(keep_status(&self.conversation));
         let mut too_long = std::pin::pin!(self.turn_takes_too_long(turn_wall));
         loop {
             tokio::select! {
-                outcome = &mut outcome => return outcome.map_err(|failure| CliError::internal(failure.to_string())),
+                outcome = &mut outcome => return outcome.map_err(|failure| unkept(&failure, &self.room, kept)),
                 () = interrupts.next() => stop_turn("Ctrl-C"),
                 () = self.stops.notified() => stop_turn("/stop"),
                 () = stdout::is_gone(), if !is_unread => {
@@ -205,6 +265,24 @@ impl Talk {
             }
             before = now;
         }
+    }
+
+    /// Gives the terminal back, and sums up.
+    fn close(&self, ended: Result<Arc<Outcome>, CliError>, begun: Instant, output: Output) -> Result<u8, CliError> {
+        self.conversation.end_turn();
+        self.screen.end_text();
+        self.screen.clear_status();
+        self.person.leave();
+        if !self.channel.has_ended() {
+            self.person.forget_typed();
+        }
+        let outcome = ended?;
+        let code = self.finish(&outcome, output)?;
+        self.approver.tell_missing();
+        let counts = self.tally.counts();
+        let in_all = status::in_all(&outcome.spent, counts).map(|all| format!(" · {all}")).unwrap_or_default();
+        self.screen.line(paint(FAINT, format_args!("{} in {}{in_all}", status::spent(counts), time(begun.elapsed()))));
+        Ok(code)
     }
 
     /// A conversation that the person ends went well. In a pipe, one whose last message brought no answer did not.

@@ -69,6 +69,10 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
         parts.extend(task.deliver.as_ref().map(|strategy| format!("delivered by {strategy}")));
         writeln!(out, "  {}{entry} {}", paint(NAME, format_args!("{name:<13}")), parts.join(" · "))?;
     }
+    writeln!(out, "\nA run (limits.run)")?;
+    for line in conclave_core::budget::describe(&setup.limits) {
+        writeln!(out, "  {line}")?;
+    }
     if !setup.policy.is_empty() {
         writeln!(out, "\nRules on tool calls (the first that matches)")?;
     }

@@ -1,7 +1,6 @@
 //! `conclave doctor`: what this machine can do, and whether the model servers of a config answer.
 
 use std::io::Write;
-use std::path::Path;
 use std::time::Duration;
 
 use conclave_core::config::Config;
@@ -38,7 +37,7 @@ agent = "digest"
 pub(crate) async fn doctor(args: Doctor, output: Output) -> Result<u8, CliError> {
     let chosen = args.model.models()?;
     let config = args.file.as_deref().map(|file| setup::read_config(file, &chosen)).transpose()?;
-    let mut findings = machine(args.file.as_deref()).await;
+    let mut findings = machine().await;
     let broken = findings.iter().any(|finding| finding.state == State::Bad);
     let mut code = if broken { exit::FAILED } else { exit::OK };
     if let (Some(config), Some(file)) = (&config, &args.file) {
@@ -69,14 +68,13 @@ fn has_model(probe: &Probe) -> bool {
     probe.answer.as_ref().is_ok_and(|known| known.is_empty() || known.contains(&probe.model))
 }
 
-async fn machine(file: Option<&Path>) -> Vec<Finding> {
-    let folder = file.and_then(Path::parent).filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+async fn machine() -> Vec<Finding> {
     let mut findings = vec![program()];
     findings.push(sandbox().await);
     findings.push(doctor::page_map_scan());
     findings.extend([doctor::maps(), doctor::address_space(), doctor::open_files()].into_iter().flatten());
     findings.push(doctor::cache(setup::cache_folder().as_deref()));
-    findings.push(doctor::syncing(folder));
+    findings.extend(doctor::kept());
     findings.extend(doctor::authors_tools());
     findings
 }

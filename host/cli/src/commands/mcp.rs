@@ -16,10 +16,12 @@ use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{Prepared, RunOptions};
 
 use crate::args::{Mcp, Output};
+use crate::attend::Attending;
 use crate::error::CliError;
 use crate::exit;
 use crate::interrupt::Interrupts;
-use crate::journals::{Kept, Serving};
+use crate::journals::{Kept, Of, Serving};
+use crate::resuming::{CLIENT, give_up_calls};
 use crate::screen::{Loudness, Screen};
 use crate::setup;
 use crate::show::trace::Trace;
@@ -31,7 +33,12 @@ pub(crate) async fn mcp(args: Mcp, output: Output, mut interrupts: Interrupts) -
         return Err(CliError::usage("`--json` has no place here: stdout is the client's").hint("leave it out"));
     }
     let loading = Instant::now();
-    let host = setup::open_host_keeping(&args.file, args.journal.as_deref())?;
+    let (models, locked) = (args.model.models()?, args.locked.locked);
+    let kept = Kept::open(&args.keep, Of { command: CLIENT, file: &args.file, models: &models, locked, is_bulk: true })?;
+    if let Some(store) = kept.store() {
+        give_up_calls(store);
+    }
+    let host = Arc::new(setup::open_host_keeping(&args.file, &kept)?);
     let selection = Selection {
         task: args.task.as_deref().map(TaskName::from),
         patterns: args.tools.iter().map(|pattern| checked(pattern)).collect::<Result<_, _>>()?,
@@ -39,8 +46,7 @@ pub(crate) async fn mcp(args: Mcp, output: Output, mut interrupts: Interrupts) -
         ask: args.ask,
     };
     let holds = |prepared: &Prepared, warning: &Problem| !is_of_served(prepared, &selection, warning);
-    let models = args.model.models()?;
-    let prepared = Arc::new(setup::prepare_and_warn(&host, &args.file, &models, args.locked.locked, output, holds).await?);
+    let prepared = Arc::new(setup::prepare_and_warn(&host, &args.file, &models, locked, output, holds).await?);
     let names = serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
     let id = RandomIds.run();
     if !output.quiet {
@@ -49,17 +55,18 @@ pub(crate) async fn mcp(args: Mcp, output: Output, mut interrupts: Interrupts) -
         let what = format!("serving {id}: {count} on stdin and stdout: {}", names.join(", "));
         let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, what));
     }
-    let kept = Kept::open_serving(args.journal.as_deref(), args.no_journal);
-    let ids = Serving::new(id, &kept, args.journal.is_some(), &args.file);
+    let ids = Serving::new(id);
+    let screen = Screen::new(Loudness::of(output));
     let mut subscribers: Vec<Arc<dyn Subscriber>> = Vec::new();
     if !output.quiet {
-        let screen = Screen::new(Loudness::of(output));
+        let screen = Arc::clone(&screen);
         subscribers.push(Arc::new(Refused::new(Arc::clone(&screen), Arc::clone(prepared.setup()), kept.is_kept())));
         subscribers.push(Arc::new(Trace::of_run(screen, args.verbose, prepared.setup()).with_addresses(kept.is_kept())));
     }
     let options =
         RunOptions { ids: Arc::new(ids), journals: kept.journals(), subscribers: Subscribers::new(subscribers), ..RunOptions::default() };
     let service = Service { prepared, selection, options, blobs: Arc::clone(host.blobs()) };
+    let _attending = kept.store().map(|store| Attending::begin(store, &host, &screen));
     interrupts.run_begins();
     tokio::select! {
         served = serve::serve(service, tokio::io::stdin(), tokio::io::stdout()) => served.map(|()| exit::OK).map_err(|error| match error {

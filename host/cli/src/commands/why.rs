@@ -1,6 +1,7 @@
 //! `conclave why EVENT`: what happened there, who asked, and what every layer said. Reads journals; changes nothing.
 
 mod find;
+mod folder;
 mod words;
 
 use std::collections::BTreeMap;
@@ -22,12 +23,13 @@ use crate::setup;
 use crate::show::explanation::{Lines, as_json, lines};
 use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
 use crate::stdout;
-use find::{Address, Journal};
+use find::{Address, Journal, Places};
 use words::{Asker, Calls};
 
 pub(crate) fn why(args: &args::Why, output: Output) -> Result<u8, CliError> {
     let address = args.event.as_deref().map(Address::parse).transpose()?;
-    let run = find::run(args.journal.as_deref(), address.as_ref())?;
+    let places = Places { journal: args.journal.as_deref(), store: args.store.as_deref() };
+    let run = find::run(places, address.as_ref())?;
     let config = Known::of(args.file.clone().or(run.config.clone()));
     match address.and_then(|address| Some((address.seq?, address.child))) {
         Some((seq, child)) => {

@@ -31,15 +31,30 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
     const WHAT: &str = "durable write";
     match measure(folder) {
         Ok((median, slowest)) => {
-            let found = format!("{} in the middle, {} at worst, in {}", show::time(median), show::time(slowest), folder.display());
+            let found = format!(
+                "{} in the middle, {} at worst, in {}: about {} events a second with durability `sync`",
+                show::time(median),
+                show::time(slowest),
+                folder.display(),
+                per_second(median)
+            );
             if median <= SLOW {
                 Finding::good(WHAT, found)
             } else {
-                Finding::fair(WHAT, found, "a run waits for its journal; keep it on a faster disk")
+                Finding::fair(
+                    WHAT,
+                    found,
+                    "a run waits for it at each event with durability `sync`; keep the state on a faster disk (CONCLAVE_STATE), or use `group`",
+                )
             }
         }
         Err(error) => Finding::bad(WHAT, format!("{} cannot be written: {error}", folder.display()), "go to a folder that is yours"),
     }
+}
+
+/// Each event waits for a write of its own then; with `group` many share one.
+fn per_second(median: Duration) -> u128 {
+    1_000_000 / median.as_micros().max(1)
 }
 
 /// Median and slowest of some writes of a page, each on the disk before the next.

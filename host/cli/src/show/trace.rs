@@ -5,12 +5,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::action::Action;
+use conclave_core::budget::Budget;
 use conclave_core::fault::{CallReport, FaultKind};
 use conclave_core::grant::DenialRecord;
 use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::message::{Entity, Message, Signal};
 use conclave_core::model::Stop;
 use conclave_core::notice::Notice;
+use conclave_core::outcome::Status;
 use conclave_core::setup::{NoTool, Setup};
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::text::show_size;
@@ -118,12 +120,13 @@ impl Trace {
         }
     }
 
-    /// How wide the text of a line may be. Around a conversation no line should break.
+    /// How wide the text of a line may be: on a terminal no line should break.
     fn width(&self) -> usize {
         if let Some(steps) = &self.steps {
             return steps.width();
         }
-        if self.is_chat() && self.screen.is_live() { columns().saturating_sub(16).clamp(20, WIDTH) } else { WIDTH }
+        let before = if self.is_chat() { 16 } else { 22 };
+        if self.screen.is_live() { columns().saturating_sub(before).clamp(20, WIDTH) } else { WIDTH }
     }
 
     fn is_chat(&self) -> bool {
@@ -159,12 +162,13 @@ impl Trace {
                 if self.answer_batched(room, task, plugin, report) && !*is_error {
                     return;
                 }
+                let cost = cost(report);
                 let text = if *is_error {
                     paint(BAD, as_one_line(content, 2 * WIDTH))
                 } else {
-                    one_line(content, self.width().saturating_sub(20))
+                    one_line(content, self.width().saturating_sub(cost.chars().count() + 2).max(10))
                 };
-                self.line(plugin, &format!("{text}  {}", paint(FAINT, cost(report))));
+                self.line(plugin, &format!("{text}  {}", paint(FAINT, cost)));
             }
             Notice::PluginFaulted { call, plugin, fault } => {
                 let is_told = self.state().troubled.remove(&(room.clone(), *call)) && fault.kind == FaultKind::Error;
@@ -175,11 +179,11 @@ impl Trace {
             }
             Notice::Denied { plugin, record, .. } => self.denied(&address(room, seq), plugin, record),
             Notice::SideEffectStarted { plugin, side_effect, .. } => {
-                self.line(plugin.as_str(), &one_line(&told_side_effect(side_effect), WIDTH))
+                self.line(plugin.as_str(), &one_line(&told_side_effect(side_effect), self.width()))
             }
             Notice::SideEffectEnded { plugin, answer, .. } => {
                 if let Some(text) = told_answer(answer) {
-                    self.line(plugin.as_str(), &paint(FAINT, one_line(&text, WIDTH)));
+                    self.line(plugin.as_str(), &paint(FAINT, one_line(&text, self.width())));
                 }
             }
             Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
@@ -204,6 +208,32 @@ impl Trace {
                 let what = if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
                 self.line(task.as_str(), &paint(ODD, format!("its history is too long for the model: {what} of its older messages")));
             }
+            Notice::Resumed { down_ms } => {
+                let later = time(Duration::from_millis(*down_ms));
+                self.line("host", &format!("goes on where it was cut off, {later} later"));
+            }
+            // The question itself is put by whoever asks it.
+            Notice::TopUpAsked { top_up, .. } => {
+                if let Some(problem) = &top_up.problem {
+                    self.line("budget", &format!("{} {}", paint(ODD, "not so:"), as_one_line(problem, WIDTH)));
+                }
+            }
+            Notice::ToppedUp { budget, more: Some(more), .. } => {
+                self.line("budget", &format!("{} more for {}", budget.show(*more), budget.key()));
+            }
+            Notice::ToppedUp { budget, more: None, reason, .. } => {
+                let reason = as_one_line(reason.as_deref().unwrap_or_default(), WIDTH);
+                self.line("budget", &format!("{} for {}: {reason}", paint(ODD, "no more"), budget.key()));
+            }
+            Notice::PriceUnknown { model, limit } => {
+                let what = paint(ODD, format!("the price of the model {model} is not known"));
+                self.line("budget", &format!("{what}: {limit} does not hold it back, only a limit on tokens does"));
+            }
+            Notice::AttemptLost { model, input_tokens, .. } => {
+                let tokens = Budget::Tokens.show(*input_tokens);
+                let what = format!("a request to the model {model} has no answer; {tokens} that it sent are counted");
+                self.line("host", &paint(ODD, what));
+            }
             Notice::PluginReplaced { plugin, .. } => self.line(plugin.as_str(), "was built anew"),
             Notice::BackgroundStarted { task, .. } => self.line(task.as_str(), "started in the background"),
             // A call that was not approved is told as its answer.
@@ -219,6 +249,8 @@ impl Trace {
             Notice::NotDelivered { agent, reason, .. } => {
                 self.line(agent.as_str(), &format!("finished; {} {}", paint(ODD, "not delivered:"), as_one_line(reason, WIDTH)));
             }
+            // Whoever stopped the run is told so at its end.
+            Notice::TaskEnded { status: Status::Kill, .. } if !self.is_chat() && !room.as_str().contains('/') => {}
             Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.is_conversation(room, task) => {
                 self.line(task.as_str(), &format!("{} {}", paint(BAD, status.as_str()), as_one_line(reason, WIDTH)));
             }

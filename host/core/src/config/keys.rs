@@ -135,7 +135,9 @@ pub const KEYS: &[Key] = &[
     key("", "secrets", Shape::Named(SECRETS), "", "Secrets that the host puts into requests of plugins, each under a name of its own and bound to hosts."),
     key("", "tasks", Shape::Named(TASK), "", "Tasks, each under a name of its own: who works, with what, who comes next."),
     key("", "limits", Shape::Table(LIMITS_TABLE), "", "Hard stops."),
+    key("", "prices", TEXT, r#"prices = "prices.toml""#, "A file of what models cost, from the config's folder; what a model's own table says holds before it."),
     key("", "compat", COMPAT, r#"compat = "langroid""#, "The defaults of every task are Langroid's: words in text do what they do there, the host's tools have its names, a message without a call ends nothing; `interactive` stays false, where Langroid's default is true."),
+    key("", "durability", Shape::Choice(&["sync", "group", "exit"]), r#"durability = "sync""#, "When what a run's journal holds is safe from a power cut: each event before anything comes of it, with others of the same milliseconds (`group`, unless given), or when the run ends. A program that is killed loses nothing in any of them."),
     key("", "policy", Shape::List(&Shape::Table(POLICY)), "", "Which tool calls run, are refused, or need an approval first; the first rule that matches wins."),
     key(MODELS, "kind", Shape::Choice(&["openai", "scripted", "native"]), r#"kind = "openai""#, "How the model is reached: `openai` is any Chat Completions server, `scripted` a file of replies, `native` the embedding program."),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "Where its server listens, with the path before `/chat/completions`."),
@@ -152,6 +154,7 @@ pub const KEYS: &[Key] = &[
     key(MODELS, "replies", TEXT, r#"replies = "replies.json""#, "The file of a scripted model's replies, from the config's folder."),
     key(MODELS, "input_price", Shape::Dollars, "input_price = 0.25", "US dollars for a million tokens of input."),
     key(MODELS, "output_price", Shape::Dollars, "output_price = 2.00", "US dollars for a million tokens of output."),
+    key(MODELS, "cached_input_price", Shape::Dollars, "cached_input_price = 0.03", "US dollars for a million tokens of input that the provider had kept; as `input_price` when it is not given."),
     key(MODELS, "context", COUNT, "context = 128_000", "Tokens of a prompt and its answer together; longer histories are cut. When it is not given none is."),
     key(MODELS, "max_output", COUNT, "max_output = 4_096", "Tokens of an answer at most; when it is not given 4096 are kept free for it, where `context` is given."),
     key(MODELS, "min_output", COUNT, "min_output = 50", "Tokens that are kept free for an answer when `context` is short; 50 when it is not given."),
@@ -315,7 +318,13 @@ pub const KEYS: &[Key] = &[
     key(RUN, "task_turns", COUNT_32, "task_turns = 20", "Steps of any one activation of a task, all seats counted."),
     key(RUN, "tokens", COUNT, "tokens = 100_000", "Tokens of all models, input and output."),
     key(RUN, "cost_usd", Shape::Dollars, "cost_usd = 0.50", "US dollars of all models whose price is known."),
+    key(RUN, "model_calls", COUNT, "model_calls = 200", "Requests to models."),
+    key(RUN, "tool_calls", COUNT, "tool_calls = 500", "Calls of plugins' tools."),
+    key(RUN, "cpu", Shape::Duration, r#"cpu = "1 min""#, "Computing of all plugins together, in whole ticks of 10 ms of each call."),
     key(RUN, "depth", Shape::Whole { least: 0, most: u32::MAX as u64 }, "depth = 3", "Background tasks within background tasks."),
+    key(RUN, "tasks", COUNT, "tasks = 50", "Background tasks that are started, those of background tasks included."),
+    key(RUN, "tasks_at_once", COUNT_32, "tasks_at_once = 8", "Background tasks under way at once, those of background tasks included."),
+    key(RUN, "when_used_up", Shape::Choice(&["end", "ask"]), r#"when_used_up = "ask""#, "What becomes of a run that has used up one of these: `end`, or `ask` an approver for more; `end` when it is not given."),
 ];
 
 /// The keys of one table.

@@ -4,7 +4,7 @@ use super::reader::{Item, Reader, Table};
 use super::units::DURATION_MAX;
 use crate::limits::{
     ARGUMENTS_MAX, AT_ONCE_MAX, COMPILE_MEMORY_MAX, COMPILE_MS_MAX, COMPONENT_BYTES, HANDLES_MAX, HOST_CALLS_MAX, INSTANCES_MAX, LIST_MAX,
-    MEMORY_MAX, PluginLimits, READ_MAX, RunLimits, TABLE_ELEMENTS_MAX, TICK_MS,
+    MEMORY_MAX, PluginLimits, READ_MAX, RunLimits, TABLE_ELEMENTS_MAX, TICK_MS, WhenUsedUp,
 };
 
 /// Bytes of a page: no component runs in less.
@@ -48,9 +48,19 @@ pub(crate) fn read_run(reader: &mut Reader, root: &Table<'_>) -> RunLimits {
     set(&table, "task_turns", &mut limits.task_turns, |item| count32(reader, item).map(Some));
     set(&table, "tokens", &mut limits.tokens, |item| item.count(reader, COUNT_MAX).map(Some));
     set(&table, "cost_usd", &mut limits.cost_micro_usd, |item| item.spending(reader).map(Some));
+    set(&table, "model_calls", &mut limits.model_calls, |item| item.count(reader, COUNT_MAX).map(Some));
+    set(&table, "tool_calls", &mut limits.tool_calls, |item| item.count(reader, COUNT_MAX).map(Some));
+    set(&table, "cpu", &mut limits.cpu_ms, |item| item.duration(reader, TICK_MS, DURATION_MAX).map(Some));
+    set(&table, "tasks", &mut limits.tasks, |item| item.count(reader, COUNT_MAX).map(Some));
+    set(&table, "tasks_at_once", &mut limits.tasks_at_once, |item| count32(reader, item).map(Some));
+    set(&table, "when_used_up", &mut limits.when_used_up, |item| when_used_up(reader, item));
     // 0 has a meaning here: background tasks start none of their own.
     set(&table, "depth", &mut limits.depth, |item| item.whole(reader, 0, u64::from(u32::MAX)).and_then(|depth| u32::try_from(depth).ok()));
     limits
+}
+
+fn when_used_up(reader: &mut Reader, item: &Item<'_>) -> Option<WhenUsedUp> {
+    Some(if item.choice(reader)? == "ask" { WhenUsedUp::Ask } else { WhenUsedUp::End })
 }
 
 /// A count of 32 bits.

@@ -206,7 +206,15 @@ fn prices(reader: &mut Reader, table: &Table<'_>) -> ModelSetup {
         let other = if input.is_some() { "output_price" } else { "input_price" };
         reader.absence(&item.key_span, format!("a price needs both halves: `{other}` is missing"), format!("write `{other} = 0.00`"));
     }
+    if let Some(item) = table.get("cached_input_price").filter(|_| input.is_none()) {
+        reader.absence(
+            &item.key_span,
+            "`cached_input_price` means nothing without `input_price`".to_owned(),
+            "write `input_price = 0.00`".to_owned(),
+        );
+    }
     ModelSetup {
+        cached_input_price: table.get("cached_input_price").and_then(|item| item.dollars(reader)),
         input_price: input.and_then(|item| item.dollars(reader)),
         output_price: output.and_then(|item| item.dollars(reader)),
         ..ModelSetup::default()

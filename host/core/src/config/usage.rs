@@ -33,7 +33,10 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         let help = format!("write `grants.model = [\"{name}\"]` at the agent that may");
         problems.push(config.problem(&format!("models.{name}"), what).help(help).as_warning());
     }
-    check_costs(config, problems);
+    // With a file of prices that is said once it was read.
+    if config.prices.is_none() {
+        check_costs(config, problems);
+    }
     check_keys(config, problems);
     check_seats(config, problems);
     check_policy(config, problems);
@@ -151,7 +154,7 @@ fn check_keys(config: &Config, problems: &mut Problems) {
 }
 
 /// A limit in dollars holds nothing back where no price is known.
-fn check_costs(config: &Config, problems: &mut Problems) {
+pub(super) fn check_costs(config: &Config, problems: &mut Problems) {
     let unpriced = |name: &&ModelName| config.models.get(*name).is_some_and(|model| model.prices.input_price.is_none());
     let run = config.limits.cost_micro_usd.map(|_| ("limits.run.cost_usd".to_owned(), config.models.keys().find(unpriced)));
     let grants = config.plugins.iter().filter_map(|(name, plugin)| {
@@ -161,7 +164,8 @@ fn check_costs(config: &Config, problems: &mut Problems) {
     for (path, model) in run.into_iter().chain(grants) {
         let Some(model) = model else { continue };
         let what = format!("`cost_usd` does not hold back the model `{model}`: its price is not known");
-        let help = format!("write `input_price` and `output_price` in [models.{model}], or limit `tokens`");
+        let help =
+            format!("write `input_price` and `output_price` in [models.{model}], name it in the file of `prices`, or limit `tokens`");
         problems.push(config.problem(&path, what).help(help).as_warning());
     }
 }

@@ -39,7 +39,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
         models: [].into(),
         channels: [].into(),
         policy,
-        limits: RunLimits { turns: None, wall_ms: None, tokens: None, cost_micro_usd: None, depth: 0, task_turns: None },
+        limits: RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() },
     }
 }
 

@@ -3,6 +3,8 @@
 
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::frame::Wait;
 use super::posting::unknown_plugin;
 use super::tools::failed;
@@ -24,7 +26,7 @@ pub(super) enum Ruling {
 }
 
 /// What an approver has said of a call already.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Asked {
     NotYet,
     /// It runs as it was asked about.
@@ -97,8 +99,14 @@ impl Room {
     }
 
     pub(super) fn decided(&mut self, call: CallId, approval: Approval) {
-        let Some(Purpose::Approval { frame: id, slot }) = self.calls.get(&call) else { return };
-        let (id, slot) = (*id, *slot);
+        let (id, slot) = match self.calls.get(&call) {
+            Some(Purpose::Approval { frame, slot }) => (*frame, *slot),
+            Some(Purpose::TopUp { .. }) => {
+                self.topped_up(call, approval);
+                return;
+            }
+            _ => return,
+        };
         self.calls.remove(&call);
         let of_call = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Approval { call: of } if *of == call);
         let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| of_call(purpose)).map(|(timer, _)| *timer).collect();
@@ -120,7 +128,7 @@ impl Room {
     }
 
     /// Whose answer wants the call that waits.
-    fn asker_of(&self, id: FrameId, slot: usize) -> Option<PluginName> {
+    pub(super) fn asker_of(&self, id: FrameId, slot: usize) -> Option<PluginName> {
         match &self.frames.get(&id)?.attempt.as_ref()?.wait {
             Wait::Tools(round) => round.slots.get(slot)?.asked_by.clone(),
             _ => None,

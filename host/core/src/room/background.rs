@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Purpose, Room, added};
+use super::{Purpose, Room};
 use crate::action::Background;
 use crate::delivery::{BackgroundStatus, EndedTask, Wake};
 use crate::effect::Effect;
@@ -32,8 +32,21 @@ pub(super) struct BackgroundTask {
     started: Millis,
     /// Set aside for it.
     reserved: Spent,
+    /// Tasks that it may have under way at once.
+    #[serde(default)]
+    at_once: u32,
     /// What plugins had used when it was started.
     inherited: UsedByPlugin,
+    /// It was told to stop, and has not yet said what it used.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    is_stopped: bool,
+}
+
+impl BackgroundTask {
+    /// Tasks under way at once that it stands for.
+    pub(super) fn at_once(&self) -> u64 {
+        u64::from(self.at_once) + 1
+    }
 }
 
 impl Room {
@@ -63,6 +76,7 @@ impl Room {
         // Counted before the child opens, so that it counts there too.
         self.used_by(&agent).background += 1;
         let opening = self.child_opening(&task, wanted);
+        self.spent = self.spent.plus(Spent { tasks: 1, ..Spent::default() });
         let reserved = self.reserve(&opening.limits);
         self.counters.background += 1;
         let id = BackgroundId::from(format!("task-{}", self.counters.background));
@@ -78,12 +92,14 @@ impl Room {
             strategy,
             started: self.now,
             reserved,
+            at_once: opening.limits.tasks_at_once.unwrap_or_default(),
             inherited: opening.used.clone(),
+            is_stopped: false,
         };
         self.background.insert(id.clone(), running);
         let call = self.next_call(Purpose::Background { id: id.clone() });
         self.tell(Notice::BackgroundStarted { id: id.clone(), task: task.clone(), room: room.clone() });
-        self.effects.push_back(Effect::StartBackground { call, id: id.clone(), opening });
+        self.effects.push_back(Effect::StartBackground { call, id: id.clone(), opening: Box::new(opening) });
         Ok(json!({ "status": "delegated", "task_id": id, "room_id": room, "agent": task }))
     }
 
@@ -100,6 +116,8 @@ impl Room {
             format!("plugins.{agent}.grants.delegate.total is {}", grant.total)
         } else if self.opening.depth >= self.opening.limits.depth {
             format!("limits.run.depth is {}", self.opening.limits.depth)
+        } else if let Some(reason) = self.tasks_are_used_up() {
+            reason
         } else {
             return Ok(());
         };
@@ -108,22 +126,12 @@ impl Room {
     }
 
     fn child_opening(&self, task: &TaskName, wanted: &Background) -> Opening {
-        // Half of what is left, so that neither side can starve the other; what is not used comes back (settled at the end).
-        let half = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used) / 2);
-        let (limits, committed) = (&self.opening.limits, self.committed());
         Opening {
             room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background + 1)),
             entry: task.clone(),
             content: Some(wanted.task.clone()),
             inputs: wanted.context.clone(),
-            limits: RunLimits {
-                turns: half(limits.turns, committed.turns),
-                wall_ms: limits.wall_ms,
-                tokens: half(limits.tokens, committed.tokens),
-                cost_micro_usd: half(limits.cost_micro_usd, committed.cost_micro_usd),
-                depth: limits.depth,
-                task_turns: limits.task_turns,
-            },
+            limits: self.half_of_the_rest(),
             deadline: self.opening.deadline,
             depth: self.opening.depth.saturating_add(1),
             channel: self.opening.channel.clone(),
@@ -133,22 +141,14 @@ impl Room {
     }
 
     fn reserve(&mut self, limits: &RunLimits) -> Spent {
-        let reserved = Spent {
-            turns: limits.turns.unwrap_or_default(),
-            tokens: limits.tokens.unwrap_or_default(),
-            cost_micro_usd: limits.cost_micro_usd.unwrap_or_default(),
-        };
-        self.reserved = added(self.reserved, reserved);
+        let reserved = limits.as_spent();
+        self.reserved = self.reserved.plus(reserved);
         reserved
     }
 
     fn settle_reserve(&mut self, reserved: Spent, spent: Spent) {
-        self.reserved = Spent {
-            turns: self.reserved.turns.saturating_sub(reserved.turns),
-            tokens: self.reserved.tokens.saturating_sub(reserved.tokens),
-            cost_micro_usd: self.reserved.cost_micro_usd.saturating_sub(reserved.cost_micro_usd),
-        };
-        self.spent = added(self.spent, spent);
+        self.reserved = self.reserved.minus(reserved);
+        self.spent = self.spent.plus(spent);
     }
 
     pub(super) fn background_ended(&mut self, call: CallId, mut ended: EndedTask, spent: Spent, used: &UsedByPlugin) {
@@ -159,6 +159,11 @@ impl Room {
         for (plugin, used) in used {
             let before = task.inherited.get(plugin).copied().unwrap_or_default();
             self.used_by(plugin).add(used.since(before));
+        }
+        if task.is_stopped {
+            // Only what it used was still to come.
+            self.stop_if_spent();
+            return;
         }
         // What the child says of itself is not trusted to name another task.
         ended.id = id.clone();
@@ -176,7 +181,40 @@ impl Room {
     }
 
     pub(super) fn background_is(&self, id: &BackgroundId, task: &TaskName) -> bool {
-        self.background.get(id).is_some_and(|running| running.task == *task)
+        self.background.get(id).is_some_and(|running| running.task == *task && !running.is_stopped)
+    }
+
+    /// A background task is told to stop while the run goes on. Nobody waits for its result; what is set aside for it comes back once its
+    /// room has said what it used, or else what is killed and started in turn would spend more than there is.
+    pub(super) fn kill_background(&mut self, call: CallId, id: &BackgroundId, reason: &str) {
+        if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
+            // It has not begun.
+            self.background_stopped(id, reason);
+            self.abandon(call);
+            return;
+        }
+        let Some(task) = self.background.get_mut(id) else { return };
+        task.is_stopped = true;
+        let task = task.clone();
+        self.tell_stopped(task, reason);
+        self.effects.push_back(Effect::AbandonCall { call });
+    }
+
+    /// The host stopped before tasks that were told to stop had said what they used. They are not gone on with, so all that was set aside
+    /// for them counts.
+    pub(super) fn settle_stopped_tasks(&mut self) {
+        let is_stopped = |id: &BackgroundId| self.background.get(id).is_some_and(|task| task.is_stopped);
+        let of_stopped = |(call, purpose): (&CallId, &Purpose)| match purpose {
+            Purpose::Background { id } if is_stopped(id) => Some((*call, id.clone())),
+            _ => None,
+        };
+        let stopped: Vec<(CallId, BackgroundId)> = self.calls.iter().filter_map(of_stopped).collect();
+        for (call, id) in stopped {
+            self.calls.remove(&call);
+            if let Some(task) = self.background.remove(&id) {
+                self.settle_reserve(task.reserved, task.reserved);
+            }
+        }
     }
 
     /// The run is over before the background task is; its room is stopped with it.
@@ -185,6 +223,12 @@ impl Room {
         // Nobody will say what it used. A room above would hand out again what this one does not report, so there all of it counts.
         let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.settle_reserve(task.reserved, unknown);
+        if !task.is_stopped {
+            self.tell_stopped(task, reason);
+        }
+    }
+
+    fn tell_stopped(&mut self, task: BackgroundTask, reason: &str) {
         let ended = EndedTask {
             id: task.id,
             agent: task.task,

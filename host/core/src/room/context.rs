@@ -66,6 +66,24 @@ impl Room {
         Ok(())
     }
 
+    /// What a prompt is taken to have, its history included.
+    pub(super) fn prompt_tokens(&self, task: Option<&TaskName>, prompt: &Prompt) -> u64 {
+        let bytes = task.and_then(|name| self.setup.tasks.get(name)).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
+        let whole = task.and_then(|name| self.memories.get(name));
+        let of_piece = |piece: &PromptPiece| match piece {
+            // Counted already, where it is all of it.
+            PromptPiece::History { messages, start: 0, end } if *end == messages.len() && whole.is_some() => {
+                whole.map_or(0, super::memory::Memory::tokens)
+            }
+            PromptPiece::History { messages, start, end } => {
+                let counted = (*start..*end).filter_map(|place| messages.get(place)).map(|message| tokens_of(message, bytes));
+                counted.fold(0, u64::saturating_add)
+            }
+            _ => 0,
+        };
+        prompt.pieces.iter().map(of_piece).fold(fixed_tokens(prompt, bytes), u64::saturating_add)
+    }
+
     /// Carries out a plan on the agent's history, and on the prompt that draws on it.
     fn shorten(&mut self, call: CallId, task: &TaskName, keep: &[Kept], texts: &[Text], prompt: &mut Prompt, bytes: u32) {
         // The first entry is all that is no history.

@@ -45,7 +45,9 @@ impl Room {
         }
         let (frame, task) = self.task_of(id)?;
         let (name, steps, is_root, rules) = (frame.task.clone(), frame.steps, frame.caller.is_none(), task.loops);
-        if is_root && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
+        // Where somebody is asked for more, the timer has it.
+        let asks = self.asks_for_more();
+        if is_root && !asks && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
             return Some(Ending::new(Status::Timeout, TIME_IS_OVER));
         }
         // L-050f: the lower of both; a hard stop where it is the run's.
@@ -434,6 +436,7 @@ impl Room {
             used: self.used.clone(),
             ..Outcome::new(ending.status, ending.reason)
         });
+        self.drop_top_up();
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
         self.phase = Phase::Draining { outcome };
     }
@@ -498,9 +501,8 @@ impl Room {
         for call in in_background {
             if let Some(Purpose::Background { id }) = self.calls.get(&call) {
                 let id = id.clone();
-                self.background_stopped(&id, reason);
+                self.kill_background(call, &id, reason);
             }
-            self.abandon(call);
         }
     }
 
@@ -534,22 +536,13 @@ impl Room {
         if waits || !self.calls.is_empty() {
             return;
         }
-        let outcome = Arc::new(Outcome { spent: self.spent, used: self.used.clone(), ..Outcome::clone(outcome) });
+        let outcome = Arc::clone(outcome);
+        self.give_up_model_calls();
+        let outcome = Arc::new(Outcome { spent: self.spent, used: self.used.clone(), ..Outcome::clone(&outcome) });
         self.timers.clear();
-        self.model_calls.clear();
         self.report_undelivered();
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
         self.phase = Phase::Finished { outcome };
-    }
-
-    /// Tokens or money beyond the run's limits stop it.
-    pub(super) fn stop_if_spent(&mut self) {
-        let limits = self.opening.limits.clone();
-        if limits.tokens.is_some_and(|limit| self.spent.tokens > limit) {
-            self.stop(Status::MaxTokens, "the run used more tokens than limits.run.tokens allows");
-        } else if limits.cost_micro_usd.is_some_and(|limit| self.spent.cost_micro_usd > limit) {
-            self.stop(Status::MaxCost, "the run spent more than limits.run.cost_usd allows");
-        }
     }
 }
 

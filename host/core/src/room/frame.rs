@@ -145,6 +145,8 @@ pub(super) enum Wait {
     /// A child that the agent delegated to (O-088), with the agent's name for it.
     Delegate(FrameId),
     Tools(ToolRound),
+    /// For more of a budget: the responder is to be asked then.
+    More,
     /// The responder has answered; none: it had nothing to say.
     Ready(Option<Arc<Message>>),
 }

@@ -5,12 +5,14 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::budgets::{Aside, Short, Unasked};
 use super::prompts::{is_filtered, is_text};
+use super::top_ups::HeldRequest;
 use super::{Purpose, Room};
 use crate::calling::fit::DoesNotFit;
 use crate::effect::Effect;
 use crate::event::Spent;
-use crate::grant::{DenialRecord, ModelGrant};
+use crate::grant::DenialRecord;
 use crate::ids::{CallId, ModelName, PluginName, TaskName};
 use crate::model::{Completion, ModelError, ModelRequest, Trouble, TroubleKind, Usage};
 use crate::notice::Notice;
@@ -18,37 +20,76 @@ use crate::notice::Notice;
 /// A model call under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct ModelCall {
-    call: CallId,
-    ordinal: u32,
-    plugin: PluginName,
-    model: ModelName,
+    pub(super) call: CallId,
+    pub(super) ordinal: u32,
+    pub(super) plugin: PluginName,
+    pub(super) model: ModelName,
     /// The task whose agent's calls are to be found in the answer's text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     reads_for: Option<TaskName>,
     /// The plugin still waits for the answer.
     is_awaited: bool,
+    /// Set aside for it.
+    #[serde(default)]
+    pub(super) aside: Aside,
+}
+
+impl ModelCall {
+    pub(super) fn is_awaited(&self) -> bool {
+        self.is_awaited
+    }
 }
 
 impl Room {
     pub(super) fn model_asked(&mut self, call: CallId, ordinal: u32, request: ModelRequest) {
+        if self.who_asks(call).is_none() {
+            // The call was abandoned, and whoever asked is being stopped.
+            return;
+        }
+        if self.is_waiting_for_more() {
+            self.held.push(HeldRequest { call, ordinal, request });
+            return;
+        }
+        let again = self.asks_for_more().then(|| request.clone());
         match self.admit_model_call(call, ordinal, request) {
             Ok(Some(effect)) => self.effects.push_back(effect),
-            // The call was abandoned, and whoever asked is being stopped; or it is answered already.
+            // It is answered already.
             Ok(None) => {}
-            Err(error) => self.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) }),
+            Err(Unasked::Short(short)) => self.has_too_little(call, ordinal, short, again),
+            Err(Unasked::Error(error)) => self.effects.push_back(Effect::AnswerModel { call, ordinal, answer: Err(error) }),
         }
     }
 
-    fn admit_model_call(&mut self, call: CallId, ordinal: u32, request: ModelRequest) -> Result<Option<Effect>, ModelError> {
+    /// What is left is too little for the request: it waits for more where somebody can give it, else its plugin is told.
+    fn has_too_little(&mut self, call: CallId, ordinal: u32, short: Short, again: Option<ModelRequest>) {
+        if let Some(request) = again {
+            self.ask_for_more(short);
+            self.held.push(HeldRequest { call, ordinal, request });
+            return;
+        }
+        if self.is_agents(call) {
+            self.out_of_budget.insert(call, short.budget);
+        }
+        let answer = Err(ModelError::BudgetExhausted { what: short.budget.key().to_owned() });
+        self.effects.push_back(Effect::AnswerModel { call, ordinal, answer });
+    }
+
+    fn admit_model_call(&mut self, call: CallId, ordinal: u32, request: ModelRequest) -> Result<Option<Effect>, Unasked> {
         let Some((plugin, task)) = self.who_asks(call) else { return Ok(None) };
         let model = self.granted_model(&plugin, task.as_ref(), request.model.as_deref())?;
         self.check_model_budget(&plugin)?;
         let mut prompt = self.prompt(call, task.as_ref(), request)?;
         let fits = self.fit_prompt(call, task.as_ref(), &model, &mut prompt);
+        let aside = match &fits {
+            Ok(()) => self.aside_for(&plugin, task.as_ref(), &model, &mut prompt)?,
+            Err(_) => Aside::default(),
+        };
+        self.reserved = self.reserved.plus(aside.of_run);
         let reads = |name: &TaskName| self.setup.tasks.get(name).is_some_and(|task| task.text.calls) || is_text(prompt.tool_format);
         let reads_for = task.clone().filter(reads);
         let stream = prompt.stream;
-        self.model_calls.push(ModelCall { call, ordinal, plugin: plugin.clone(), model: model.clone(), reads_for, is_awaited: true });
+        let under_way = ModelCall { call, ordinal, plugin: plugin.clone(), model: model.clone(), reads_for, is_awaited: true, aside };
+        self.model_calls.push(under_way);
         self.tell(Notice::ModelCalled { call, ordinal, task: task.clone(), plugin: plugin.clone(), model: model.clone(), stream });
         if let Err(excess) = fits {
             let trouble = too_long(task.as_ref(), &model, excess);
@@ -56,6 +97,7 @@ impl Room {
             return Ok(None);
         }
         self.used_by(&plugin).model_calls += 1;
+        self.spent = self.spent.plus(Spent { model_calls: 1, ..Spent::default() });
         Ok(Some(Effect::CallModel { call, ordinal, model, prompt }))
     }
 
@@ -67,7 +109,12 @@ impl Room {
                 Some((task.agent.clone(), Some(frame.task.clone())))
             }
             Purpose::Tool { plugin, .. } | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
-            Purpose::Approval { .. } | Purpose::User { .. } | Purpose::Background { .. } | Purpose::Speech { .. } => None,
+            Purpose::Approval { .. }
+            | Purpose::HeldTool { .. }
+            | Purpose::TopUp { .. }
+            | Purpose::User { .. }
+            | Purpose::Background { .. }
+            | Purpose::Speech { .. } => None,
         }
     }
 
@@ -94,59 +141,38 @@ impl Room {
         ModelError::Denied { denial }
     }
 
-    fn check_model_budget(&mut self, plugin: &PluginName) -> Result<(), ModelError> {
-        let limits = &self.opening.limits;
-        let Spent { tokens, cost_micro_usd: cost, .. } = self.committed();
-        let over = |limit: Option<u64>, used: u64| limit.is_some_and(|limit| used >= limit);
-        let run = [("limits.run.tokens", over(limits.tokens, tokens)), ("limits.run.cost_usd", over(limits.cost_micro_usd, cost))];
-        let used = self.used_by(plugin);
-        let (used_calls, used_tokens, used_cost) = (used.model_calls, used.model_tokens, used.model_cost);
-        let grant = self.setup.plugins.get(plugin).and_then(|setup| setup.grants.model.as_ref());
-        let of_grant = |pick: fn(&ModelGrant) -> Option<u64>, used| over(grant.and_then(pick), used);
-        let granted = [
-            ("calls", of_grant(|grant| grant.calls, used_calls)),
-            ("tokens", of_grant(|grant| grant.tokens, used_tokens)),
-            ("cost_usd", of_grant(|grant| grant.cost_micro_usd, used_cost)),
-        ];
-        if let Some((what, _)) = run.iter().find(|(_, over)| *over) {
-            return Err(ModelError::BudgetExhausted { what: (*what).to_owned() });
-        }
-        match granted.iter().find(|(_, over)| *over) {
-            Some((what, _)) => Err(ModelError::BudgetExhausted { what: format!("plugins.{plugin}.grants.model.{what}") }),
-            None => Ok(()),
-        }
-    }
-
     pub(super) fn model_answered(&mut self, call: CallId, ordinal: u32, answer: Result<Completion, ModelError>, trouble: Option<Trouble>) {
         let Some(index) = self.model_calls.iter().position(|under_way| under_way.call == call && under_way.ordinal == ordinal) else {
             return;
         };
-        let ModelCall { plugin, model, reads_for, is_awaited, .. } = self.model_calls.swap_remove(index);
+        let under_way = self.model_calls.swap_remove(index);
+        if !under_way.is_awaited && answer.is_err() {
+            // It was given up: how far it had got nobody can say.
+            self.charge_given_up(&under_way);
+            return self.stop_if_spent();
+        }
+        let ModelCall { plugin, model, reads_for, is_awaited, aside, .. } = under_way;
         let answer = answer.map(|mut completion| {
+            self.fill_in_usage(&model, &aside, &mut completion);
             completion.usage.cost_micro_usd = self.price(&model, completion.usage);
             completion
         });
         let usage = answer.as_ref().map(|completion| completion.usage).unwrap_or_default();
-        let tokens = usage.input_tokens.saturating_add(usage.output_tokens);
-        let cost = usage.cost_micro_usd.unwrap_or_default();
-        self.spent.tokens = self.spent.tokens.saturating_add(tokens);
-        self.spent.cost_micro_usd = self.spent.cost_micro_usd.saturating_add(cost);
-        let used = self.used_by(&plugin);
-        used.model_tokens = used.model_tokens.saturating_add(tokens);
-        used.model_cost = used.model_cost.saturating_add(cost);
+        self.settle_model_call(&plugin, aside, usage);
+        if answer.is_ok() && usage.cost_micro_usd.is_none() {
+            self.note_price(&plugin, &model);
+        }
         let error = answer.as_ref().err().map(error_text);
         let named = answer.as_ref().ok().map(|completion| completion.model.clone());
         let stop = answer.as_ref().ok().map(|completion| completion.stop);
         let is_empty =
             answer.as_ref().is_ok_and(|answer| answer.tool_calls.is_empty() && answer.content.iter().all(|text| text.trim().is_empty()));
-        // That nothing came of what nobody waits for is no news.
-        if is_awaited || answer.is_ok() {
-            self.tell(Notice::ModelAnswered { call, ordinal, usage, model: named, stop, is_empty, error, trouble });
-        }
+        self.tell(Notice::ModelAnswered { call, ordinal, usage, model: named, stop, is_empty, error, trouble });
         // The last answer counts: an agent that was helped in the end did not fail for want of a model.
-        let is_step = matches!(self.calls.get(&call), Some(Purpose::Step { .. } | Purpose::Respond { .. }));
+        let is_step = self.is_agents(call);
         if answer.is_ok() {
             self.without_model.remove(&call);
+            self.out_of_budget.remove(&call);
         } else if is_awaited && is_step {
             self.without_model.insert(call);
         }
@@ -169,7 +195,10 @@ impl Room {
     fn price(&self, model: &ModelName, usage: Usage) -> Option<u64> {
         let prices = self.setup.models.get(model)?;
         let of = |price: Option<u64>, tokens: u64| price.map(|price| price.saturating_mul(tokens) / 1_000_000);
-        let computed = of(prices.input_price, usage.input_tokens).zip(of(prices.output_price, usage.output_tokens));
+        let cached = usage.cached_input_tokens.min(usage.input_tokens);
+        let of_cached = of(prices.cached_input_price.or(prices.input_price), cached);
+        let of_input = of(prices.input_price, usage.input_tokens - cached).zip(of_cached).map(|(new, cached)| new.saturating_add(cached));
+        let computed = of_input.zip(of(prices.output_price, usage.output_tokens));
         usage.cost_micro_usd.or_else(|| computed.map(|(input, output)| input.saturating_add(output)))
     }
 
@@ -179,6 +208,7 @@ impl Room {
             under_way.is_awaited = false;
         }
         self.lost.remove(&call);
+        self.held.retain(|held| held.call != call);
     }
 }
 

@@ -34,6 +34,7 @@ impl Room {
             self.count_histories();
         }
         (self.spent, self.reserved) = (Spent::default(), Spent::default());
+        self.unpriced.clear();
         self.inbox.clear();
         self.begin_run(opening);
     }

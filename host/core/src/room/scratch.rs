@@ -37,7 +37,12 @@ impl Room {
             Purpose::Tool { plugin, .. } => plugin.clone(),
             Purpose::Step { frame } | Purpose::Respond { frame } => self.agent_of(*frame)?.clone(),
             Purpose::Strategy { strategy } => strategy.clone(),
-            Purpose::Approval { .. } | Purpose::User { .. } | Purpose::Background { .. } | Purpose::Speech { .. } => return None,
+            Purpose::Approval { .. }
+            | Purpose::HeldTool { .. }
+            | Purpose::TopUp { .. }
+            | Purpose::User { .. }
+            | Purpose::Background { .. }
+            | Purpose::Speech { .. } => return None,
         };
         Some(ScratchKey { plugin, task })
     }

@@ -12,6 +12,7 @@ use super::frame::{Attempt, Frame, Read, Responder, Wait};
 use super::tools::failed;
 use super::{Purpose, Room};
 use crate::action::Turn;
+use crate::budget::Budget;
 use crate::calling::routing::PASS;
 use crate::effect::Effect;
 use crate::fault::Fault;
@@ -30,7 +31,6 @@ pub(super) const MAX_WEIGHT: usize = 2 << 20;
 const MAX_CALLS: usize = 1_000;
 /// Steps in a row without a question to anybody; whoever has not found an end by then has none.
 const MAX_IDLE: u32 = 2_000;
-const TURNS_USED_UP: &str = "the run made as many steps as limits.run.turns allows";
 
 impl Room {
     pub(super) fn new_frame(&mut self, task: &TaskName, caller: Option<FrameId>, inputs: Arc<Value>) -> FrameId {
@@ -203,9 +203,13 @@ impl Room {
         if works || !self.reading(id).mine.is_empty() {
             return Some(Wait::Ready(None));
         }
-        if self.turns_are_used_up() {
-            self.stop(Status::MaxTurns, TURNS_USED_UP);
-            return None;
+        match self.must_wait_for(Budget::Turns) {
+            Ok(true) => return Some(Wait::More),
+            Ok(false) => {}
+            Err(budget) => {
+                self.stop(budget.status(), budget.reason());
+                return None;
+            }
         }
         match &pending {
             // L-010: nothing that a model could answer.
@@ -231,6 +235,10 @@ impl Room {
         let plugin = self.setup.plugins.get(&agent)?;
         if !plugin.facts.kinds.contains(&PluginKind::Responder) {
             return None;
+        }
+        // One that may not answer any more is found out by its answer: it may have none.
+        if self.asks_for_more() && self.must_wait_for(Budget::Turns) == Ok(true) {
+            return Some(Wait::More);
         }
         let call = self.next_call(Purpose::Respond { frame: id });
         self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
@@ -388,8 +396,8 @@ impl Room {
         self.filtered.remove(&call);
         let message = match answer {
             // An answer of the component costs a turn, whichever of its exports gives it: two responders could talk for ever.
-            Ok(Some(_)) if self.turns_are_used_up() => {
-                self.stop(Status::MaxTurns, TURNS_USED_UP);
+            Ok(Some(_)) if self.is_used_up(Budget::Turns) && !self.asks_for_more() => {
+                self.stop(Status::MaxTurns, Budget::Turns.reason());
                 return;
             }
             Ok(turn) => {
@@ -443,6 +451,11 @@ impl Room {
     fn agent_faulted(&mut self, id: FrameId, call: CallId, fault: &Fault, lacked_model: bool) -> Option<Arc<Message>> {
         let agent = self.agent_of(id)?.clone();
         self.tell(Notice::PluginFaulted { call, plugin: agent.clone(), fault: fault.clone() });
+        // It cannot go on without what is used up, and its next step would find out the same.
+        if let Some(budget) = self.out_of_budget.remove(&call) {
+            self.stop(budget.status(), budget.reason());
+            return None;
+        }
         let (_, task) = self.task_of(id)?;
         // The model's client has tried again already, and the agent's next step would put the failure to the model as somebody's words.
         if lacked_model && !task.interactive {
@@ -679,10 +692,6 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = Some(attempt);
         }
-    }
-
-    fn turns_are_used_up(&self) -> bool {
-        self.opening.limits.turns.is_some_and(|limit| self.committed().turns >= limit)
     }
 }
 

@@ -11,8 +11,10 @@ use super::posting::{text_form, unknown_plugin};
 use super::steps::MAX_WEIGHT;
 use super::{Purpose, Room};
 use crate::action::{Action, Observation};
+use crate::budget::Budget;
 use crate::calling::{fit, routing};
 use crate::effect::Effect;
+use crate::event::Spent;
 use crate::fault::CallReport;
 use crate::grant::{DenialRecord, Layer};
 use crate::ids::{CallId, FrameId, PluginName, TaskName};
@@ -316,6 +318,18 @@ impl Room {
                 Ruling::Refused(result) => return Some(result),
             }
         }
+        match self.must_wait_for(Budget::ToolCalls) {
+            Ok(false) => {}
+            Ok(true) => {
+                self.next_call(Purpose::HeldTool { frame: id, slot, asked });
+                return None;
+            }
+            Err(budget) => {
+                self.over = Some(budget);
+                return Some(failed(call, format!("{} is used up", budget.key())));
+            }
+        }
+        self.spent = self.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
         self.used_by(&agent).tool_calls += 1;
         if let Some(origin) = &origin {
             self.used_by(origin).tool_calls += 1;

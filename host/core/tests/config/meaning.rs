@@ -3,7 +3,7 @@
 use conclave_core::config::{KEYS, ModelKind, PluginSource, Position};
 use conclave_core::grant::{FileMode, ToolPattern};
 use conclave_core::ids::{ModelName, PluginName, TaskName};
-use conclave_core::limits::{PluginLimits, RunLimits};
+use conclave_core::limits::{PluginLimits, RunLimits, WhenUsedUp};
 use conclave_core::message::Entity;
 use conclave_core::setup::{AgentSeat, NoTool};
 use serde_json::json;
@@ -59,7 +59,8 @@ fn every_limit_has_its_key() {
     let all = "limits = { memory = \"1 GiB\", cpu = \"10 ms\", wall = \"1 ms\", output = \"1 MB\", log = \"2 kB\", host_calls = 3, handles = 4, \
         read = \"5 B\", scratch = \"6 B\", at_once = 7, table_elements = 8, instances = 9, arguments = \"10 B\", list = 11, component = \"12 B\", \
         compile_time = \"13 ms\", compile_memory = \"14 B\", blobs = \"15 B\" }";
-    let run = "[limits.run]\nwall = \"1 h\"\nturns = 2\ntokens = 3\ncost_usd = 4\ndepth = 0\ntask_turns = 5";
+    let run = "[limits.run]\nwall = \"1 h\"\nturns = 2\ntokens = 3\ncost_usd = 4\ndepth = 0\ntask_turns = 5\n\
+        model_calls = 6\ntool_calls = 7\ncpu = \"8 s\"\ntasks = 9\ntasks_at_once = 10\nwhen_used_up = \"ask\"";
     let config = good(&Parts { plugin: all, end: run, ..Parts::default() }.text());
     let limits = PluginLimits {
         memory: 1 << 30,
@@ -87,8 +88,14 @@ fn every_limit_has_its_key() {
         wall_ms: Some(3_600_000),
         tokens: Some(3),
         cost_micro_usd: Some(4_000_000),
+        model_calls: Some(6),
+        tool_calls: Some(7),
+        cpu_ms: Some(8_000),
+        tasks: Some(9),
+        tasks_at_once: Some(10),
         depth: 0,
         task_turns: Some(5),
+        when_used_up: WhenUsedUp::Ask,
     };
     assert_eq!(config.limits, limits);
 }

@@ -173,6 +173,12 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
                 "turns": choices.below(40),
                 "tokens": if choices.flag() { json!(choices.amount()) } else { Value::Null },
                 "cost": if choices.flag() { json!(choices.amount()) } else { Value::Null },
+                "model_calls": if choices.below(4) == 3 { json!(choices.amount()) } else { Value::Null },
+                "tool_calls": if choices.below(4) == 3 { json!(choices.amount()) } else { Value::Null },
+                "cpu": if choices.below(4) == 3 { json!(choices.amount()) } else { Value::Null },
+                "tasks": if choices.below(4) == 3 { json!(choices.amount()) } else { Value::Null },
+                "tasks_at_once": if choices.below(4) == 3 { json!(choices.below(4)) } else { Value::Null },
+                "ask": choices.flag(),
             },
         },
         "expect": {},
@@ -252,6 +258,11 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         }
         Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices), attachments: Vec::new() }],
         Effect::AskApproval { call, .. } => vec![Event::Decided { call: *call, approval: approval(choices) }],
+        // What is no amount is no answer: somebody has to say another word.
+        Effect::AskTopUp { call, .. } => {
+            let refused = Approval::Refused { reason: "no".to_owned() };
+            [approval(choices), refused].map(|approval| Event::Decided { call: *call, approval }).into()
+        }
         Effect::CallModel { call, ordinal, .. } => {
             vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices), trouble: None }]
         }
@@ -274,7 +285,8 @@ fn text(choices: &mut Choices<'_>) -> Option<String> {
 }
 
 fn report(choices: &mut Choices<'_>) -> CallReport {
-    CallReport { scratch: (choices.below(4) == 1).then(|| vec![1, 2, 3]), ..CallReport::default() }
+    let cpu_ticks = if choices.below(4) == 3 { choices.amount() } else { 0 };
+    CallReport { scratch: (choices.below(4) == 1).then(|| vec![1, 2, 3]), cpu_ticks, ..CallReport::default() }
 }
 
 fn fault() -> Fault {
@@ -373,7 +385,14 @@ fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
         duration_ms: u64::MAX,
         metadata: Value::Null,
     };
-    let spent = Spent { turns: choices.amount(), tokens: choices.amount(), cost_micro_usd: choices.amount() };
+    let spent = Spent {
+        turns: choices.amount(),
+        tokens: choices.amount(),
+        cost_micro_usd: choices.amount(),
+        model_calls: choices.amount(),
+        cpu_ms: choices.amount(),
+        ..Spent::default()
+    };
     Event::BackgroundEnded { call, ended, spent, used: UsedByPlugin::new() }
 }
 

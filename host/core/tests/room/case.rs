@@ -7,7 +7,7 @@ use conclave_core::calling::sequence::Sequence;
 use conclave_core::event::Opening;
 use conclave_core::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
 use conclave_core::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
-use conclave_core::limits::{PluginLimits, RunLimits};
+use conclave_core::limits::{PluginLimits, RunLimits, WhenUsedUp};
 use conclave_core::manifest::{Ask, Manifest};
 use conclave_core::message::Entity;
 use conclave_core::model::ToolFormat;
@@ -79,6 +79,8 @@ pub(crate) struct Scripts {
     pub(crate) models: Vec<Value>,
     /// Approvals as they stand in a journal; `"hold"` for none.
     pub(crate) approvals: Vec<Value>,
+    /// What is said to questions for more of a budget; the same.
+    pub(crate) top_ups: Vec<Value>,
     /// The last entry of each agent's script is said again and again.
     pub(crate) repeat: bool,
 }
@@ -228,6 +230,14 @@ struct LimitsPlan {
     tokens: Option<u64>,
     cost: Option<u64>,
     depth: Option<u32>,
+    model_calls: Option<u64>,
+    tool_calls: Option<u64>,
+    /// In milliseconds.
+    cpu: Option<u64>,
+    tasks: Option<u64>,
+    tasks_at_once: Option<u32>,
+    /// More is asked for.
+    ask: bool,
 }
 
 fn hello() -> Option<String> {
@@ -274,6 +284,12 @@ impl Case {
             cost_micro_usd: plan.cost,
             depth: plan.depth.unwrap_or(3),
             task_turns: None,
+            model_calls: plan.model_calls,
+            tool_calls: plan.tool_calls,
+            cpu_ms: plan.cpu,
+            tasks: plan.tasks,
+            tasks_at_once: plan.tasks_at_once,
+            when_used_up: if plan.ask { WhenUsedUp::Ask } else { WhenUsedUp::End },
         }
     }
 

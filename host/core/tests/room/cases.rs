@@ -74,6 +74,7 @@ files! {
     nobody_does_by_way_of_others_what_was_not_granted: "leave",
     a_task_takes_away_from_what_was_granted: "narrow",
     model_calls_are_granted_and_paid_for: "models",
+    budgets_are_set_aside_settled_and_topped_up: "budgets",
     prompts_and_answers_have_the_form_of_the_task: "formats",
     steps_see_what_came_since_the_last_one: "views",
 }

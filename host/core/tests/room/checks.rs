@@ -1,6 +1,6 @@
 //! What must hold of every room, whatever happened in it.
 
-use conclave_core::event::{Event, Record};
+use conclave_core::event::{Event, Record, Spent};
 use conclave_core::journal::{fold, from_lines, to_line};
 use conclave_core::room::Room;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
         for key in ["calls", "timers", "frames", "model_calls", "background"] {
             must(is_empty(key), &format!("the room is over, and yet there are {key}: {}", state[key]));
         }
-        let nothing = json!({ "turns": 0, "tokens": 0, "cost_micro_usd": 0 });
+        let nothing = serde_json::to_value(Spent::default()).expect("amounts are serialisable");
         must(state["reserved"] == nothing, &format!("the room is over, and yet it holds back {}", state["reserved"]));
     } else if state["phase"] != json!("Unopened") {
         must(!is_empty("calls") || is_waiting(&state), "the room is not over, and yet it waits for nothing");

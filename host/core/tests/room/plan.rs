@@ -45,6 +45,8 @@ pub(crate) struct Common {
     pub(crate) hold: bool,
     /// Says what its model said last, calls and all, as the chat agent does.
     pub(crate) relay: bool,
+    /// What it computed.
+    pub(crate) cpu_ticks: u64,
 }
 
 #[derive(Clone, Debug, Deserialize)]
@@ -83,7 +85,7 @@ impl<T: for<'de> Deserialize<'de>> Entry<T> {
         let mut whole = if entry.is_object() { entry.clone() } else { json!({ short: entry }) };
         let fields = whole.as_object_mut().expect("made an object above");
         let common: serde_json::Map<String, Value> =
-            ["ask", "scratch", "hold", "relay"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
+            ["ask", "scratch", "hold", "relay", "cpu_ticks"].iter().filter_map(|key| fields.remove_entry(*key)).collect();
         let said = serde_json::from_value(whole).unwrap_or_else(|error| panic!("{entry}: {error}"));
         let common = serde_json::from_value(Value::Object(common)).unwrap_or_else(|error| panic!("{entry}: {error}"));
         Self { said, common }
@@ -239,7 +241,7 @@ impl Ended {
             duration_ms: 0,
             metadata: Value::Null,
         };
-        (ended, Spent { turns: self.turns, tokens: self.tokens, cost_micro_usd: self.cost })
+        (ended, Spent { turns: self.turns, tokens: self.tokens, cost_micro_usd: self.cost, ..Spent::default() })
     }
 }
 

@@ -21,15 +21,15 @@ fn config() -> ProptestConfig {
 
 /// A room that writes down what happens to it.
 #[derive(Default)]
-struct Recorded {
-    room: Room,
-    records: Vec<Record>,
-    effects: Vec<Effect>,
-    notices: Vec<Notice>,
+pub(crate) struct Recorded {
+    pub(crate) room: Room,
+    pub(crate) records: Vec<Record>,
+    pub(crate) effects: Vec<Effect>,
+    pub(crate) notices: Vec<Notice>,
 }
 
 impl Recorded {
-    fn handle(&mut self, event: Event, at: Millis) {
+    pub(crate) fn handle(&mut self, event: Event, at: Millis) {
         let seq = self.records.len() as u64;
         self.records.push(Record { seq, at, principal: Principal("tester".into()), rules: RULES, event: event.clone() });
         self.room.handle(event, at);
@@ -37,7 +37,7 @@ impl Recorded {
         self.notices.extend(std::iter::from_fn(|| self.room.poll_notice()));
     }
 
-    fn take_effects(&mut self) -> Vec<Effect> {
+    pub(crate) fn take_effects(&mut self) -> Vec<Effect> {
         std::mem::take(&mut self.effects)
     }
 }
@@ -59,7 +59,7 @@ fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
 }
 
 /// Runs a room whose every wish is answered, in an order and with answers of choice, until there is nothing to answer.
-fn answered(row: &[u16], most: usize) -> Recorded {
+pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
     let mut recorded = Recorded::default();

@@ -10,11 +10,12 @@ use conclave_core::notice::Notice;
 use conclave_core::view::AgentView;
 use serde_json::{Value, json};
 
-const KINDS: [&str; 13] = [
+const KINDS: [&str; 14] = [
     "step-agent",
     "ask-responder",
     "call-tool",
     "ask-approval",
+    "ask-top-up",
     "ask-user",
     "call-model",
     "answer-model",
@@ -53,6 +54,10 @@ pub(crate) struct Recorder {
     openings: Vec<Value>,
     /// What approvers were asked: `[tool, arguments, rule]`.
     approvals: Vec<Value>,
+    /// What was used up, as an approval would have it: `[key, arguments, sentence]`.
+    top_ups: Vec<Value>,
+    /// Models of which was said that their price is not known.
+    unpriced: Vec<Value>,
     /// What the user was asked.
     asked: Vec<Value>,
     wakes: Vec<Value>,
@@ -88,6 +93,7 @@ impl Recorder {
             Notice::HistoryCut { task, cut, dropped } => self.cut.push(json!([task, cut, dropped])),
             Notice::ModelAnswered { trouble: Some(trouble), .. } => self.troubles.push(json!(trouble.text)),
             Notice::StepStalled { .. } => self.stalled += 1,
+            Notice::PriceUnknown { model, limit } => self.unpriced.push(json!([model, limit])),
             Notice::PluginFaulted { plugin, fault, .. } => self.faults.push(json!([plugin, fault.message])),
             _ => {}
         }
@@ -99,6 +105,10 @@ impl Recorder {
         match effect {
             Effect::StartBackground { opening, .. } => self.openings.push(json!(opening)),
             Effect::AskApproval { request, .. } => self.approvals.push(json!([request.tool, request.arguments, request.source])),
+            Effect::AskTopUp { top_up, .. } => {
+                let asked = top_up.as_approval();
+                self.top_ups.push(json!([asked.tool, asked.arguments, asked.source]));
+            }
             Effect::AskUser { task, prompt, .. } => self.asked.push(json!([task, prompt])),
             Effect::WakeStrategy { wake, .. } => self.wakes.push(json!(wake)),
             Effect::CallModel { model, prompt, .. } => self.prompts.push(json!({
@@ -165,6 +175,8 @@ impl Recorder {
             "views": self.views,
             "openings": self.openings,
             "approvals": self.approvals,
+            "top_ups": self.top_ups,
+            "unpriced": self.unpriced,
             "asked": self.asked,
             "wakes": self.wakes,
             "prompts": self.prompts,

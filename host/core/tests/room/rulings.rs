@@ -103,6 +103,32 @@ fn an_event_of_another_kind_does_not_answer_a_call() {
 }
 
 #[test]
+fn a_server_that_does_not_say_what_it_used_is_counted_by_its_texts() {
+    let spent = |model: Value| {
+        let setup = json!({
+            "models": { "default": model }, "limits": { "tokens": 100_000 }, "plugins": { "desk": { "grants": { "model": ["default"] } } },
+        });
+        let (content, usage) = (Some("word ".repeat(80)), Usage::default());
+        let silent = Completion {
+            id: String::new(),
+            content,
+            reasoning: None,
+            tool_calls: Vec::new(),
+            stop: Stop::End,
+            usage,
+            model: String::new(),
+        };
+        let mut room = opened(&setup);
+        room.handle(Event::ModelAsked { call: CallId(0), ordinal: 0, request: request(&Value::Null) }, START);
+        room.handle(Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(silent), trouble: None }, START);
+        room.spent().tokens
+    };
+    assert!(spent(json!({ "reached_at": "127.0.0.1:80" })) >= 100);
+    // A script in this process uses nothing, and says so.
+    assert_eq!(spent(json!({})), 0);
+}
+
+#[test]
 fn a_model_answer_that_comes_after_its_plugin_is_counted_and_given_to_nobody() {
     let setup = json!({
         "models": { "default": {} }, "limits": { "tokens": 100 },

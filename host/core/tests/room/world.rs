@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use conclave_core::delivery::EndedTask;
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record, UsedByPlugin};
+use conclave_core::event::{Event, Principal, RULES, Record, Spent, UsedByPlugin};
 use conclave_core::fault::CallReport;
 use conclave_core::ids::{CallId, Millis, TimerId};
 use conclave_core::room::Room;
@@ -148,6 +149,11 @@ impl<'a> World<'a> {
             Effect::AbandonCall { call } => {
                 self.to_do.retain(|effect| effect.starts() != Some(call));
                 self.running.remove(&call);
+                if self.room.is_in_flight(call) {
+                    // The room of a background task that is told to stop ends.
+                    let ended = EndedTask::interrupted("its parent stopped it".to_owned());
+                    self.happened(Event::BackgroundEnded { call, ended, spent: Spent::default(), used: UsedByPlugin::new() });
+                }
             }
             Effect::SetTimer { timer, at } => self.timers.push((at, timer)),
             Effect::Finish { .. } => self.finishes += 1,
@@ -210,6 +216,17 @@ impl<'a> World<'a> {
                     self.happened(Event::Decided { call, approval });
                 }
             }
+            Effect::AskTopUp { call, .. } => {
+                // What is no amount is no answer: the same question stays open.
+                while self.room.is_in_flight(call) {
+                    let entry = self.next("top-up", Some(&self.case.scripts.top_ups)).unwrap_or_default();
+                    if is_held(&entry) {
+                        break;
+                    }
+                    let approval = serde_json::from_value(entry).expect("an approval");
+                    self.happened(Event::Decided { call, approval });
+                }
+            }
             Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => {}
             Effect::AnswerModel { call, answer, .. } => {
                 let running = self.running.get_mut(&call).filter(|running| running.relay);
@@ -268,7 +285,8 @@ impl<'a> World<'a> {
     }
 
     fn begin(&mut self, call: CallId, common: Common, answer: impl FnOnce(CallReport) -> Event) {
-        let report = CallReport { scratch: common.scratch.map(String::into_bytes), ..CallReport::default() };
+        let scratch = common.scratch.map(String::into_bytes);
+        let report = CallReport { scratch, cpu_ticks: common.cpu_ticks, ..CallReport::default() };
         let answer = (!common.hold).then(|| answer(report));
         self.running.insert(call, Running { asks: common.ask.into(), ordinal: 0, answer, relay: common.relay });
         self.go_on(call);

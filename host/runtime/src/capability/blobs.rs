@@ -71,7 +71,7 @@ impl CallState {
             store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
             store::BlobError::MediaType(_) => BlobError::Other("that is no media type, such as image/png".to_owned()),
             store::BlobError::Other(text) => {
-                self.book.line(Level::Error, &format!("blobs: {text}"));
+                self.book.host_line(Level::Error, &format!("blobs: {text}"));
                 BlobError::Other("it could not be kept".to_owned())
             }
         })?;

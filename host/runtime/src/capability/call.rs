@@ -32,7 +32,7 @@ impl call::HostContext for CallState {
         Ok(format!("{}:{}", self.start.room, self.start.call))
     }
 
-    /// Always the first: a call that was cut off is not tried again by this version.
+    /// Always the first: a call that is run again from its trace is told the same.
     fn attempt(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<u32> {
         self.enter()?;
         Ok(1)

@@ -66,7 +66,7 @@ mod sending {
                     FetchError::TimedOut
                 }
                 Failure::Unavailable(_) => FetchError::Unavailable(None),
-                Failure::Other(what) => FetchError::Other(what.to_owned()),
+                Failure::Other(what) => FetchError::Other(what.into_owned()),
             }
         }
     }

@@ -1,5 +1,6 @@
 //! `files`: reading below the granted folders. The path's text is checked first, then the folder's handle decides; both walls hold alone.
 
+mod told;
 mod write;
 
 use std::sync::Arc;
@@ -8,10 +9,13 @@ use std::time::Instant;
 use conclave_core::grant::{DenialRecord, Layer};
 use conclave_core::manifest::Capability;
 
+use serde::{Deserialize, Serialize};
+
 use super::folder::{Entry, Trouble, read_at};
 use crate::bindings::conclave::plugin::files;
 pub(crate) use crate::bindings::conclave::plugin::files::FileError;
-use crate::sandbox::CallState;
+use crate::sandbox::{CallState, Packed, Recalled};
+pub(crate) use told::Told;
 
 /// Entries that one call gives at most.
 const ENTRIES: usize = 1_000;
@@ -21,6 +25,11 @@ const ENTRY: u64 = 256;
 const PIECE: u64 = 8 << 20;
 /// Bytes that are read at once; a longer read is handed to another thread, which by itself costs about as much as this read.
 const INLINE: u64 = 256 << 10;
+
+/// How reads are called in the journal.
+pub(crate) const LOOK: &str = "files.look";
+pub(crate) const READ: &str = "files.read";
+const LIST: &str = "files.list-entries";
 
 /// Where a path of a plugin leads: which of its folders, and what follows.
 #[derive(Clone, Debug)]
@@ -52,8 +61,17 @@ impl CallState {
             return Err(FileError::QuotaExceeded(limit));
         }
         self.read.add(ENTRY);
-        let looked = self.grantee.folders[place.folder].look(&place.rest);
-        looked.map_err(|trouble| self.file_error(path, trouble))
+        let looked = match self.past.recall::<Result<Entry, Told>>(LOOK, path) {
+            Recalled::Before(looked) => looked,
+            Recalled::Lost => Err(Told::lost()),
+            Recalled::Now => {
+                let looked = self.grantee.folders[place.folder].look(&place.rest);
+                let looked = looked.map_err(|trouble| self.told(path, &trouble));
+                self.past.keep(LOOK, path, &looked, 64);
+                looked
+            }
+        };
+        looked.map_err(|told| self.file_error(told))
     }
 
     /// Folders stand in the order of their grants.
@@ -71,11 +89,23 @@ impl CallState {
         folders.map(|folder| (folder.at.clone(), folder.is_writable() && left(&folder.at, true))).collect()
     }
 
-    /// What the plugin is told of a trouble; a refusal is recorded.
-    fn file_error(&mut self, path: &str, trouble: Trouble) -> FileError {
-        match self.trouble_record(path, &trouble) {
-            Some(record) => FileError::Denied(self.refuse(*record)),
-            None => self.plain_error(&trouble),
+    /// What the plugin is told; a refusal is recorded.
+    fn file_error(&mut self, told: Told) -> FileError {
+        match told {
+            Told::Denied(record) => FileError::Denied(self.refuse(*record)),
+            Told::NotFound => FileError::NotFound,
+            Told::NotAFile => FileError::NotAFile,
+            Told::NotADirectory => FileError::NotADirectory,
+            Told::Quota(limit) => FileError::QuotaExceeded(limit),
+            Told::Other(text) => FileError::Other(text),
+        }
+    }
+
+    /// What there is to tell of a trouble.
+    fn told(&self, path: &str, trouble: &Trouble) -> Told {
+        match self.trouble_record(path, trouble) {
+            Some(record) => Told::Denied(record),
+            None => Told::plain(trouble, self.grantee.limits().read),
         }
     }
 
@@ -90,18 +120,6 @@ impl CallState {
         is_refusal.then(|| self.rights().refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None))
     }
 
-    /// A trouble that is no refusal.
-    fn plain_error(&self, trouble: &Trouble) -> FileError {
-        match trouble {
-            Trouble::NotFound => FileError::NotFound,
-            Trouble::NotAFile => FileError::NotAFile,
-            Trouble::NotADirectory => FileError::NotADirectory,
-            Trouble::TooMany => FileError::QuotaExceeded(self.grantee.limits().read),
-            Trouble::Quota(limit) => FileError::QuotaExceeded(*limit),
-            other => FileError::Other(other.to_string()),
-        }
-    }
-
     /// Reads what is left of the call's allowance, in the piece that was asked for.
     pub(crate) async fn read_piece(&mut self, path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
         let place = self.place(path)?;
@@ -111,20 +129,34 @@ impl CallState {
             return Err(FileError::QuotaExceeded(limit));
         }
         let length = u64::from(length).min(left).min(PIECE);
-        let read = self.grantee.folders[place.folder].open_file(&place.rest);
-        let file = read.map_err(|trouble| self.file_error(path, trouble))?;
-        let size = usize::try_from(length).unwrap_or(usize::MAX);
-        let bytes = if length <= INLINE {
-            read_at(&file, offset, size)
-        } else {
-            let began = Instant::now();
-            let read = tokio::task::spawn_blocking(move || read_at(&file, offset, size)).await;
-            self.note_wait_since(began);
-            read.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())))
+        let target = format!("{path} {offset} {length}");
+        let bytes = match self.past.recall::<Result<Packed, Told>>(READ, &target) {
+            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or_else(Told::lost),
+            Recalled::Before(Err(told)) => Err(told),
+            Recalled::Lost => Err(Told::lost()),
+            Recalled::Now => {
+                let bytes = self.read_now(&place, offset, length).await.map_err(|trouble| self.told(path, &trouble));
+                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(Told::clone);
+                let size = packed.as_ref().map_or(0, |(_, size)| *size);
+                self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
+                bytes
+            }
         };
-        let bytes = bytes.map_err(|trouble| self.file_error(path, trouble))?;
+        let bytes = bytes.map_err(|told| self.file_error(told))?;
         self.read.add(bytes.len() as u64);
         Ok(bytes)
+    }
+
+    async fn read_now(&mut self, place: &Place, offset: u64, length: u64) -> Result<Vec<u8>, Trouble> {
+        let file = self.grantee.folders[place.folder].open_file(&place.rest)?;
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        if length <= INLINE {
+            return read_at(&file, offset, size);
+        }
+        let began = Instant::now();
+        let read = tokio::task::spawn_blocking(move || read_at(&file, offset, size)).await;
+        self.note_wait_since(began);
+        read.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())))
     }
 
     /// Lists what comes next. Every entry of the directory is looked at each time, and each counts as bytes read.
@@ -136,6 +168,22 @@ impl CallState {
         let limit = self.grantee.limits().read;
         let most = limit.saturating_sub(self.read.get()) / ENTRY;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
+        let target = format!("{path} after {after:?}, {count}");
+        let Listed { entries, cost } = match self.past.recall::<Listed>(LIST, &target) {
+            Recalled::Before(listed) => listed,
+            Recalled::Lost => Listed { entries: Err(Told::lost()), cost: 0 },
+            Recalled::Now => {
+                let listed = self.list_now(path, place, after, count, most).await;
+                let size = listed.entries.as_ref().map_or(0, |entries| entries.iter().map(|entry| entry.name.len() + 64).sum());
+                self.past.keep(LIST, &target, &listed, size);
+                listed
+            }
+        };
+        self.read.add(cost);
+        entries.map_err(|told| self.file_error(told))
+    }
+
+    async fn list_now(&mut self, path: &str, place: Place, after: Option<String>, count: usize, most: u64) -> Listed {
         let grantee = Arc::clone(&self.grantee);
         let began = Instant::now();
         // How long a directory is shows only when it has been read.
@@ -145,12 +193,19 @@ impl CallState {
         let listed = listed.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
         let cost = match &listed {
             Ok((_, seen)) => seen * ENTRY,
-            Err(Trouble::TooMany) => limit.saturating_sub(self.read.get()),
+            Err(Trouble::TooMany) => self.grantee.limits().read.saturating_sub(self.read.get()),
             Err(_) => 0,
         };
-        self.read.add(cost);
-        listed.map(|(entries, _)| entries).map_err(|trouble| self.file_error(path, trouble))
+        Listed { entries: listed.map(|(entries, _)| entries).map_err(|trouble| self.told(path, &trouble)), cost }
     }
+}
+
+/// A listing as it is kept for a call that is run again.
+#[derive(Serialize, Deserialize)]
+struct Listed {
+    entries: Result<Vec<Entry>, Told>,
+    /// What it took of the call's allowance.
+    cost: u64,
 }
 
 impl files::Host for CallState {

@@ -14,6 +14,7 @@ use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileExt, Metadata, OpenOptions};
 use conclave_core::grant::{FileGrant, FileMode};
 use conclave_core::ids::PluginName;
+use serde::{Deserialize, Serialize};
 
 use super::path::UNFINISHED;
 use ledger::{Ledger, Usage};
@@ -82,7 +83,7 @@ pub(crate) enum Trouble {
 }
 
 /// A file or a directory in a folder.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Entry {
     pub(crate) name: String,
     pub(crate) is_directory: bool,

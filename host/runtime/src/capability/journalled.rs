@@ -8,14 +8,22 @@ use conclave_core::side_effect::{Digest, SideEffect, SideEffectAnswer};
 
 use crate::bindings::conclave::plugin::types;
 use crate::convert::denial_out;
-use crate::sandbox::CallState;
+use crate::sandbox::{CallState, Leave};
 
 /// Side effects of one call: each is two lines of the journal.
 pub(crate) const MOST: u32 = 10_000;
 
+/// What an import may do.
+pub(crate) enum Begun {
+    /// Do it, under this number.
+    Now(u32),
+    /// It was done under this number before the call was run again, and this came of it.
+    Before(u32, SideEffectAnswer),
+}
+
 impl CallState {
-    /// Asks for leave; the number under which it is kept.
-    pub(crate) async fn begin(&mut self, side_effect: SideEffect) -> Result<u32, types::Denial> {
+    /// Asks for leave.
+    pub(crate) async fn begin(&mut self, side_effect: SideEffect) -> Result<Begun, types::Denial> {
         let ordinal = self.effects;
         if ordinal >= MOST {
             let reason = format!("one call may do {MOST} things to the world, and has done them");
@@ -23,17 +31,24 @@ impl CallState {
             return Err(self.refuse(*record));
         }
         self.effects += 1;
+        let (capability, target) = (side_effect.capability(), side_effect.target().to_owned());
         let began = Instant::now();
-        let leave = self.start.effects.ask(self.start.call, ordinal, side_effect).await;
+        let leave = self.past.ask_effect(ordinal, side_effect).await;
         self.note_wait_since(began);
-        // Whoever refused has told the operator.
-        leave.map(|()| ordinal).map_err(|denial| denial_out(&denial))
+        match leave {
+            // The guest waits for it, so it waits for no model meanwhile.
+            Leave::Go(_) => Ok(Begun::Now(ordinal)),
+            Leave::Told(answer) => Ok(Begun::Before(ordinal, answer)),
+            // Whoever refused has told the operator.
+            Leave::Refused(denial) => Err(denial_out(&denial)),
+            Leave::Lost => Err(types::Denial { capability: capability.as_str().to_owned(), target, detail: String::new() }),
+        }
     }
 
     /// Says how it went.
     pub(crate) async fn end(&mut self, ordinal: u32, answer: SideEffectAnswer) {
         let began = Instant::now();
-        self.start.effects.ended(self.start.call, ordinal, answer).await;
+        self.past.effect_ended(ordinal, answer).await;
         self.note_wait_since(began);
     }
 

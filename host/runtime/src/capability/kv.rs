@@ -6,14 +6,36 @@ use conclave_core::grant::{KvGrant, Layer};
 use conclave_core::manifest::Capability;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::journalled::digest;
+use serde::{Deserialize, Serialize};
+
+use super::journalled::{Begun, digest};
 use crate::bindings::conclave::plugin::kv;
+use crate::convert::denial_out;
 use crate::kv::{KEY_BYTES, KvError, KvOwner, KvStore};
-use crate::sandbox::CallState;
+use crate::sandbox::{CallState, Packed, Recalled};
 use crate::subscribe::Level;
 
 /// Keys that one call gives at most.
 const KEYS: usize = 1_000;
+
+/// What a plugin is told of a store that does not work.
+const UNUSABLE: &str = "the store cannot be used";
+/// How reads are called in the journal.
+const GET: &str = "kv.get";
+const LIST: &str = "kv.keys";
+
+/// A value as it is kept for a call that is run again.
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum Got {
+    Absent,
+    Value(Packed),
+    Unusable,
+}
+
+fn unusable() -> kv::KvError {
+    kv::KvError::Other(UNUSABLE.to_owned())
+}
 
 type Work<T> = Result<T, KvError>;
 
@@ -42,8 +64,8 @@ impl CallState {
         match error {
             KvError::Full(most) => kv::KvError::QuotaExceeded(most.bytes),
             KvError::Other(text) => {
-                self.book.line(Level::Error, &format!("kv: {text}"));
-                kv::KvError::Other("the store cannot be used".to_owned())
+                self.book.host_line(Level::Error, &format!("kv: {text}"));
+                unusable()
             }
         }
     }
@@ -55,15 +77,31 @@ impl CallState {
         length: u64,
         work: impl FnOnce(&dyn KvStore, &KvOwner) -> Work<()> + Send + 'static,
     ) -> Result<(), kv::KvError> {
-        let ordinal = self.begin(side_effect).await.map_err(kv::KvError::Denied)?;
+        let ordinal = match self.begin(side_effect).await.map_err(kv::KvError::Denied)? {
+            Begun::Now(ordinal) => ordinal,
+            Begun::Before(_, answer) => return self.key_changed_before(answer),
+        };
         let done = self.in_store(work).await;
         let answer = match &done {
             Ok(()) => SideEffectAnswer::Done { length },
             Err(KvError::Full(most)) => SideEffectAnswer::Failed { message: KvError::Full(*most).to_string() },
-            Err(KvError::Other(_)) => SideEffectAnswer::Failed { message: "the store cannot be used".to_owned() },
+            Err(KvError::Other(_)) => SideEffectAnswer::Failed { message: UNUSABLE.to_owned() },
         };
         self.end(ordinal, answer).await;
         done.map_err(|error| self.kv_error(error))
+    }
+
+    /// What the plugin was told of a change before.
+    fn key_changed_before(&self, answer: SideEffectAnswer) -> Result<(), kv::KvError> {
+        let most = self.grantee.setup.grants.kv.unwrap_or_default();
+        match answer {
+            SideEffectAnswer::Failed { message } if message == KvError::Full(most).to_string() => {
+                Err(kv::KvError::QuotaExceeded(most.bytes))
+            }
+            SideEffectAnswer::Failed { message } => Err(kv::KvError::Other(message)),
+            SideEffectAnswer::Denied { denial } => Err(kv::KvError::Denied(denial_out(&denial))),
+            SideEffectAnswer::Done { .. } | SideEffectAnswer::Fetched { .. } => Ok(()),
+        }
     }
 
     async fn kv_get(&mut self, key: String) -> Result<Option<Vec<u8>>, kv::KvError> {
@@ -72,7 +110,25 @@ impl CallState {
         if self.read.get() >= limit {
             return Err(kv::KvError::Other(format!("the call has read the {limit} bytes that it may")));
         }
-        let value = self.in_store(move |store, owner| store.get(owner, &key)).await.map_err(|error| self.kv_error(error))?;
+        let value = match self.past.recall::<Got>(GET, &key) {
+            Recalled::Before(Got::Value(packed)) => Some(self.past.unpack(packed).ok_or_else(unusable)?),
+            Recalled::Before(Got::Absent) => None,
+            Recalled::Before(Got::Unusable) | Recalled::Lost => return Err(unusable()),
+            Recalled::Now => {
+                let of = key.clone();
+                let value = self.in_store(move |store, owner| store.get(owner, &of)).await;
+                let (got, size) = match &value {
+                    Ok(Some(value)) => {
+                        let (packed, size) = self.past.pack(value);
+                        (Got::Value(packed), size)
+                    }
+                    Ok(None) => (Got::Absent, 0),
+                    Err(_) => (Got::Unusable, 0),
+                };
+                self.past.keep(GET, &key, &got, size);
+                value.map_err(|error| self.kv_error(error))?
+            }
+        };
         self.read.add(value.as_ref().map_or(0, Vec::len) as u64);
         Ok(value)
     }
@@ -97,7 +153,15 @@ impl CallState {
     async fn kv_keys(&mut self, prefix: String, after: Option<String>, count: u32) -> Result<Vec<String>, kv::KvError> {
         self.may_keep(&prefix)?;
         let count = usize::try_from(count).unwrap_or(KEYS).min(KEYS);
+        let target = format!("{prefix} after {after:?}, {count}");
+        match self.past.recall::<Option<Vec<String>>>(LIST, &target) {
+            Recalled::Before(keys) => return keys.ok_or_else(unusable),
+            Recalled::Lost => return Err(unusable()),
+            Recalled::Now => {}
+        }
         let listed = self.in_store(move |store, owner| store.keys(owner, &prefix, after.as_deref(), count)).await;
+        let size = listed.as_ref().map_or(0, |keys| keys.iter().map(|key| key.len() + 4).sum());
+        self.past.keep(LIST, &target, &listed.as_ref().ok(), size);
         listed.map_err(|error| self.kv_error(error))
     }
 }

@@ -10,7 +10,6 @@ use conclave_core::model::{Completion, ModelError};
 use wasmtime::component::Resource;
 
 use crate::bindings::conclave::plugin::model;
-use crate::clock::BoxFuture;
 use crate::convert::{completion_out, model_error_out, request_in};
 use crate::sandbox::CallState;
 
@@ -18,33 +17,16 @@ type Answer = Result<Completion, ModelError>;
 
 /// A completion under way. Dropping it gives up waiting, which cancels the request.
 pub struct Pending {
-    state: State,
+    ordinal: u32,
+    answer: Option<Arc<Answer>>,
     text_given: bool,
 }
 
-enum State {
-    /// Handed over already; it is only waited for here, so dropping it gives up at once and not when another thread finds time.
-    Asked(BoxFuture<'static, Answer>),
-    Answered(Arc<Answer>),
-}
-
-impl Pending {
-    async fn answer(&mut self) -> Arc<Answer> {
-        if let State::Asked(asked) = &mut self.state {
-            self.state = State::Answered(Arc::new(asked.await));
-        }
-        match &self.state {
-            State::Answered(answer) => Arc::clone(answer),
-            State::Asked(_) => unreachable!("it was answered above"),
-        }
-    }
-}
-
 impl CallState {
-    /// Reads a request, checks that the plugin may ask at all, and hands it over.
+    /// Reads a request, checks that the plugin may ask at all, and hands it over; gives its number.
     ///
     /// The request's own JSON is the guest's business: what is wrong with it is an answer.
-    fn ask(&mut self, request: model::Request) -> wasmtime::Result<Result<BoxFuture<'static, Answer>, model::ModelError>> {
+    fn ask(&mut self, request: model::Request) -> wasmtime::Result<Result<u32, model::ModelError>> {
         self.enter()?;
         self.meter.check_lists(&request)?;
         let wanted = request.model.as_deref().unwrap_or("default");
@@ -58,12 +40,34 @@ impl CallState {
         };
         let ordinal = self.requests;
         self.requests = self.requests.saturating_add(1);
-        Ok(Ok(self.start.models.ask(self.start.call, ordinal, request)))
+        self.past.ask_model(ordinal, request)?;
+        Ok(Ok(ordinal))
+    }
+
+    /// Waits for an answer. A call that waits long gives its instance back meanwhile: that is the error.
+    async fn answer(&mut self, ordinal: u32) -> wasmtime::Result<Answer> {
+        let began = Instant::now();
+        let answer = self.past.answer(ordinal, self.due()).await?;
+        self.note_wait_since(began);
+        Ok(answer)
+    }
+
+    /// The answer to a request that was started.
+    async fn pending_answer(&mut self, pending: &Resource<Pending>) -> wasmtime::Result<Arc<Answer>> {
+        let Pending { ordinal, answer, .. } = self.table.get(pending)?;
+        if let Some(answer) = answer {
+            return Ok(Arc::clone(answer));
+        }
+        let answer = Arc::new(self.answer(*ordinal).await?);
+        self.table.get_mut(pending)?.answer = Some(Arc::clone(&answer));
+        Ok(answer)
     }
 
     /// Waiting for the host is not the guest's computing.
-    pub(crate) fn note_wait_since(&self, began: Instant) {
-        if began.elapsed() >= Duration::from_millis(TICK_MS) {
+    pub(crate) fn note_wait_since(&mut self, began: Instant) {
+        let waited = began.elapsed();
+        self.note_waited(waited);
+        if waited >= Duration::from_millis(TICK_MS) {
             self.meter.note_wait();
         }
     }
@@ -71,21 +75,19 @@ impl CallState {
 
 impl model::Host for CallState {
     fn start(&mut self, request: model::Request) -> wasmtime::Result<Result<Resource<Pending>, model::ModelError>> {
-        let asked = match self.ask(request)? {
-            Ok(asked) => asked,
+        let ordinal = match self.ask(request)? {
+            Ok(ordinal) => ordinal,
             Err(error) => return Ok(Err(error)),
         };
-        Ok(Ok(self.table.push(Pending { state: State::Asked(asked), text_given: false })?))
+        Ok(Ok(self.table.push(Pending { ordinal, answer: None, text_given: false })?))
     }
 
     async fn complete(&mut self, request: model::Request) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
-        let asked = match self.ask(request)? {
-            Ok(asked) => asked,
+        let ordinal = match self.ask(request)? {
+            Ok(ordinal) => ordinal,
             Err(error) => return Ok(Err(error)),
         };
-        let began = Instant::now();
-        let answer = asked.await;
-        self.note_wait_since(began);
+        let answer = self.answer(ordinal).await?;
         Ok(answer.as_ref().map(completion_out).map_err(model_error_out))
     }
 }
@@ -94,25 +96,21 @@ impl model::HostPending for CallState {
     /// The whole text at once: clients do not give pieces yet.
     async fn next_text(&mut self, pending: Resource<Pending>) -> wasmtime::Result<Result<Option<String>, model::ModelError>> {
         self.enter()?;
-        let began = Instant::now();
-        let pending = self.table.get_mut(&pending)?;
-        let answer = pending.answer().await;
-        let first = !std::mem::replace(&mut pending.text_given, true);
-        self.note_wait_since(began);
+        let answer = self.pending_answer(&pending).await?;
+        let first = !std::mem::replace(&mut self.table.get_mut(&pending)?.text_given, true);
         let text = |completion: &Completion| completion.content.clone().filter(|_| first);
         Ok(answer.as_ref().as_ref().map(text).map_err(model_error_out))
     }
 
     async fn finish(&mut self, pending: Resource<Pending>) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
         self.enter()?;
-        let began = Instant::now();
-        let answer = self.table.get_mut(&pending)?.answer().await;
-        self.note_wait_since(began);
+        let answer = self.pending_answer(&pending).await?;
         Ok(answer.as_ref().as_ref().map(completion_out).map_err(model_error_out))
     }
 
     fn drop(&mut self, pending: Resource<Pending>) -> wasmtime::Result<()> {
-        self.table.delete(pending)?;
+        let pending = self.table.delete(pending)?;
+        self.past.give_up_model(pending.ordinal);
         Ok(())
     }
 }

@@ -3,6 +3,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use conclave_core::budget::TopUp;
 use conclave_core::delivery::EndedTask;
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
@@ -11,30 +12,38 @@ use conclave_core::ids::{CallId, Millis, ModelName, TimerId};
 use conclave_core::model::{ModelError, Prompt};
 use conclave_core::policy::Approval;
 use conclave_core::tool::ToolError;
+use conclave_core::unfinished::Start;
 
 use super::approving::Asking;
 use super::port::RoomPort;
 use super::side_effects::{SideEffectPort, Step};
 use super::{Driver, UnderWay};
+use crate::approve::Approver;
 use crate::calls::{CallStart, Observer, ToolStart};
 use crate::channel::Answer;
+use crate::kill_points::kill_point;
 use crate::models::{ModelFailure, TextSink};
 use crate::subscribe::{Level, Teller, What};
 use tokio::sync::mpsc::UnboundedSender;
 
 impl Driver {
-    pub(super) fn perform(&mut self, effect: Effect) {
+    pub(super) fn perform(&mut self, effect: Effect, start: Option<Start>) {
         match effect {
-            Effect::StepAgent { call, agent, .. } => self.step_agent(call, agent),
-            Effect::AskResponder { call, agent, .. } => self.ask_responder(call, agent),
+            Effect::StepAgent { call, agent, .. } => self.step_agent(call, agent, start),
+            Effect::AskResponder { call, agent, .. } => self.ask_responder(call, agent, start),
             Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
-                self.call_tool(call, plugin, ToolStart { task, caller, tool, arguments });
+                self.call_tool(call, plugin, start, ToolStart { task, caller, tool, arguments });
             }
             Effect::AskApproval { call, request } => {
                 let broke_off = Approval::Refused { reason: "the approver broke off".to_owned() };
                 let fallback = Event::Decided { call, approval: broke_off };
                 let asking = Asking::new(&self.shared, &self.setup);
                 self.start(call, fallback, async move { Event::Decided { call, approval: asking.decide(request).await } });
+            }
+            Effect::AskTopUp { call, top_up } => {
+                let fallback = Event::Decided { call, approval: Approval::Refused { reason: "the approver broke off".to_owned() } };
+                let approver = Arc::clone(&self.shared.approver);
+                self.start(call, fallback, async move { Event::Decided { call, approval: asked_for_more(&*approver, top_up).await } });
             }
             Effect::AskUser { call, task, channel, prompt } => {
                 let channels = Arc::clone(&self.shared.channels);
@@ -48,11 +57,15 @@ impl Driver {
             Effect::CallModel { call, ordinal, model, prompt } => self.call_model(call, ordinal, &model, prompt),
             Effect::AnswerModel { call, ordinal, answer } => self.waiting.answer(call, ordinal, answer),
             Effect::AllowSideEffect { call, ordinal, leave } => self.side_effects.answer(call, ordinal, Step::Asked, leave),
-            Effect::ConfirmSideEffect { call, ordinal } => self.side_effects.answer(call, ordinal, Step::Ended, Ok(())),
-            Effect::StartBackground { call, opening, .. } => self.start_background(call, opening),
+            Effect::ConfirmSideEffect { call, ordinal } => {
+                kill_point!("before-side-effect-told");
+                self.side_effects.answer(call, ordinal, Step::Ended, Ok(()));
+            }
+            Effect::StartBackground { call, opening, .. } => self.start_background(call, *opening, false),
             Effect::WakeStrategy { call, strategy, wake } => {
-                let Some(view) = self.room.delivery_view(call) else { return };
-                let (start, plugins) = (self.call_start(call, strategy), Arc::clone(&self.shared.plugins));
+                let Some(start) = start else { return };
+                let Some(view) = start.delivery.clone() else { return };
+                let (start, plugins) = (self.call_start(call, strategy, start), Arc::clone(&self.shared.plugins));
                 let fallback = Event::StrategyDecided { call, answer: Err(broke_off()), report: CallReport::default() };
                 self.start(call, fallback, async move {
                     let (answer, report) = plugins.decide(start, wake, view).await;
@@ -87,12 +100,13 @@ impl Driver {
         self.under_way.insert(call, UnderWay::Work(task.abort_handle()));
     }
 
-    fn call_start(&self, call: CallId, plugin: conclave_core::ids::PluginName) -> CallStart {
+    fn call_start(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, start: Start) -> CallStart {
         CallStart {
             room: self.id.clone(),
             call,
-            now: self.shared.clock.now(),
-            scratch: self.room.scratch(call),
+            now: start.at,
+            scratch: start.scratch,
+            trace: self.traces.remove(&call).unwrap_or_default(),
             task: self.room.works_on(call).and_then(|task| {
                 let setup = Arc::clone(self.setup.tasks.get(&task)?);
                 Some((task, setup))
@@ -104,9 +118,10 @@ impl Driver {
         }
     }
 
-    fn step_agent(&mut self, call: CallId, agent: conclave_core::ids::PluginName) {
-        let Some(view) = self.room.agent_view(call) else { return };
-        let (start, plugins) = (self.call_start(call, agent), Arc::clone(&self.shared.plugins));
+    fn step_agent(&mut self, call: CallId, agent: conclave_core::ids::PluginName, start: Option<Start>) {
+        let Some(start) = start else { return };
+        let Some(view) = start.agent.clone() else { return };
+        let (start, plugins) = (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
         let fallback = Event::AgentStepped { call, answer: Err(broke_off()), report: CallReport::default() };
         self.start(call, fallback, async move {
             let (answer, report) = plugins.step(start, view).await;
@@ -114,9 +129,10 @@ impl Driver {
         });
     }
 
-    fn ask_responder(&mut self, call: CallId, agent: conclave_core::ids::PluginName) {
-        let Some(view) = self.room.agent_view(call) else { return };
-        let (start, plugins) = (self.call_start(call, agent), Arc::clone(&self.shared.plugins));
+    fn ask_responder(&mut self, call: CallId, agent: conclave_core::ids::PluginName, start: Option<Start>) {
+        let Some(start) = start else { return };
+        let Some(view) = start.agent.clone() else { return };
+        let (start, plugins) = (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
         let fallback = Event::AgentResponded { call, answer: Err(broke_off()), report: CallReport::default() };
         self.start(call, fallback, async move {
             let (answer, report) = plugins.respond(start, view).await;
@@ -124,8 +140,9 @@ impl Driver {
         });
     }
 
-    fn call_tool(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, tool: ToolStart) {
-        let (start, plugins) = (self.call_start(call, plugin), Arc::clone(&self.shared.plugins));
+    fn call_tool(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, start: Option<Start>, tool: ToolStart) {
+        let Some(start) = start else { return };
+        let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
         let fallback = Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault: broke_off() }), report: CallReport::default() };
         self.start(call, fallback, async move {
             let (answer, report) = plugins.call_tool(start, tool).await;
@@ -150,6 +167,7 @@ impl Driver {
                 Ok(completion) => (Ok(completion), None),
                 Err(ModelFailure { error, trouble }) => (Err(error), trouble),
             };
+            kill_point!("after-model-answer");
             answering.fallback = None;
             let _ = answering.events.send(Event::ModelAnswered { call, ordinal, answer, trouble });
         });
@@ -165,30 +183,58 @@ impl Driver {
         });
     }
 
-    fn start_background(&mut self, call: CallId, opening: Opening) {
-        let events = self.sender.clone();
-        let interrupted = move |reason: String| {
-            let (ended, spent, used) = (EndedTask::interrupted(reason), Spent::default(), UsedByPlugin::new());
-            Event::BackgroundEnded { call, ended, spent, used }
+    /// Opens a child room; when the host goes on after it had stopped, the room may be there already, and then goes on too.
+    pub(super) fn start_background(&mut self, call: CallId, opening: Opening, again: bool) {
+        kill_point!("before-child-opened");
+        // Nobody can say what it used, so all that was set aside for it counts.
+        let limits = opening.limits.clone();
+        let unknown = move |reason: String| interrupted(call, reason, limits.as_spent(), UsedByPlugin::new());
+        let mut child = match self.child(opening, again) {
+            Ok(child) => child,
+            Err(reason) => return drop(self.sender.send(unknown(reason))),
         };
-        match Self::new(Arc::clone(&self.shared), Arc::clone(&self.setup), opening.room.clone()) {
-            Ok(mut child) => {
-                child.begin(opening);
-                self.under_way.insert(call, UnderWay::Child(child.sender()));
-                let run: std::pin::Pin<Box<dyn Future<Output = _> + Send>> = Box::pin(async move { child.run().await });
-                self.children.spawn(async move {
-                    let event = match run.await {
-                        Ok(outcome) => {
-                            let ended = EndedTask::from_outcome(&outcome);
-                            Event::BackgroundEnded { call, ended, spent: outcome.spent, used: outcome.used.clone() }
-                        }
-                        Err(failure) => interrupted(failure.to_string()),
-                    };
-                    let _ = events.send(event);
-                });
+        self.under_way.insert(call, UnderWay::Child(child.sender()));
+        let broke_off = unknown("its loop broke off inside the host".to_owned());
+        let mut answering = Answering { events: self.sender.clone(), fallback: Some(broke_off) };
+        // A room within a room: its future has no size of its own.
+        let run: std::pin::Pin<Box<dyn Future<Output = Event> + Send>> = Box::pin(async move {
+            match child.run().await {
+                Ok(outcome) => {
+                    let ended = EndedTask::from_outcome(&outcome);
+                    Event::BackgroundEnded { call, ended, spent: outcome.spent, used: outcome.used.clone() }
+                }
+                Err(failure) => interrupted(call, failure.to_string(), child.room.spent(), UsedByPlugin::new()),
             }
-            Err(failure) => drop(events.send(interrupted(failure.to_string()))),
+        });
+        self.children.spawn(async move {
+            let event = run.await;
+            kill_point!("after-child-ended");
+            answering.fallback = None;
+            let _ = answering.events.send(event);
+        });
+    }
+
+    /// The child room of a background task; why there is none.
+    fn child(&self, opening: Opening, again: bool) -> Result<Self, String> {
+        let reopened = match again {
+            true => Self::reopen(Arc::clone(&self.shared), &opening.room).map_err(|failure| failure.to_string())?,
+            false => None,
+        };
+        let mut child = match reopened {
+            Some(child) => child,
+            None => {
+                Self::new(Arc::clone(&self.shared), Arc::clone(&self.setup), opening.room.clone()).map_err(|failure| failure.to_string())?
+            }
+        };
+        if let Some(plugin) = child.changed_plugin(&self.shared.admitted) {
+            let reason = format!("the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls");
+            child.give_up(&reason).map_err(|failure| failure.to_string())?;
+            return Err(reason);
         }
+        if child.opened.is_none() {
+            child.begin(opening);
+        }
+        Ok(child)
     }
 
     fn abandon_call(&mut self, call: CallId) {
@@ -201,6 +247,26 @@ impl Driver {
             None => {}
         }
     }
+}
+
+/// How often an approver may write an amount that is none; a program could do so for ever.
+const TRIES: u32 = 16;
+
+/// Asks until the answer is one: to the room an amount that is none says nothing, and it would wait on.
+async fn asked_for_more(approver: &dyn Approver, mut top_up: TopUp) -> Approval {
+    for _ in 0..TRIES {
+        let approval = approver.top_up(top_up.clone()).await;
+        let Approval::Edited { arguments } = &approval else { return approval };
+        match top_up.amount(arguments) {
+            Ok(_) => return approval,
+            Err(problem) => top_up.problem = Some(problem.to_string()),
+        }
+    }
+    Approval::Refused { reason: top_up.problem.unwrap_or_default() }
+}
+
+fn interrupted(call: CallId, reason: String, spent: Spent, used: UsedByPlugin) -> Event {
+    Event::BackgroundEnded { call, ended: EndedTask::interrupted(reason), spent, used }
 }
 
 /// Answers with the fallback when the work did not.

@@ -22,14 +22,26 @@ const AT_ONCE: usize = 64;
 
 /// Plugins that wait for a model.
 #[derive(Default)]
-pub(super) struct WaitingModels(Mutex<Waiting>);
+pub(super) struct WaitingModels {
+    waiting: Mutex<Waiting>,
+    expected: Mutex<HashMap<(CallId, u32), Option<Answer>>>,
+}
 
 /// Who waits, by call and ordinal. No call is in it for whom nobody waits.
 type Waiting = HashMap<CallId, HashMap<u32, oneshot::Sender<Answer>>>;
 
 impl WaitingModels {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn expected(&self) -> MutexGuard<'_, HashMap<(CallId, u32), Option<Answer>>> {
+        self.expected.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call that is run again asked for this before, and its answer may come before the call is there.
+    pub(super) fn expect(&self, call: CallId, ordinal: u32) {
+        self.expected().insert((call, ordinal), None);
     }
 
     /// Waits for an answer, unless the call asked too often.
@@ -59,6 +71,10 @@ impl WaitingModels {
 
     /// Gives an answer to whoever waits for it; nobody may wait any more.
     pub(super) fn answer(&self, call: CallId, ordinal: u32, answer: Answer) {
+        if let Some(place) = self.expected().get_mut(&(call, ordinal)) {
+            *place = Some(answer);
+            return;
+        }
         if let Some(waiting) = self.take(call, ordinal) {
             let _ = waiting.send(answer);
         }
@@ -66,10 +82,25 @@ impl WaitingModels {
 
     pub(super) fn forget(&self, call: CallId) {
         self.lock().remove(&call);
+        self.expected().retain(|(of, _), _| *of != call);
     }
 
     pub(super) fn clear(&self) {
         self.lock().clear();
+        self.expected().clear();
+    }
+
+    /// Waits for what was asked for before the host stopped; none when this was not.
+    fn enter_expected(self: &Arc<Self>, call: CallId, ordinal: u32) -> Option<Result<(Place, oneshot::Receiver<Answer>), Answer>> {
+        let mut expected = self.expected();
+        match expected.remove(&(call, ordinal))? {
+            Some(answer) => Some(Err(answer)),
+            None => {
+                let (sender, receiver) = oneshot::channel();
+                self.lock().entry(call).or_default().insert(ordinal, sender);
+                Some(Ok((Place { waiting: Arc::clone(self), call, ordinal }, receiver)))
+            }
+        }
     }
 }
 
@@ -94,6 +125,16 @@ pub(super) struct RoomPort {
 
 impl ModelPort for RoomPort {
     fn ask(&self, call: CallId, ordinal: u32, request: ModelRequest) -> BoxFuture<'static, Answer> {
+        match self.waiting.enter_expected(call, ordinal) {
+            None => {}
+            Some(Err(answer)) => return Box::pin(std::future::ready(answer)),
+            Some(Ok((place, receiver))) => {
+                return Box::pin(async move {
+                    let _place = place;
+                    receiver.await.map_err(|_| ModelError::Other { message: "the run is over".to_owned() })?
+                });
+            }
+        }
         let (place, receiver) = match self.waiting.enter(call, ordinal) {
             Ok(entered) => entered,
             Err(refused) => return Box::pin(std::future::ready(Err(refused))),

@@ -8,11 +8,13 @@ use conclave_core::event::Event;
 use conclave_core::grant::Denial;
 use conclave_core::ids::CallId;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::trace::Read;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::calls::EffectPort;
 use crate::clock::BoxFuture;
+use crate::kill_points::kill_point;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -74,11 +76,18 @@ impl EffectPort for SideEffectPort {
             target: side_effect.target().chars().take(256).collect(),
             detail: "the run is over".to_owned(),
         };
+        kill_point!("before-side-effect-asked");
         let kept = self.kept((call, ordinal, Step::Asked), Event::SideEffectAsked { call, ordinal, side_effect });
         Box::pin(async move { kept.await.unwrap_or(Err(over)) })
     }
 
+    fn read(&self, call: CallId, reads: Vec<Read>) {
+        // The room may be over; then nothing comes of what was read.
+        let _ = self.events.send(Event::ReadsKept { call, reads });
+    }
+
     fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()> {
+        kill_point!("after-side-effect-done");
         let kept = self.kept((call, ordinal, Step::Ended), Event::SideEffectEnded { call, ordinal, answer });
         Box::pin(async move { drop(kept.await) })
     }

@@ -1,13 +1,14 @@
 //! One request of a guest from its first decision to its answer, over all redirects: decide, journal, look up, check the addresses, put
 //! secrets in, send, look through, journal. Each redirect is decided on, counted and journalled as a request of its own.
 
+use std::borrow::Cow;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::fetch::next_hop;
 use conclave_core::grant::{Denial, DenialRecord, FetchGrant, Layer, Rights};
-use conclave_core::ids::{CallId, RoomId};
+use conclave_core::ids::RoomId;
 use conclave_core::manifest::Capability;
 use conclave_core::secret::{Parts, Plan};
 use conclave_core::side_effect::{Digest, SideEffect, SideEffectAnswer};
@@ -16,10 +17,9 @@ use tokio::time::Instant;
 use url::{Host, Url};
 
 use super::client::{Raw, Trouble, send};
-use super::{Answer, Holding};
+use super::{Answer, Hold, Holding};
 use crate::blobs::describe;
-use crate::calls::EffectPort;
-use crate::sandbox::{CallState, Grantee, WorksOn};
+use crate::sandbox::{CallState, Grantee, Leave, Past, WorksOn};
 use crate::secrets::vault::CallSecrets;
 
 /// Bytes of the largest body that is kept for the journal; of a larger one the journal has the digest alone.
@@ -29,9 +29,8 @@ const KEPT: usize = 256 << 10;
 pub(crate) struct Exchange {
     grantee: Arc<Grantee>,
     task: WorksOn,
-    effects: Arc<dyn EffectPort>,
+    past: Arc<Past>,
     room: RoomId,
-    call: CallId,
     secrets: CallSecrets,
     holding: Holding,
     /// The number of the next request among the call's side effects.
@@ -48,7 +47,7 @@ pub(crate) enum Failure {
     Limit(Box<DenialRecord>, String),
     TimedOut(Box<DenialRecord>),
     Unavailable(&'static str),
-    Other(&'static str),
+    Other(Cow<'static, str>),
 }
 
 /// An answer, and what only the next hop and the journal see.
@@ -64,9 +63,8 @@ impl Exchange {
         Self {
             grantee: Arc::clone(&state.grantee),
             task: state.start.task.clone(),
-            effects: Arc::clone(&state.start.effects),
+            past: Arc::clone(&state.past),
             room: state.start.room.clone(),
-            call: state.start.call,
             secrets: state.secrets(),
             holding: state.fetching.holding.clone(),
             ordinal: state.effects,
@@ -126,13 +124,20 @@ impl Exchange {
     async fn hop(&mut self, parts: &Parts, plan: &Plan, deadline: Instant) -> Result<(Answer, Option<String>), Failure> {
         let ordinal = self.ordinal;
         self.ordinal = self.ordinal.saturating_add(1);
-        let asked = self.effects.ask(self.call, ordinal, side_effect(parts, plan)).await;
-        asked.map_err(Failure::Denied)?;
+        let _busy = match self.past.ask_effect(ordinal, side_effect(parts, plan)).await {
+            Leave::Go(busy) => busy,
+            Leave::Told(answer) => return self.told(ordinal, &parts.url, answer),
+            Leave::Refused(denial) => return Err(Failure::Denied(denial)),
+            Leave::Lost => return Err(Failure::lost()),
+        };
         let outcome = match tokio::time::timeout_at(deadline, self.perform(parts, plan)).await {
             Ok(outcome) => outcome,
             Err(_) => Err(self.timed_out(&parts.url)),
         };
-        self.effects.ended(self.call, ordinal, self.ended(&outcome)).await;
+        if let Err(Failure::Refused(record)) = &outcome {
+            self.past.keep_record(ordinal, record);
+        }
+        self.past.effect_ended(ordinal, self.ended(&outcome)).await;
         outcome.map(|arrived| (arrived.answer, arrived.location))
     }
 
@@ -142,16 +147,20 @@ impl Exchange {
         let leaving = self.secrets.put_in(parts, plan).await.map_err(Failure::Refused)?;
         let before_query = |url: &Url| url[..url::Position::AfterPath].to_owned();
         if before_query(&leaving.url) != before_query(&parts.url) {
-            return Err(Failure::Other("a secret would change where the request goes"));
+            return Err(Failure::Other("a secret would change where the request goes".into()));
         }
         let limit = self.grant().response_bytes;
         let raw = send(leaving, &addresses, limit).await.map_err(|trouble| match trouble {
             Trouble::TooLong => self.limit(&parts.url, "response_size", &show_size(limit)),
-            Trouble::NotSent(what) => Failure::Other(what),
+            Trouble::NotSent(what) => Failure::Other(what.into()),
             Trouble::NoAnswer(what) => Failure::Unavailable(what),
         })?;
         let address = raw.address;
-        let location = raw.headers.iter().find(|(name, _)| name == "location").map(|(_, value)| value.clone());
+        let location = location(&raw.headers);
+        if location.as_deref().is_some_and(|location| self.secrets.scrub_text(location) != location) {
+            // What the journal has of it leads elsewhere.
+            self.past.forget();
+        }
         Ok(Arrived { answer: self.scrubbed(&parts.url, raw).await?, location, address })
     }
 
@@ -203,7 +212,7 @@ impl Exchange {
         self.grantee.setup.grants.fetch.as_ref().unwrap_or(&NOTHING)
     }
 
-    fn refuse(&self, target: &str, layer: Layer, reason: &str) -> Box<DenialRecord> {
+    pub(super) fn refuse(&self, target: &str, layer: Layer, reason: &str) -> Box<DenialRecord> {
         self.rights().refuse(Capability::Fetch, target, layer, reason, None)
     }
 
@@ -214,15 +223,16 @@ impl Exchange {
             Ok(arrived) => arrived,
             Err(Failure::Refused(record)) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
             Err(Failure::Denied(denial)) => return SideEffectAnswer::Denied { denial: denial.clone() },
-            Err(Failure::Limit(_, limit)) => return failed(&format!("past the limit {limit}")),
-            Err(Failure::TimedOut(_)) => return failed("it was not whole in time"),
-            Err(Failure::Unavailable(what) | Failure::Other(what)) => return failed(what),
+            Err(failure) => return failed(&failure.words()),
         };
         let media_type = answer.headers.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
         let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
         let keep = |media_type: &str| match answer.body.len() {
             ..=KEPT => self.grantee.stores.blobs.keep(&answer.body, media_type, None),
-            _ => describe(&answer.body, media_type, None),
+            _ => {
+                self.past.forget();
+                describe(&answer.body, media_type, None)
+            }
         };
         let bytes = "application/octet-stream";
         match keep(media_type).or_else(|_| keep(bytes)).or_else(|_| describe(&answer.body, bytes, None)) {
@@ -259,10 +269,34 @@ impl Exchange {
     }
 
     /// A limit of the grant was reached.
-    fn limit(&self, url: &Url, key: &str, value: &str) -> Failure {
-        let reason = format!("the request is past plugins.{}.grants.fetch.{key} = {value}", self.grantee.name);
-        Failure::Limit(self.refuse(url.as_str(), Layer::Runtime, &reason), format!("{key} = {value}"))
+    pub(super) fn limit(&self, url: &Url, key: &str, value: &str) -> Failure {
+        let limit = format!("{key} = {value}");
+        Failure::Limit(self.refuse(url.as_str(), Layer::Runtime, &self.past_the_limit(&limit)), limit)
     }
+
+    /// For the operator.
+    pub(super) fn past_the_limit(&self, limit: &str) -> String {
+        format!("the request is past plugins.{}.grants.fetch.{limit}", self.grantee.name)
+    }
+
+    pub(super) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// Bytes that an answer may have.
+    pub(super) fn response_bytes(&self) -> u64 {
+        self.grant().response_bytes
+    }
+
+    /// Counts bytes of an answer that the guest holds.
+    pub(super) fn hold(&self, bytes: u64) -> Option<Hold> {
+        self.holding.hold(bytes, self.response_bytes())
+    }
+}
+
+/// Where a redirect leads.
+pub(super) fn location(headers: &[(String, String)]) -> Option<String> {
+    headers.iter().find(|(name, _)| name == "location").map(|(_, value)| value.clone())
 }
 
 fn side_effect(parts: &Parts, plan: &Plan) -> SideEffect {

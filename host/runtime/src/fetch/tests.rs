@@ -158,6 +158,7 @@ fn journalling(grant: FetchGrant, journal: Journal) -> Plugin {
     let grantee = Arc::get_mut(&mut state.grantee).unwrap();
     grantee.outgoing = Outgoing::resolving(&grantee.setup.grants, Arc::clone(&names) as Arc<dyn Resolve>);
     state.start.effects = Arc::clone(&journal) as Arc<dyn EffectPort>;
+    state.past = crate::sandbox::Past::new(&state.grantee, &state.start);
     Plugin { state, names, journal }
 }
 

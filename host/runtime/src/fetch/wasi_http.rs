@@ -122,7 +122,11 @@ impl CallState {
         }
         self.effects = self.effects.saturating_add(1);
         let late = Arc::clone(&self.fetching.late);
-        let sending = spawn(async move { finish(&late, sent(exchange, parts, body, options).await) });
+        let busy = self.past.busy();
+        let sending = spawn(async move {
+            let _busy = busy;
+            finish(&late, sent(exchange, parts, body, options).await)
+        });
         Ok(Ok(self.table.push(HostFutureIncomingResponse::Pending(sending))?))
     }
 
@@ -152,7 +156,7 @@ async fn sent(
         let whole = tokio::time::timeout(exchange.time(timeout), whole).await.map_err(|_| exchange.timed_out(&parts.url))?;
         let bytes = whole.map_err(|error| match error.is::<LengthLimitError>() {
             true => exchange.too_long(&parts.url),
-            false => Failure::Other("the body was not written to its end"),
+            false => Failure::Other("the body was not written to its end".into()),
         })?;
         parts.body = Some(bytes.to_bytes().into()).filter(|bytes: &Vec<u8>| !bytes.is_empty());
     }
@@ -235,7 +239,7 @@ fn error_code(failure: &Failure) -> ErrorCode {
         Failure::Limit(_, limit) => ErrorCode::InternalError(Some(limit.clone())),
         Failure::TimedOut(_) => ErrorCode::HttpResponseTimeout,
         Failure::Unavailable(_) => ErrorCode::DestinationUnavailable,
-        Failure::Other(what) => ErrorCode::InternalError(Some((*what).to_owned())),
+        Failure::Other(what) => ErrorCode::InternalError(Some(what.to_string())),
     }
 }
 
@@ -246,7 +250,7 @@ fn error(failure: &Failure) -> Error {
         Failure::Limit(_, limit) => Error::InternalError(Some(limit.clone())),
         Failure::TimedOut(_) => Error::HttpResponseTimeout,
         Failure::Unavailable(_) => Error::DestinationUnavailable,
-        Failure::Other(what) => Error::InternalError(Some((*what).to_owned())),
+        Failure::Other(what) => Error::InternalError(Some(what.to_string())),
     }
 }
 

@@ -11,6 +11,7 @@ use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
 use conclave_core::manifest::Capability;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
 use conclave_core::setup::PluginSetup;
+use conclave_core::trace::{Before, Trace};
 use serde_json::Value;
 
 use super::failure::Unanswered;
@@ -28,6 +29,7 @@ struct Inner {
     plugin: PluginName,
     now: Millis,
     setup: Arc<PluginSetup>,
+    trace: Arc<Trace>,
     models: Arc<dyn ModelPort>,
     observer: Arc<dyn Observer>,
     book: LogBook,
@@ -38,10 +40,10 @@ struct Inner {
 
 impl Access {
     pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
-        let CallStart { room, call, plugin, now, scratch: _, task: _, models, effects: _, observer } = start;
+        let CallStart { room, call, plugin, now, scratch: _, trace, task: _, models, effects: _, observer } = start;
         let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
         let (requests, denials, is_over) = (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
-        Self(Arc::new(Inner { room, call, plugin, now, setup, models, observer, book, requests, denials, is_over }))
+        Self(Arc::new(Inner { room, call, plugin, now, setup, trace, models, observer, book, requests, denials, is_over }))
     }
 
     /// The room that the call is in.
@@ -103,7 +105,16 @@ impl Access {
             return Err(self.refused(*record));
         }
         let ordinal = self.0.requests.fetch_add(1, Ordering::Relaxed);
-        self.0.models.ask(self.0.call, ordinal, request).await.map_err(Unanswered)
+        match self.0.trace.model(ordinal, &request) {
+            // It is paid for.
+            Before::Answered(answer) => answer.clone().map_err(Unanswered),
+            Before::New | Before::Open => self.0.models.ask(self.0.call, ordinal, request).await.map_err(Unanswered),
+            Before::Otherwise => {
+                let message =
+                    format!("request {ordinal} of this call was another before the host stopped, so there is no answer to this one");
+                Err(Unanswered(ModelError::Other { message }))
+            }
+        }
     }
 
     fn rights(&self) -> Rights<'_> {

@@ -49,7 +49,8 @@ impl Plugin {
     }
 
     /// A plugin that is an agent. The closure is called for each step, and returns text, a completion, an action or a turn; several steps
-    /// can be under way at once. What it keeps in its captures is in no journal.
+    /// can be under way at once. What it keeps in its captures is in no journal, and a step that was cut off when the host stopped is run
+    /// again: it must do nothing that may not be done twice, but through `step.host`.
     pub fn agent<F, W, T>(name: &str, body: F) -> Self
     where
         F: Fn(Step) -> W + Send + Sync + 'static,

@@ -35,6 +35,10 @@ pub struct Loader {
 }
 
 impl Loader {
+    pub(crate) fn engine(&self) -> &Engine {
+        &self.engine
+    }
+
     /// A loader that compiles in this process; without a cache every plugin is compiled anew.
     #[must_use]
     pub fn new(engine: Engine, cache: Option<Cache>) -> Self {

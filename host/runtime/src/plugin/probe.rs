@@ -54,13 +54,14 @@ pub(super) async fn probe(
         plugin: name,
         now: Millis(0),
         scratch: Arc::default(),
+        trace: Arc::default(),
         task: None,
         models: Arc::new(Nobody),
         effects: Arc::new(NoEffects),
         observer: Arc::new(Nobody),
     };
     let state = CallState::new(grantee, start, Lent::Nothing);
-    let (listed, _) = run(engine, code, state, Probe(exports)).await;
+    let (listed, _) = run(engine, code, None, state, &Probe(exports)).await;
     match listed {
         Err(fault) => Err(LoadError::NotStarted(fault)),
         Ok(Err(cause)) => Err(LoadError::Types(excerpt(&cause, 600))),
@@ -79,7 +80,7 @@ impl Errand for Probe<'_> {
     /// The outer error: an export has another type than the contract says.
     type Answer = Result<Listed, String>;
 
-    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         if let Err(cause) = self.0.check_types(store, instance) {
             return Ok(Err(format!("{cause:#}")));
         }

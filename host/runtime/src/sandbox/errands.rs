@@ -17,7 +17,7 @@ pub(super) struct Step<'a>(pub(super) &'a agent::GuestIndices);
 impl Errand for Step<'_> {
     type Answer = Result<Turn, Fault>;
 
-    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let agent = self.0.load(&mut *store, instance)?;
         let answer = agent.call_step(&mut *store, Resource::new_borrow(0)).await?;
         store.data().meter.check_lists(&answer)?;
@@ -31,7 +31,7 @@ pub(super) struct Respond<'a>(pub(super) &'a responder::GuestIndices);
 impl Errand for Respond<'_> {
     type Answer = Result<Option<Turn>, Fault>;
 
-    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let responder = self.0.load(&mut *store, instance)?;
         let answer = responder.call_respond(&mut *store, Resource::new_borrow(0)).await?;
         store.data().meter.check_lists(&answer)?;
@@ -49,7 +49,7 @@ pub(super) struct Recall<'a> {
 impl Errand for Recall<'_> {
     type Answer = Result<Vec<String>, Fault>;
 
-    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let memory = self.memory.load(&mut *store, instance)?;
         let answer = memory.call_search(&mut *store, self.query, self.limit).await?;
         store.data().meter.check_lists(&answer)?;
@@ -71,7 +71,7 @@ pub(super) struct Decide<'a> {
 impl Errand for Decide<'_> {
     type Answer = Result<Vec<Decision>, Fault>;
 
-    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let strategy = self.strategy.load(&mut *store, instance)?;
         let answer = strategy.call_decide(&mut *store, &wake_out(self.wake), Resource::new_borrow(0)).await?;
         store.data().meter.check_lists(&answer)?;
@@ -92,7 +92,7 @@ pub(super) struct CallTool<'a> {
 impl Errand for CallTool<'_> {
     type Answer = Result<ToolOutcome, ToolError>;
 
-    async fn run(self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let tools = self.tools.load(&mut *store, instance)?;
         let answer = tools.call_call(&mut *store, &self.name, &self.arguments, Resource::new_borrow(0)).await?;
         store.data().meter.check_lists(&answer)?;

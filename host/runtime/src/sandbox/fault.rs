@@ -19,6 +19,9 @@ const WORDS: usize = 600;
 /// Why a call has no answer. `stderr` is what the guest wrote last.
 pub(crate) fn fault(error: &Error, state: &CallState, stderr: &str) -> Fault {
     let grantee = &state.grantee;
+    if let Some(fault) = state.past.fault() {
+        return fault;
+    }
     if let Some(kind) = state.meter.broken().or_else(|| broken_in_engine(error)) {
         return broken(kind, grantee);
     }

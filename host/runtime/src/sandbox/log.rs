@@ -17,12 +17,36 @@ pub(crate) struct LogBook {
     observer: Arc<dyn Observer>,
     left: AtomicU64,
     dropped: AtomicU64,
+    /// Lines of the guest so far, and those that an attempt before this one has written: nobody is told twice.
+    lines: AtomicU64,
+    told: u64,
 }
 
 impl LogBook {
     /// A book that takes `volume` bytes.
     pub(crate) fn new(call: CallId, observer: Arc<dyn Observer>, volume: u64) -> Self {
-        Self { call, observer, left: AtomicU64::new(volume), dropped: AtomicU64::new(0) }
+        let (left, dropped, lines) = (AtomicU64::new(volume), AtomicU64::new(0), AtomicU64::new(0));
+        Self { call, observer, left, dropped, lines, told: 0 }
+    }
+
+    /// The book of the next attempt of the call.
+    pub(crate) fn again(&self) -> Self {
+        let number = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
+        Self {
+            call: self.call,
+            observer: Arc::clone(&self.observer),
+            left: number(&self.left),
+            dropped: number(&self.dropped),
+            lines: AtomicU64::new(0),
+            told: self.told.max(self.lines.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Writes one line of the host's own.
+    pub(crate) fn host_line(&self, level: Level, message: &str) {
+        if self.has_room(message) {
+            self.observer.log(self.call, level, &harmless(message));
+        }
     }
 
     /// Writes one line, or drops it when the volume is used up.
@@ -45,6 +69,10 @@ impl LogBook {
     }
 
     fn takes(&self, message: &str) -> bool {
+        self.lines.fetch_add(1, Ordering::Relaxed) >= self.told && self.has_room(message)
+    }
+
+    fn has_room(&self, message: &str) -> bool {
         // An empty line costs something too, or a guest could write them for ever.
         let cost = message.len() as u64 + 1;
         let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)).is_ok();

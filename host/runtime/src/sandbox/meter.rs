@@ -8,6 +8,9 @@ use conclave_core::fault::FaultKind;
 use conclave_core::limits::{MEMORIES, MEMORY_MAX, PluginLimits, TABLES, TICK_MS};
 use wasmtime::ResourceLimiter;
 
+/// Attempts that are run again use up to one part in so many of a limit.
+const SHARE: u64 = 4;
+
 /// Stops a guest; which limit it broke is in the meter.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("a limit was broken: {}", .0.as_str())]
@@ -25,6 +28,8 @@ pub(crate) struct Meter {
     /// Bytes of all memories together. They never shrink, so this is also the most there was.
     memory: u64,
     table_elements: usize,
+    /// The most that an attempt before this one had.
+    most: u64,
     host_calls: u64,
     // The epoch callback sees the meter through a shared reference only.
     ticks: AtomicU64,
@@ -44,6 +49,7 @@ impl Meter {
             list_limit: usize::try_from(limits.list).unwrap_or(usize::MAX),
             memory: 0,
             table_elements: 0,
+            most: 0,
             host_calls: 0,
             ticks: AtomicU64::new(0),
             waited: AtomicBool::new(false),
@@ -57,7 +63,19 @@ impl Meter {
     }
 
     pub(crate) fn memory(&self) -> u64 {
-        self.memory
+        self.memory.max(self.most)
+    }
+
+    /// The meter of the next attempt: what was computed and asked before counts on, a fresh instance has fresh memory.
+    pub(crate) fn again(self) -> Self {
+        Self { most: self.memory.max(self.most), memory: 0, table_elements: 0, waited: AtomicBool::new(false), ..self }
+    }
+
+    /// What was done so far may be done once more: all that was then repeated is little of the limits. So a call that is run again is hardly
+    /// ever stopped for it, and none computes more than it may. Each attempt repeats the one before it, so all attempts together are what
+    /// is repeated.
+    pub(crate) fn may_repeat(&self) -> bool {
+        self.ticks().saturating_mul(SHARE) <= self.tick_limit && self.host_calls.saturating_mul(SHARE) <= self.host_call_limit
     }
 
     pub(crate) fn ticks(&self) -> u64 {

@@ -5,21 +5,23 @@ use std::time::{Duration, Instant};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use wasmtime::component::Instance;
+use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
 use super::fault::{broken, fault};
+use super::parking::Parked;
+use super::places::Places;
 use super::state::{CallState, Lent};
 use super::{Sandbox, grantee::Grantee};
 use crate::calls::CallStart;
 use crate::engine::Engine;
 use crate::secrets::scrub;
 
-/// What is done in a fresh instance.
-pub(crate) trait Errand: Send {
+/// What is done in a fresh instance; more than once when the call is run again.
+pub(crate) trait Errand: Send + Sync {
     type Answer: Send;
 
-    fn run(self, store: &mut Store<CallState>, instance: &Instance) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
+    fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
 }
 
 impl Sandbox {
@@ -31,23 +33,81 @@ impl Sandbox {
         E: Errand,
         E::Answer: Serialize + DeserializeOwned,
     {
-        let _turn = self.at_once.acquire().await.expect("the semaphore is never closed");
         let state = CallState::new(self.grantee.clone(), start, lent);
-        let (answer, report) = run(self.plugin.engine(), self.plugin.code(), state, errand).await;
+        let (answer, report) = run(self.plugin.engine(), self.plugin.code(), Some(&self.at_once), state, &errand).await;
         scrub::ended(&self.grantee, answer, report)
     }
 }
 
-/// Runs an errand on code that need not be a loaded plugin yet.
+/// Runs an errand on code that need not be a loaded plugin yet. A call that waits long gives its places back, and is run again from what it
+/// was told when the answer is there.
 pub(crate) async fn run<E: Errand>(
     engine: &Engine,
-    code: &wasmtime::component::InstancePre<CallState>,
-    state: CallState,
-    errand: E,
+    code: &InstancePre<CallState>,
+    at_once: Option<&Places>,
+    mut state: CallState,
+    errand: &E,
 ) -> (Result<E::Answer, Fault>, CallReport) {
-    let _slot = engine.slot().await;
-    let began = Instant::now();
-    let wall = Duration::from_millis(state.grantee.limits().wall_ms);
+    state.parking = engine.parking(at_once);
+    let mut left = Left(Duration::from_millis(state.grantee.limits().wall_ms), Duration::ZERO);
+    loop {
+        let turn = match at_once {
+            Some(places) => Some(places.take().await),
+            None => None,
+        };
+        let slot = engine.slot().await;
+        let began = Instant::now();
+        state.began = began;
+        let (end, ended) = attempt(engine, code, state, errand, left.0).await;
+        left.take(began);
+        state = ended;
+        let parked = match end {
+            End::Answer(answer) => return left.told(answer, state),
+            End::Parked => engine.parked(),
+        };
+        // Counted first: a call is never seen neither here nor there.
+        drop((slot, turn));
+        let began = Instant::now();
+        let answered = tokio::time::timeout(left.0, state.past.parked_answer()).await;
+        drop(parked);
+        left.take(began);
+        if answered.is_err() {
+            let fault = broken(FaultKind::Wall, &state.grantee);
+            return left.told(Err(fault), state);
+        }
+        state = state.again();
+    }
+}
+
+/// Time that a call has left, and what it took: waiting for a place is not counted.
+struct Left(Duration, Duration);
+
+impl Left {
+    fn take(&mut self, since: Instant) {
+        let took = since.elapsed();
+        self.0 = self.0.saturating_sub(took);
+        self.1 += took;
+    }
+
+    fn told<T>(&self, answer: Result<T, Fault>, state: CallState) -> (Result<T, Fault>, CallReport) {
+        let wall_us = u64::try_from(self.1.as_micros()).unwrap_or(u64::MAX);
+        (answer, CallReport { wall_us, ..state.into_report() })
+    }
+}
+
+/// How an attempt ended.
+enum End<T> {
+    Answer(Result<T, Fault>),
+    Parked,
+}
+
+async fn attempt<E: Errand>(
+    engine: &Engine,
+    code: &InstancePre<CallState>,
+    state: CallState,
+    errand: &E,
+    wall: Duration,
+) -> (End<E::Answer>, CallState) {
     let mut started = false;
     let mut store = store(engine, state);
     let outcome = tokio::time::timeout(wall, async {
@@ -57,20 +117,26 @@ pub(crate) async fn run<E: Errand>(
     })
     .await;
     // The store goes before anything else: after a trap or a timeout it must not be entered again.
-    let state = store.into_data();
+    let mut state = store.into_data();
+    if let Ok(Err(error)) = &outcome
+        && error.is::<Parked>()
+        && state.meter.broken().is_none()
+    {
+        state.park();
+        return (End::Parked, state);
+    }
     let stderr = state.finish_output();
     let answer = match outcome {
-        Ok(Ok(answer)) => match state.meter.broken() {
+        Ok(Ok(answer)) => match (state.past.fault(), state.meter.broken()) {
+            (Some(fault), _) => Err(fault),
             // Counted where it could not be refused, and the guest ended before the next tick.
-            Some(kind) => Err(broken(kind, &state.grantee)),
-            None => Ok(answer),
+            (None, Some(kind)) => Err(broken(kind, &state.grantee)),
+            (None, None) => Ok(answer),
         },
         Ok(Err(error)) => Err(started_or_not(fault(&error, &state, &stderr), started)),
         Err(_) => Err(broken(state.meter.broken().unwrap_or(FaultKind::Wall), &state.grantee)),
     };
-    let mut report = state.into_report();
-    report.wall_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
-    (answer, report)
+    (End::Answer(answer), state)
 }
 
 /// A guest that fails while it starts has done nothing yet, unless it broke a limit.
@@ -97,6 +163,7 @@ fn store(engine: &Engine, state: CallState) -> Store<CallState> {
 
 /// Counts the tick and lets others run. The store is only looked at: changing it here is not sound (CVE-2026-104855).
 fn on_tick(store: StoreContextMut<'_, CallState>) -> wasmtime::Result<UpdateDeadline> {
+    store.data().past.check()?;
     store.data().meter.tick().map_err(wasmtime::Error::new)?;
     // Tokio's own yield lets timers and sockets be looked at, which a plain wake-up would put off.
     Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
@@ -104,7 +171,7 @@ fn on_tick(store: StoreContextMut<'_, CallState>) -> wasmtime::Result<UpdateDead
 
 #[cfg(test)]
 mod tests {
-    use std::sync::mpsc;
+    use std::sync::{Mutex, mpsc};
 
     use wasmtime::component::Component;
 
@@ -113,13 +180,14 @@ mod tests {
     use crate::sandbox::testing;
 
     /// Waits in a thread of the host's, as an import does that the operating system keeps waiting.
-    struct Blocked(mpsc::Receiver<()>);
+    struct Blocked(Mutex<Option<mpsc::Receiver<()>>>);
 
     impl Errand for Blocked {
         type Answer = ();
 
-        async fn run(self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {
-            let waited = tokio::task::spawn_blocking(move || self.0.recv().is_ok()).await;
+        async fn run(&self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {
+            let waits = self.0.lock().unwrap().take().unwrap();
+            let waited = tokio::task::spawn_blocking(move || waits.recv().is_ok()).await;
             Err(wasmtime::Error::msg(format!("it was let go: {waited:?}")))
         }
     }
@@ -133,12 +201,12 @@ mod tests {
         let mut setup = testing::setup();
         setup.limits.wall_ms = 50;
         let (held, waits) = mpsc::channel();
-        let (answer, _) = run(&engine, &code, testing::state(setup), Blocked(waits)).await;
+        let (answer, _) = run(&engine, &code, None, testing::state(setup), &Blocked(Mutex::new(Some(waits)))).await;
         let fault = answer.unwrap_err();
         assert_eq!(fault.kind, FaultKind::Wall);
         assert!(fault.message.contains("50 ms") && fault.message.contains("limits.wall"), "{}", fault.message);
         // The next call finds the only place free, though the thread still waits.
-        let (answer, _) = run(&engine, &code, testing::state(testing::setup()), Nothing).await;
+        let (answer, _) = run(&engine, &code, None, testing::state(testing::setup()), &Nothing).await;
         assert!(answer.is_ok(), "{answer:?}");
         drop(held);
     }
@@ -148,7 +216,7 @@ mod tests {
     impl Errand for Nothing {
         type Answer = ();
 
-        async fn run(self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {
+        async fn run(&self, _: &mut Store<CallState>, _: &Instance) -> wasmtime::Result<()> {
             Ok(())
         }
     }

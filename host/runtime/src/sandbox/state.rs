@@ -1,8 +1,11 @@
 //! What the store of one call holds: who calls, what it is lent, what it used and was refused. Dropped with the sandbox.
 
+mod again;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use conclave_core::delivery::DeliveryView;
 use conclave_core::fault::CallReport;
@@ -13,7 +16,9 @@ use wasmtime_wasi::{WasiCtxView, WasiView};
 
 use super::grantee::Grantee;
 use super::log::{LogBook, harmless};
-use super::meter::{Broken, Meter};
+use super::meter::Meter;
+use super::parking::Parking;
+use super::past::Past;
 use super::wasi::Wasi;
 use crate::bindings::conclave::plugin::types;
 use crate::calls::{CallStart, ToolStart};
@@ -58,6 +63,13 @@ pub(crate) struct CallState {
     pub(crate) start: CallStart,
     pub(crate) lent: Lent,
     pub(crate) meter: Meter,
+    /// What it was told, by the attempts before this one too.
+    pub(crate) past: Arc<Past>,
+    /// None: it keeps its instance while it waits.
+    pub(crate) parking: Option<Parking>,
+    /// When this attempt began, and how long it has waited for the host since.
+    pub(super) began: Instant,
+    pub(super) waited: Duration,
     pub(crate) book: Arc<LogBook>,
     /// Resources that the guest holds, other than what it was lent.
     pub(crate) table: ResourceTable,
@@ -78,6 +90,8 @@ pub(crate) struct CallState {
     #[cfg(feature = "fetch")]
     pub(crate) fetching: crate::fetch::Fetching,
     denials: Vec<DenialRecord>,
+    /// Those that attempts before this one were told of.
+    told: Vec<DenialRecord>,
     /// Refusals beyond those that are kept: how many of each capability, and the first layer that refused one.
     more: BTreeMap<String, (u64, Layer)>,
     wasi: Option<Box<Wasi>>,
@@ -92,6 +106,10 @@ impl CallState {
         let book = Arc::new(LogBook::new(start.call, Arc::clone(&start.observer), limits.log));
         Self {
             meter: Meter::new(limits),
+            past: Past::new(&grantee, &start),
+            parking: None,
+            began: Instant::now(),
+            waited: Duration::ZERO,
             grantee,
             start,
             lent,
@@ -107,6 +125,7 @@ impl CallState {
             #[cfg(feature = "fetch")]
             fetching: crate::fetch::Fetching::default(),
             denials: Vec::new(),
+            told: Vec::new(),
             more: BTreeMap::new(),
             wasi: None,
         }
@@ -115,9 +134,10 @@ impl CallState {
     /// Every import begins with this.
     ///
     /// # Errors
-    /// When the guest called the host more often than it may.
-    pub(crate) fn enter(&mut self) -> Result<(), Broken> {
-        self.meter.count_host_call()
+    /// When the guest called the host more often than it may, or does not run as it did.
+    pub(crate) fn enter(&mut self) -> wasmtime::Result<()> {
+        self.past.check()?;
+        Ok(self.meter.count_host_call()?)
     }
 
     pub(crate) fn rights(&self) -> Rights<'_> {
@@ -126,7 +146,11 @@ impl CallState {
 
     /// The secrets as this call may use them.
     pub(crate) fn secrets(&self) -> CallSecrets {
-        CallSecrets::new(Arc::clone(&self.grantee), self.start.task.clone(), &self.start.room, self.start.call)
+        let secrets = CallSecrets::new(Arc::clone(&self.grantee), self.start.task.clone(), &self.start.room, self.start.call);
+        match self.past.seed() {
+            Some(seed) => secrets.with_seed(seed),
+            None => secrets,
+        }
     }
 
     /// Records a refusal, and gives what the guest may know of it.
@@ -152,8 +176,7 @@ impl CallState {
     fn keep(&mut self, record: DenialRecord) {
         let of_this = |kept: &DenialRecord| kept.denial.capability == record.denial.capability;
         if self.denials.len() < DENIALS_KEPT || !self.denials.iter().any(of_this) {
-            self.start.observer.denied(self.start.call, &record);
-            self.denials.push(record);
+            self.tell_denied(record);
             return;
         }
         let (count, _) = self.more.entry(record.denial.capability).or_insert((0, record.layer));
@@ -166,9 +189,15 @@ impl CallState {
             let reason = format!("{count} more refusals of `{capability}` in this call: only the first of a call are listed one by one");
             let denial = Denial { capability, target: format!("{count} more"), detail: "too many to list".to_owned() };
             let record = DenialRecord { denial, layer, reason, suggestion: None };
-            self.start.observer.denied(self.start.call, &record);
-            self.denials.push(record);
+            self.tell_denied(record);
         }
+    }
+
+    fn tell_denied(&mut self, record: DenialRecord) {
+        if !self.told.contains(&record) {
+            self.start.observer.denied(self.start.call, &record);
+        }
+        self.denials.push(record);
     }
 
     /// The refusal of what this build of the host cannot do.

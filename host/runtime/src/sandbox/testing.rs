@@ -35,6 +35,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
         plugin: name,
         now: Millis(0),
         scratch: Arc::default(),
+        trace: Arc::default(),
         task: None,
         models: Arc::new(Nobody),
         effects: Arc::new(Nobody),

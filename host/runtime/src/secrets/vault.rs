@@ -112,12 +112,23 @@ pub(crate) struct CallSecrets {
 impl CallSecrets {
     /// Those of a call of this plugin.
     pub(crate) fn new(grantee: Arc<Grantee>, task: WorksOn, room: &RoomId, call: CallId) -> Self {
+        let seed = Self::seed(&grantee, room, call);
+        Self { grantee, task, placeholders: Placeholders::new(Seed(seed)) }
+    }
+
+    /// With the placeholders of a seed, such as the call had before the host stopped.
+    pub(crate) fn with_seed(self, seed: [u8; 32]) -> Self {
+        Self { placeholders: Placeholders::new(Seed(seed)), ..self }
+    }
+
+    /// What the placeholders of a call come from, as long as this vault is there.
+    pub(crate) fn seed(grantee: &Grantee, room: &RoomId, call: CallId) -> [u8; 32] {
         let mut hash = Sha256::new();
         hash.update(b"conclave secrets 1\0");
         hash.update(grantee.vault.key);
         hash.update(call.0.to_le_bytes());
         hash.update(room.as_str().as_bytes());
-        Self { grantee, task, placeholders: Placeholders::new(Seed(hash.finalize().into())) }
+        hash.finalize().into()
     }
 
     fn rights(&self) -> Rights<'_> {

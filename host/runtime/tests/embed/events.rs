@@ -8,6 +8,7 @@ use conclave_core::grant::{Denial, DenialRecord, Layer};
 use conclave_core::ids::BackgroundId;
 use conclave_core::model::{Trouble, TroubleKind};
 use conclave_core::outcome::Outcome;
+use conclave_runtime::budget::{Budget, TopUp};
 use conclave_runtime::event::{Event, Principal, RULES, Record, Spent};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
@@ -64,10 +65,15 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::SideEffectEnded { .. }
         | Notice::ApprovalAsked { .. }
         | Notice::ApprovalGiven { .. }
+        | Notice::TopUpAsked { .. }
+        | Notice::ToppedUp { .. }
+        | Notice::PriceUnknown { .. }
+        | Notice::AttemptLost { .. }
         | Notice::StepStarted { .. }
         | Notice::ModelCalled { .. }
         | Notice::ModelAnswered { .. }
         | Notice::HistoryCut { .. }
+        | Notice::Resumed { .. }
         | Notice::PluginReplaced { .. }
         | Notice::TurnStopped { .. }
         | Notice::BackgroundStarted { .. }
@@ -82,7 +88,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
 #[test]
 fn every_kind_has_a_sample() {
     assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
-    assert_eq!((whats().len(), notices().len()), (4, 24), "as many as there are arms above");
+    assert_eq!((whats().len(), notices().len()), (4, 29), "as many as there are arms above");
 }
 
 fn plugin(name: &str) -> PluginName {
@@ -138,7 +144,7 @@ fn notices() -> Vec<Notice> {
     let report = || CallReport { wall_us: 2_140, cpu_ticks: 0, memory: 1_114_112, ..CallReport::default() };
     let outcome = Outcome {
         content: Some("Skerryvore was first lit in 1844.".to_owned()),
-        spent: Spent { turns: 3, tokens: 1_204, cost_micro_usd: 0 },
+        spent: Spent { turns: 3, tokens: 1_204, model_calls: 2, tool_calls: 1, ..Spent::default() },
         ..Outcome::new(Status::Done, "librarian says that it is done")
     };
     vec![
@@ -191,6 +197,22 @@ fn notices() -> Vec<Notice> {
             },
         },
         Notice::ApprovalGiven { call: CallId(5), approval: Approval::Approved },
+        Notice::TopUpAsked {
+            call: CallId(6),
+            top_up: TopUp {
+                budget: Budget::Tokens,
+                limit: 10_000,
+                used: 9_400,
+                set_aside: 0,
+                needed: Some(899),
+                proposed: 5_000,
+                task: task("desk"),
+                problem: None,
+            },
+        },
+        Notice::ToppedUp { call: CallId(6), budget: Budget::Tokens, more: Some(5_000), reason: None },
+        Notice::PriceUnknown { model: ModelName::from("default"), limit: "limits.run.cost_usd".to_owned() },
+        Notice::AttemptLost { call: step, ordinal: 0, model: ModelName::from("default"), input_tokens: 812, cost_micro_usd: 0 },
         Notice::ModelCalled {
             call: step,
             ordinal: 0,
@@ -210,6 +232,7 @@ fn notices() -> Vec<Notice> {
             trouble: None,
         },
         Notice::HistoryCut { task: task("answer"), cut: 2, dropped: 0 },
+        Notice::Resumed { down_ms: 3_000 },
         Notice::PluginReplaced { plugin: plugin("search"), sha256: "9f86d081884c7d65".repeat(4) },
         Notice::TurnStopped { task: task("desk"), reason: "Ctrl-C".to_owned() },
         Notice::BackgroundStarted { id: id(), task: task("digest"), room: RoomId::from("3f2a91c0/1") },

@@ -1,11 +1,12 @@
 //! Run after run in one room: what stays, what begins anew, what ends a run that nobody waits for, and what the journal makes of it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use conclave_core::event::{Event, HistoryChange};
 use conclave_core::journal::{fold, from_lines, to_line};
 use conclave_runtime::ids::{RoomId, TaskName};
-use conclave_runtime::journal::{Journal, JournalFailure, Journals, MemoryJournals};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals};
 use conclave_runtime::limits::RunLimits;
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
@@ -165,10 +166,11 @@ impl Journals for Full {
 }
 
 impl Journal for Full {
-    fn append(&mut self, records: &[Arc<conclave_runtime::event::Record>]) -> Result<(), JournalFailure> {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
         let (room, place) = (RoomId::from("test"), "memory".to_owned());
         let cause = std::io::ErrorKind::StorageFull.into();
-        self.0.checked_sub(records.len()).map(|left| self.0 = left).ok_or(JournalFailure { room, place, cause })
+        self.0 = self.0.checked_sub(entry.records.len()).ok_or(JournalFailure { room, place, cause })?;
+        Ok(Keeping::Kept)
     }
 }
 
@@ -179,6 +181,57 @@ async fn a_journal_that_failed_ends_the_session() {
     assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
     let broken = session.run("two").await.unwrap_err();
     assert_eq!(broken.to_string(), "the journal of room test has failed before; what is to go on needs another session");
+}
+
+/// Keeps by a thread, before anything may be done; the record of this number cannot be kept.
+struct Slow(u64);
+
+impl Journals for Slow {
+    fn open(&self, _: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        Ok(Box::new(Slow(self.0)))
+    }
+}
+
+impl Journal for Slow {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        let fails = entry.records.iter().any(|record| record.seq == self.0);
+        let (answer, kept) = tokio::sync::oneshot::channel();
+        std::thread::spawn(move || {
+            std::thread::sleep(Duration::from_millis(10));
+            let _ = answer.send(());
+        });
+        Ok(Keeping::First(Box::pin(async move {
+            kept.await.expect("the thread answers");
+            let (room, place, cause) = (RoomId::from("test"), "memory".to_owned(), std::io::ErrorKind::StorageFull.into());
+            if fails { Err(JournalFailure { room, place, cause }) } else { Ok(()) }
+        })))
+    }
+}
+
+#[tokio::test]
+async fn a_run_can_be_dropped_wherever_its_journal_is() {
+    for after in (0..60).step_by(3) {
+        let options = RunOptions { journals: Arc::new(Slow(u64::MAX)), ..Told::default().options() };
+        let mut session = prepare("heard").await.session(options).unwrap();
+        let ran = tokio::time::timeout(Duration::from_millis(after), session.run("one")).await;
+        assert!(ran.is_err() || matches!(ran, Ok(Ok(_))));
+        assert!(session.run("two").await.is_ok(), "dropped after {after} ms");
+    }
+}
+
+#[tokio::test]
+async fn nothing_is_told_of_what_could_not_be_kept() {
+    for seq in 0..2 {
+        let told = Told::default();
+        let options = RunOptions { journals: Arc::new(Slow(seq)), ..told.options() };
+        let mut session = prepare("heard").await.session(options).unwrap();
+        assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
+        assert!(matches!(session.go_on().await, Err(SessionError::Broken { .. })));
+        let happenings = told.happenings();
+        let late: Vec<_> = happenings.iter().filter(|happening| happening.seq.is_some_and(|of| of >= seq)).collect();
+        assert!(late.is_empty(), "{late:?}");
+        assert_eq!(happenings.iter().any(|happening| happening.seq.is_some()), seq > 0, "what was kept was told");
+    }
 }
 
 #[tokio::test]

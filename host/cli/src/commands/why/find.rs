@@ -1,14 +1,16 @@
-//! From an address to a journal: which folder, which run, which room.
+//! From an address to a journal: which store or folder, which run, which room.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
+use conclave_core::event::{Event, Record};
 use conclave_core::ids::RoomId;
-use conclave_core::journal::{Retold, from_lines, retold};
+use conclave_core::journal::{Retold, retold};
+use conclave_runtime::store::{Reader, RunFilter, RunRow};
 
+use super::folder::Folder;
 use crate::error::CliError;
-use crate::journals::{CONFIG_ENDING, ENDING, runs};
 use crate::state_folder::journals_folder;
+use crate::stores::{Stores, unusable};
 
 /// Runs that are named where several are meant.
 const SHOWN: usize = 5;
@@ -49,15 +51,21 @@ impl Address {
     }
 }
 
-/// A run whose journals are kept.
-#[derive(Clone, Debug)]
+/// A run that is kept.
 pub(super) struct KeptRun {
-    folder: PathBuf,
+    place: Place,
+    /// Its name, and the one call of a client that is meant, `.4`; empty where all are, and of a run.
     run: String,
-    /// The one call that is meant, `.4`; empty where all are, and of a run.
     call: String,
     /// The config that it was started with.
     pub(super) config: Option<PathBuf>,
+}
+
+enum Place {
+    /// As JSON lines.
+    Folder(Folder),
+    /// Runs of a store; several where they are the calls of one client.
+    Store(Vec<RunRow>),
 }
 
 /// A room's journal with what people were told.
@@ -67,73 +75,121 @@ pub(super) struct Journal {
 }
 
 /// The run that is meant; the newest when none is named.
-pub(super) fn run(given: Option<&Path>, address: Option<&Address>) -> Result<KeptRun, CliError> {
-    let folder = given.map(Path::to_owned).or_else(journals_folder);
-    let folder = folder.ok_or_else(|| CliError::usage("nobody knows where journals are kept").hint("set HOME or CONCLAVE_STATE"))?;
-    let none = |why: &str| {
-        CliError::usage(format!("{why} in {}", folder.display()))
-            .hint("`conclave run` and `conclave chat` keep journals; of a run with --journal FOLDER name the folder with --journal too")
-    };
-    let all = runs(&folder).unwrap_or_default();
-    let Some(address) = address else {
-        let (run, _) = all.into_iter().next().ok_or_else(|| none("there is no journal"))?;
-        return Ok(kept(folder, run, ""));
-    };
-    let found: Vec<String> = match all.iter().find(|(run, _)| *run == address.run) {
-        Some((run, _)) => vec![run.clone()],
-        None => all.into_iter().map(|(run, _)| run).filter(|run| run.starts_with(&address.run)).collect(),
-    };
-    match found.as_slice() {
-        [] => Err(none(&format!("there is no journal of the run {}", address.run))),
-        [run] => Ok(kept(folder.clone(), run.clone(), &address.call)),
-        several => {
-            let shown: Vec<&str> = several.iter().take(SHOWN).map(String::as_str).collect();
-            Err(CliError::usage(format!("{} runs begin with {}: {}", several.len(), address.run, shown.join(", ")))
-                .hint("write more of it"))
-        }
+pub(super) fn run(args: Places<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
+    if let Some(folder) = args.journal {
+        return in_folder(&Folder(folder.to_owned()), address);
     }
+    let rows = Stores::of(args.store).runs(&RunFilter::default())?;
+    let name = match address {
+        Some(address) => one(rows.iter().map(|row| serving_of(&row.run)), &address.run)?,
+        None => rows.first().map(|row| serving_of(&row.run).to_owned()),
+    };
+    let Some(run) = name else { return before_stores(args, address) };
+    let call = address.map(|address| address.call.clone()).unwrap_or_default();
+    let is_meant = |row: &RunRow| serving_of(&row.run) == run && (call.is_empty() || row.run.as_str() == format!("{run}{call}"));
+    let mut rows: Vec<RunRow> = rows.into_iter().filter(is_meant).collect();
+    if rows.is_empty() {
+        return Err(CliError::usage(format!("nothing is kept of {run}{call}")));
+    }
+    // The calls of a client in their order.
+    rows.sort_by_key(|row| row.run.as_str().split_once('.').and_then(|(_, call)| call.parse::<u64>().ok()));
+    let config = rows.iter().find_map(|row| row.config.clone());
+    Ok(KeptRun { place: Place::Store(rows), run, call, config })
 }
 
-fn kept(folder: PathBuf, run: String, call: &str) -> KeptRun {
-    let config = fs::read_to_string(folder.join(format!("{run}.{CONFIG_ENDING}"))).ok().map(PathBuf::from);
-    KeptRun { folder, run, call: call.to_owned(), config }
+/// Where the command line says that runs are kept.
+#[derive(Clone, Copy)]
+pub(super) struct Places<'a> {
+    pub(super) journal: Option<&'a Path>,
+    pub(super) store: Option<&'a Path>,
+}
+
+/// In the folder of journals that hosts before the stores wrote.
+fn before_stores(args: Places<'_>, address: Option<&Address>) -> Result<KeptRun, CliError> {
+    let what = address.map_or("nothing is kept".to_owned(), |address| format!("nothing is kept of the run {}", address.run));
+    let none = CliError::usage(what)
+        .hint("`conclave runs` lists what is; of a run with --journal FOLDER or --store FOLDER name the folder in the same way");
+    let Some(folder) = journals_folder().filter(|folder| args.store.is_none() && folder.is_dir()) else { return Err(none) };
+    in_folder(&Folder(folder), address).map_err(|_| none)
+}
+
+fn in_folder(folder: &Folder, address: Option<&Address>) -> Result<KeptRun, CliError> {
+    let all = folder.runs();
+    let none = |why: &str| {
+        CliError::usage(format!("{why} in {}", folder.0.display())).hint("without --journal the runs of the user's state folder are meant")
+    };
+    let run = match address {
+        Some(address) => one(all.iter().map(String::as_str), &address.run)?
+            .ok_or_else(|| none(&format!("there is no journal of the run {}", address.run)))?,
+        None => all.into_iter().next().ok_or_else(|| none("there is no journal"))?,
+    };
+    let call = address.map(|address| address.call.clone()).unwrap_or_default();
+    let config = folder.config(&run);
+    Ok(KeptRun { place: Place::Folder(folder.clone()), run, call, config })
+}
+
+/// The name that is meant by the beginning of one; none when there is none.
+fn one<'a>(names: impl Iterator<Item = &'a str>, begin: &str) -> Result<Option<String>, CliError> {
+    let mut found: Vec<&str> = names.filter(|name| name.starts_with(begin)).collect();
+    found.sort_unstable();
+    found.dedup();
+    if found.len() < 2 || found.contains(&begin) {
+        return Ok(found.first().map(|_| if found.contains(&begin) { begin } else { found[0] }.to_owned()));
+    }
+    let shown: Vec<&str> = found.iter().take(SHOWN).copied().collect();
+    Err(CliError::usage(format!("{} runs begin with {begin}: {}", found.len(), shown.join(", "))).hint("write more of it"))
+}
+
+/// `3f2a91c0` of its call `3f2a91c0.4`; another run as it is.
+fn serving_of(run: &RoomId) -> &str {
+    run.as_str().split('.').next().unwrap_or(run.as_str())
 }
 
 /// The journal of one room of a run.
 pub(super) fn room(run: &KeptRun, child: &str) -> Result<Journal, CliError> {
-    read(&run.folder.join(format!("{}{}{}.{ENDING}", run.run, run.call, child.replace('/', "-"))))
+    let name = format!("{}{}{child}", run.run, run.call);
+    match &run.place {
+        Place::Folder(folder) => folder.room(&name).and_then(|records| journal(records, &name)),
+        Place::Store(rows) => {
+            let row = rows.iter().find(|row| name == row.run.as_str() || name.starts_with(&format!("{}/", row.run)));
+            let row = row.ok_or_else(|| CliError::usage(format!("{name} names no call of {}; write {}.1", run.run, run.run)))?;
+            read(row, &RoomId::from(name))
+        }
+    }
 }
 
 /// The journals of all rooms of a run, its first one first.
 pub(super) fn rooms(run: &KeptRun) -> Result<Vec<Journal>, CliError> {
-    let mut files: Vec<PathBuf> = fs::read_dir(&run.folder)
-        .map(|entries| entries.flatten().map(|entry| entry.path()).collect())
-        .map_err(|error| CliError::usage(format!("{} could not be read: {error}", run.folder.display())))?;
-    let name = format!("{}{}", run.run, run.call);
-    let is_meant = |stem: &str| stem.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
-    files.retain(|file| file.extension().is_some_and(|ending| ending == ENDING) && is_meant(&stem(file)));
-    // The calls of a client in their order; `3f2a.jsonl` is behind `3f2a-1.jsonl` by its letters.
-    files.sort_by_cached_key(|file| {
-        let stem = stem(file);
-        let call = stem.split('-').next().and_then(|first| first.split_once('.')).and_then(|(_, call)| call.parse::<u64>().ok());
-        (call, stem.matches('-').count(), stem)
-    });
-    files.iter().map(|file| read(file)).collect()
+    match &run.place {
+        Place::Folder(folder) => folder.rooms(&format!("{}{}", run.run, run.call)),
+        Place::Store(rows) => {
+            let mut journals = Vec::new();
+            for row in rows {
+                let rooms = open(row)?.rooms(&row.run).map_err(|error| unusable(&error))?;
+                for room in rooms {
+                    journals.push(read(row, &room.room)?);
+                }
+            }
+            Ok(journals)
+        }
+    }
 }
 
-fn stem(file: &Path) -> String {
-    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+fn open(row: &RunRow) -> Result<Reader, CliError> {
+    Reader::open(&row.store).map_err(|error| unusable(&error))
 }
 
-fn read(file: &Path) -> Result<Journal, CliError> {
-    let unread = |why: String| CliError::usage(format!("{} could not be read: {why}", file.display()));
-    let text = fs::read_to_string(file).map_err(|error| unread(error.to_string()))?;
-    let records = from_lines(&text).map_err(|error| unread(error.to_string()))?;
+fn read(row: &RunRow, room: &RoomId) -> Result<Journal, CliError> {
+    let records = open(row)?.records(room).map_err(|error| unusable(&error))?;
+    journal(records, room.as_str())
+}
+
+pub(super) fn journal(records: Vec<Record>, name: &str) -> Result<Journal, CliError> {
     let id = records.iter().find_map(|record| match &record.event {
-        conclave_core::event::Event::RoomOpened { opening, .. } => Some(opening.room.clone()),
+        Event::RoomOpened { opening, .. } => Some(opening.room.clone()),
         _ => None,
     });
-    let id = id.ok_or_else(|| unread("it does not begin as a journal does".to_owned()))?;
+    let id = id.ok_or_else(|| CliError::usage(format!("there is no journal of a room {name}")))?;
     Ok(Journal { id, retold: retold(records) })
 }
 

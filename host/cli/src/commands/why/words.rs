@@ -138,6 +138,9 @@ pub(super) fn of_notice(notice: &Notice) -> Option<String> {
             format!("you were asked about {} {} by {}: {}", request.tool, request.arguments, request.caller, request.source)
         }
         Notice::ApprovalGiven { approval, .. } => format!("the answer: {}", approved(approval)),
+        Notice::TopUpAsked { top_up, .. } => format!("you were asked for more: {}", top_up.sentence()),
+        Notice::ToppedUp { budget, more: Some(more), .. } => format!("the answer: {} more for {}", budget.show(*more), budget.key()),
+        Notice::ToppedUp { reason, .. } => format!("the answer: no more: {}", reason.as_deref().unwrap_or_default()),
         Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message }, .. } => format!("{plugin} failed: {message}"),
         Notice::SideEffectStarted { side_effect, .. } => format!("to {} {}", verb(side_effect), side_effect.target()),
         Notice::PluginFaulted { plugin, fault, .. } => format!("{plugin} was stopped: {}", fault.message),
@@ -171,6 +174,11 @@ pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, S
             let about = asked.get(call).map_or(String::new(), |request| format!("{}  {}: ", request.caller, request.tool));
             let sign = if matches!(approval, Approval::Approved | Approval::Edited { .. }) { "approved" } else { "refused" };
             (sign, format!("{about}{}", approved(approval)))
+        }
+        Notice::TopUpAsked { top_up, .. } => ("asked", top_up.sentence()),
+        Notice::ToppedUp { budget, more: Some(more), .. } => ("approved", format!("{} more for {}", budget.show(*more), budget.key())),
+        Notice::ToppedUp { budget, reason, .. } => {
+            ("refused", format!("more for {}: {}", budget.key(), reason.as_deref().unwrap_or_default()))
         }
         Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message }, .. } => ("failed", format!("{plugin}  {message}")),
         _ => return None,

@@ -7,9 +7,9 @@ use conclave_core::grant::{DenialRecord, Layer};
 use conclave_core::manifest::Capability;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::{FileError, Place};
+use super::{FileError, Place, Told};
 use crate::capability::folder::{Change, Folder, Trouble};
-use crate::capability::journalled::digest;
+use crate::capability::journalled::{Begun, digest};
 use crate::capability::path::GuestPath;
 use crate::sandbox::CallState;
 
@@ -65,7 +65,10 @@ impl CallState {
         side_effect: SideEffect,
         change: impl FnOnce(&Folder, &str) -> Result<u64, Trouble> + Send + 'static,
     ) -> Result<u64, FileError> {
-        let ordinal = self.begin(side_effect).await.map_err(FileError::Denied)?;
+        let ordinal = match self.begin(side_effect).await.map_err(FileError::Denied)? {
+            Begun::Now(ordinal) => ordinal,
+            Begun::Before(ordinal, answer) => return self.file_changed_before(ordinal, answer),
+        };
         let grantee = Arc::clone(&self.grantee);
         let done = self.off_loop(move || change(&grantee.folders[place.folder], &place.rest)).await;
         let done = done.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
@@ -75,10 +78,24 @@ impl CallState {
             (Err(_), Some(record)) => SideEffectAnswer::Denied { denial: record.denial.clone() },
             (Err(trouble), None) => SideEffectAnswer::Failed { message: trouble.to_string() },
         };
+        if let Some(record) = &record {
+            self.past.keep_record(ordinal, record);
+        }
         self.end(ordinal, answer).await;
         done.map_err(|trouble| match record {
-            Some(record) => FileError::Denied(self.refuse(*record)),
-            None => self.plain_error(&trouble),
+            Some(record) => self.file_error(Told::Denied(record)),
+            None => self.file_error(Told::plain(&trouble, self.grantee.limits().read)),
         })
+    }
+
+    /// What the plugin was told of a change before.
+    fn file_changed_before(&mut self, ordinal: u32, answer: SideEffectAnswer) -> Result<u64, FileError> {
+        let told = match answer {
+            SideEffectAnswer::Done { length } => return Ok(length),
+            SideEffectAnswer::Denied { denial } => Told::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Failed { message } => Told::of_words(&message, self.grantee.limits().read),
+            SideEffectAnswer::Fetched { .. } => Told::lost(),
+        };
+        Err(self.file_error(told))
     }
 }

@@ -12,11 +12,11 @@ use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use crate::calls::{EffectPort, Observer};
-use crate::capability::files::Place;
-use crate::capability::folder::{Change, Trouble, read_at};
+use crate::calls::Observer;
+use crate::capability::files::{LOOK, Place, READ, Told};
+use crate::capability::folder::{Change, Entry, Folder, Trouble, read_at};
 use crate::capability::journalled::{MOST, digest};
-use crate::sandbox::{CallState, Grantee, Tally};
+use crate::sandbox::{CallState, Grantee, Leave, Packed, Past, Recalled, Tally};
 
 /// Bytes of one read or write.
 const PIECE: usize = 64 << 10;
@@ -26,7 +26,7 @@ const FIRST: u64 = 1 << 31;
 /// A place in a file, and what it takes to work there without the state of the call.
 pub(super) struct At {
     grantee: Arc<Grantee>,
-    effects: Arc<dyn EffectPort>,
+    past: Arc<Past>,
     observer: Arc<dyn Observer>,
     call: CallId,
     read: Tally,
@@ -41,7 +41,7 @@ impl At {
     pub(super) fn new(state: &CallState, place: Place, path: String, offset: Option<u64>) -> Self {
         Self {
             grantee: Arc::clone(&state.grantee),
-            effects: Arc::clone(&state.start.effects),
+            past: Arc::clone(&state.past),
             observer: Arc::clone(&state.start.observer),
             call: state.start.call,
             read: state.read.clone(),
@@ -59,8 +59,20 @@ impl At {
         if size == 0 {
             return Err(ErrorCode::InsufficientSpace);
         }
-        let file = self.grantee.folders[self.place.folder].open_file(&self.place.rest);
-        let bytes = file.and_then(|file| read_at(&file, offset, size)).map_err(|trouble| self.told(&trouble))?;
+        let target = format!("{} {offset} {size}", self.path);
+        let bytes = match self.past.recall::<Result<Packed, Told>>(READ, &target) {
+            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or(ErrorCode::Io)?,
+            Recalled::Before(Err(told)) => return Err(code(&told)),
+            Recalled::Lost => return Err(ErrorCode::Io),
+            Recalled::Now => {
+                let file = self.grantee.folders[self.place.folder].open_file(&self.place.rest);
+                let bytes = file.and_then(|file| read_at(&file, offset, size)).map_err(|trouble| self.told(&trouble));
+                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(Told::clone);
+                let size = packed.as_ref().map_or(0, |(_, size)| *size);
+                self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
+                bytes.map_err(|told| code(&told))?
+            }
+        };
         self.read.add(bytes.len() as u64);
         self.offset = Some(offset + bytes.len() as u64);
         Ok(bytes)
@@ -74,12 +86,21 @@ impl At {
         let folder = &grantee.folders[place.folder];
         let offset = match self.offset {
             Some(offset) => offset,
-            None => folder.look(&place.rest).map_err(|trouble| self.told(&trouble))?.length,
+            None => self.end(folder)?,
         };
         let ordinal = u32::try_from(FIRST + self.done.get()).map_err(|_| ErrorCode::Overflow)?;
         self.done.add(1);
         let side_effect = SideEffect::WriteFile { path: self.path.clone(), offset, truncate: false, bytes: digest(&bytes) };
-        self.effects.ask(self.call, ordinal, side_effect).await.map_err(|_| ErrorCode::NotPermitted)?;
+        let _busy = match self.past.ask_effect(ordinal, side_effect).await {
+            Leave::Go(busy) => busy,
+            Leave::Refused(_) => return Err(ErrorCode::NotPermitted),
+            Leave::Lost => return Err(ErrorCode::Io),
+            Leave::Told(answer) => {
+                written_before(answer, self.grantee.limits().read)?;
+                self.offset = self.offset.map(|_| offset + bytes.len() as u64);
+                return Ok(());
+            }
+        };
         let (length, host) = (bytes.len() as u64, Arc::clone(&grantee));
         let work = move || {
             let change = Change { rest: &place.rest, offset, bytes: &bytes, truncate: false };
@@ -90,27 +111,61 @@ impl At {
             Ok(length) => SideEffectAnswer::Done { length: *length },
             Err(trouble) => SideEffectAnswer::Failed { message: trouble.to_string() },
         };
-        self.effects.ended(self.call, ordinal, answer).await;
-        done.map_err(|trouble| self.told(&trouble))?;
+        self.past.effect_ended(ordinal, answer).await;
+        done.map_err(|trouble| code(&self.told(&trouble)))?;
         self.offset = self.offset.map(|_| offset + length);
         Ok(())
     }
 
-    /// What a guest learns of a trouble; a refusal is recorded.
-    fn told(&self, trouble: &Trouble) -> ErrorCode {
+    /// Where the file ends.
+    fn end(&self, folder: &Folder) -> Result<u64, ErrorCode> {
+        let length = match self.past.recall::<Result<Entry, Told>>(LOOK, &self.path) {
+            Recalled::Before(looked) => looked,
+            Recalled::Lost => return Err(ErrorCode::Io),
+            Recalled::Now => {
+                let looked = folder.look(&self.place.rest).map_err(|trouble| self.told(&trouble));
+                self.past.keep(LOOK, &self.path, &looked, 64);
+                looked
+            }
+        };
+        length.map(|entry| entry.length).map_err(|told| code(&told))
+    }
+
+    /// What there is to tell of a trouble; a refusal is recorded.
+    fn told(&self, trouble: &Trouble) -> Told {
         match trouble {
-            Trouble::NotFound => ErrorCode::NoEntry,
-            Trouble::NotAFile => ErrorCode::IsDirectory,
-            Trouble::NotADirectory => ErrorCode::NotDirectory,
-            Trouble::Quota(_) | Trouble::TooMany => ErrorCode::InsufficientSpace,
-            Trouble::Other(_) => ErrorCode::Io,
+            Trouble::NotFound | Trouble::NotAFile | Trouble::NotADirectory | Trouble::Quota(_) | Trouble::TooMany | Trouble::Other(_) => {
+                Told::plain(trouble, self.grantee.limits().read)
+            }
             refusal => {
                 let rights = self.grantee.rights();
                 let record = rights.refuse(Capability::Files, &self.path, Layer::Runtime, &refusal.to_string(), None);
                 self.observer.denied(self.call, &record);
-                ErrorCode::NotPermitted
+                Told::Denied(record)
             }
         }
+    }
+}
+
+/// What a guest learns.
+fn code(told: &Told) -> ErrorCode {
+    match told {
+        Told::NotFound => ErrorCode::NoEntry,
+        Told::NotAFile => ErrorCode::IsDirectory,
+        Told::NotADirectory => ErrorCode::NotDirectory,
+        Told::Quota(_) => ErrorCode::InsufficientSpace,
+        Told::Denied(_) => ErrorCode::NotPermitted,
+        Told::Other(_) => ErrorCode::Io,
+    }
+}
+
+/// The same of a write before the call was run again.
+fn written_before(answer: SideEffectAnswer, read: u64) -> Result<(), ErrorCode> {
+    match answer {
+        SideEffectAnswer::Done { .. } => Ok(()),
+        SideEffectAnswer::Failed { message } => Err(code(&Told::of_words(&message, read))),
+        SideEffectAnswer::Denied { .. } => Err(ErrorCode::NotPermitted),
+        SideEffectAnswer::Fetched { .. } => Err(ErrorCode::Io),
     }
 }
 

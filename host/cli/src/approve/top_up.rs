@@ -1,0 +1,113 @@
+//! The question whether a run may have more of a limit that it has used up: yes, another amount, or no. Without a terminal there is no more.
+
+use std::sync::atomic::Ordering;
+
+use conclave_core::budget::TopUp;
+use conclave_core::policy::Approval;
+use serde_json::{Value, json};
+
+use super::{Approvals, Inner, Talk, refused};
+use crate::person::{Question, Reply};
+use crate::show::{ODD, one_line, paint, printable};
+
+const PROMPT: &str = "      [y] give it  [e] another amount  [n] no, end the run  > ";
+
+impl Inner {
+    pub(super) async fn top_up(&self, top_up: TopUp) -> Approval {
+        match self.approvals {
+            Approvals::Ask if self.person.is_there() => {}
+            Approvals::Ask => return refused("nobody is there to give more: stdin and stderr are no terminal"),
+            Approvals::Refuse => return refused("nobody is asked for more"),
+            // The word comes from elsewhere, and then nobody waits for this any more.
+            Approvals::Wait => return std::future::pending().await,
+        }
+        let floor = std::sync::Arc::clone(&self.floor).lock_owned().await;
+        let _talk = Talk { _floor: floor, _held: self.person.hold_the_rest() };
+        let (mut above, mut is_sudden) = (shown(&top_up), true);
+        loop {
+            let mut question = Question::short(std::mem::take(&mut above), PROMPT);
+            question.is_sudden = std::mem::take(&mut is_sudden);
+            let line = match self.person.ask(question).await {
+                Reply::End => {
+                    self.nobody.store(true, Ordering::SeqCst);
+                    return refused("nobody is there any more to give more");
+                }
+                Reply::Interrupted => {
+                    self.interrupts.raise();
+                    return refused("the person at the terminal stopped it");
+                }
+                Reply::Line(line) => line,
+            };
+            match line.trim().to_ascii_lowercase().as_str() {
+                "y" | "yes" => return Approval::Approved,
+                "n" | "no" => return refused("the person at the terminal said no"),
+                "e" | "edit" => match self.amount(&top_up).await {
+                    Some(arguments) => return Approval::Edited { arguments },
+                    None => above = String::new(),
+                },
+                _ => above = "      one letter, as below".to_owned(),
+            }
+        }
+    }
+
+    /// Another amount, in its unit; none when the person thought better of it.
+    async fn amount(&self, top_up: &TopUp) -> Option<Value> {
+        let mut question = Question::short("      how much more? Ctrl-C goes back", "      > ");
+        question.initial = bare(&top_up.arguments(top_up.proposed));
+        loop {
+            let Reply::Line(line) = self.person.ask(question.clone()).await else { return None };
+            let arguments = json!({ "add": read(&line) });
+            match top_up.amount(&arguments) {
+                Ok(_) => return Some(arguments),
+                Err(_) => {
+                    let example = bare(&top_up.arguments(top_up.proposed));
+                    question.text = format!("      {} such as {example}", paint(ODD, "that is no amount:"));
+                }
+            }
+            question.initial = line;
+        }
+    }
+}
+
+/// What is asked: what is used up, and how much more is proposed.
+fn shown(top_up: &TopUp) -> String {
+    let problem =
+        top_up.problem.as_ref().map(|problem| format!("\n      {} {}", paint(ODD, "not so:"), printable(problem))).unwrap_or_default();
+    let proposed = top_up.budget.show(top_up.proposed);
+    format!(" {}    {}\n      give it {proposed} more?{problem}", paint(ODD, "?"), one_line(&top_up.sentence(), 200))
+}
+
+/// The amount as a person writes it: `0.25`, `5 min`.
+fn bare(arguments: &Value) -> String {
+    match &arguments["add"] {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// A number is one, anything else is a text.
+fn read(line: &str) -> Value {
+    let line = line.trim();
+    serde_json::from_str(&line.replace(['_', ' '], "")).ok().filter(Value::is_number).unwrap_or_else(|| Value::from(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::budget::Budget;
+    use conclave_core::ids::TaskName;
+
+    use super::*;
+
+    #[test]
+    fn an_amount_is_read_as_it_is_shown() {
+        for (budget, shown) in [(Budget::Cost, "0.25"), (Budget::Wall, "250 s"), (Budget::Tokens, "250000")] {
+            let proposed = 250_000;
+            let top_up =
+                TopUp { budget, limit: 1, used: 1, set_aside: 0, needed: None, proposed, task: TaskName::from("desk"), problem: None };
+            let text = bare(&top_up.arguments(proposed));
+            assert_eq!(text, shown);
+            assert_eq!(top_up.amount(&json!({ "add": read(&text) })), Ok(proposed));
+        }
+        assert_eq!((read("50_000"), read(" 5 min")), (json!(50_000), json!("5 min")));
+    }
+}

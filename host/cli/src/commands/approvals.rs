@@ -1,0 +1,118 @@
+//! `conclave approvals`: the calls that wait for an approval, in whichever terminal or none.
+
+use std::collections::BTreeMap;
+
+use anstyle::Style;
+use conclave_core::ids::{Millis, RoomId};
+use conclave_core::policy::Approval;
+use conclave_core::waits::WaitKey;
+use conclave_runtime::store::{Mail, WaitRow, Word};
+use serde_json::json;
+
+use crate::approval_id::approval_id;
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::show::amounts::{ago, left, now};
+use crate::show::table::{self, Column, note};
+use crate::show::{FAINT, NAME, ODD, one_line};
+use crate::stores::{Stores, unusable};
+use crate::{exit, stdout};
+
+/// Characters of arguments in a table.
+const ARGUMENTS: usize = 400;
+const COLUMNS: [Column; 7] = [
+    Column { head: "ID", most: 28, goes: 0 },
+    Column { head: "SINCE", most: 12, goes: 2 },
+    Column { head: "EXPIRES", most: 26, goes: 3 },
+    Column { head: "RUN IS", most: 8, goes: 5 },
+    Column { head: "TASK", most: 16, goes: 4 },
+    Column { head: "TOOL", most: 28, goes: 0 },
+    Column { head: "ARGUMENTS", most: usize::MAX, goes: 0 },
+];
+
+pub(crate) fn approvals(args: &args::ApprovalList, output: Output) -> Result<u8, CliError> {
+    let stores = Stores::of(args.store.as_deref());
+    let mut waits: Vec<WaitRow> = Vec::new();
+    match &args.run {
+        Some(name) => {
+            let found = stores.find(name)?;
+            waits.extend(found.reader.waits(Some(&found.run())).map_err(|error| unusable(&error))?);
+        }
+        None => {
+            for reader in stores.readers()? {
+                waits.extend(reader.waits(None).map_err(|error| unusable(&error))?);
+            }
+        }
+    }
+    waits.retain(|wait| wait.wait.request.is_some());
+    waits.sort_by_key(|wait| wait.since);
+    let (now, said) = (now(), said(&stores));
+    let said = |wait: &WaitRow| said.get(&(wait.room.clone(), wait.wait.key)).copied();
+    if output.json {
+        waits.iter().try_for_each(|wait| stdout::line(as_json(wait, said(wait))))?;
+        return Ok(exit::OK);
+    }
+    if waits.is_empty() {
+        if !output.quiet {
+            stdout::styled(note("nothing waits for an approval"))?;
+        }
+        return Ok(exit::OK);
+    }
+    let rows: Vec<Vec<(Style, String)>> = waits.iter().map(|wait| row(wait, said(wait), now)).collect();
+    table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
+    if !output.quiet {
+        stdout::styled(note("`conclave approve ID` shows one whole and lets it run; `conclave refuse ID` does not"))?;
+    }
+    Ok(exit::OK)
+}
+
+/// The id; none of what waits for something else than an approver.
+fn id(wait: &WaitRow) -> Option<String> {
+    match wait.wait.key {
+        WaitKey::Call(call) => Some(approval_id(&wait.room, call)),
+        WaitKey::Model(..) | WaitKey::Timer(_) => None,
+    }
+}
+
+/// What was said and lies in the mail: nobody has the run under way, or it has not looked yet.
+fn said(stores: &Stores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
+    // What cannot be read there is told by whoever takes it out.
+    let mail = stores.folders().iter().flat_map(|folder| Mail::pending(folder).unwrap_or_default());
+    let word = |mail: Mail| match mail.word {
+        Word::Decide { call, approval } => {
+            let word = if matches!(approval, Approval::Refused { .. } | Approval::Invalid { .. }) { "refused" } else { "approved" };
+            Some(((mail.room, WaitKey::Call(call)), word))
+        }
+        _ => None,
+    };
+    mail.filter_map(word).collect()
+}
+
+fn row(wait: &WaitRow, said: Option<&str>, now: Millis) -> Vec<(Style, String)> {
+    let request = wait.wait.request.as_deref();
+    let arguments = request.map(|request| one_line(&request.arguments.to_string(), ARGUMENTS)).unwrap_or_default();
+    let standing = if wait.is_live { (NAME, "running") } else { (ODD, "cut off") };
+    vec![
+        (NAME, id(wait).unwrap_or_default()),
+        (FAINT, ago(wait.since, now)),
+        (Style::new(), said.map_or_else(|| expires(wait, now), |said| format!("{said}, not yet heard"))),
+        (standing.0, standing.1.to_owned()),
+        (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
+        (Style::new(), wait.wait.target.clone()),
+        (Style::new(), arguments),
+    ]
+}
+
+/// When it is over; the time stands still while nobody has the run under way.
+fn expires(wait: &WaitRow, now: Millis) -> String {
+    let Some(ms) = wait.wait.request.as_ref().and_then(|request| request.expires_ms) else { return String::new() };
+    if wait.is_live { format!("in {}", left(ms.saturating_sub(now.since(wait.since)))) } else { format!("{} of run", left(ms)) }
+}
+
+fn as_json(wait: &WaitRow, said: Option<&str>) -> serde_json::Value {
+    let request = wait.wait.request.as_deref();
+    json!({
+        "type": "approval", "id": id(wait), "room": wait.room, "kind": wait.wait.kind, "target": wait.wait.target,
+        "since": wait.since, "expires_ms": request.and_then(|request| request.expires_ms), "is_live": wait.is_live, "said": said, "request": request,
+    })
+}

@@ -1,0 +1,215 @@
+//! `conclave approve ID` and `conclave refuse ID`: the word about one call that waits, from another terminal or after a restart. An id means
+//! that one call with the arguments that are shown, and nothing else; the process that has the run under way carries the word out.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use conclave_core::budget::check_top_up_arguments;
+use conclave_core::calling::arguments::check;
+use conclave_core::event::{Event, Record};
+use conclave_core::ids::{CallId, RoomId};
+use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::setup::Setup;
+use conclave_core::waits::WaitKey;
+use conclave_runtime::store::{Mail, WaitRow, Word};
+use serde_json::{Value, json};
+
+use crate::approval_id::{approval_id, parse_approval_id};
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::show::{FAINT, NAME, ODD, one_line, paint, printable};
+use crate::stores::{InStore, Stores, unusable};
+use crate::{ask, exit, stdout};
+
+/// What `refuse` says when nobody says why.
+const NO: &str = "the operator said no";
+/// Characters of a reason that reach the agent.
+const REASON: usize = 1_000;
+/// What waits when a run has used up a limit.
+const TOP_UP: &str = "top-up";
+
+pub(crate) fn approve(args: &args::Approve, output: Output) -> Result<u8, CliError> {
+    let edited = args.arguments.as_deref().map(arguments).transpose()?;
+    let waiting = Waiting::find(&args.id, args.store.as_deref())?;
+    if !args.instead {
+        waiting.check_unsaid()?;
+    }
+    if let Some(arguments) = &edited {
+        waiting.check_arguments(arguments)?;
+    }
+    let question = waiting.show(edited.as_ref());
+    if !args.yes {
+        if !ask::is_somebody_there() {
+            let told = format!("{}: nobody is there to say yes", waiting.id());
+            return Err(CliError::policy(told).hint("look at it, and say --yes"));
+        }
+        if !ask::confirm(&question) {
+            let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, "it waits as before"));
+            return Ok(exit::FAILED);
+        }
+    }
+    let approval = edited.map_or(Approval::Approved, |arguments| Approval::Edited { arguments });
+    waiting.say(approval, args.instead, output)
+}
+
+pub(crate) fn refuse(args: &args::Refuse, output: Output) -> Result<u8, CliError> {
+    let waiting = Waiting::find(&args.id, args.store.as_deref())?;
+    let reason = args.reason.as_deref().map_or(NO, str::trim).chars().take(REASON).collect();
+    waiting.say(Approval::Refused { reason }, args.instead, output)
+}
+
+fn arguments(text: &str) -> Result<Value, CliError> {
+    match serde_json::from_str(text) {
+        Ok(value @ Value::Object(_)) => Ok(value),
+        Ok(_) => Err(CliError::usage("--arguments is no JSON object")),
+        Err(error) => Err(CliError::usage(format!("--arguments is no JSON: {error}"))),
+    }
+}
+
+/// A call that waits for a word.
+struct Waiting {
+    found: InStore,
+    call: CallId,
+    request: Box<ApprovalRequest>,
+    is_live: bool,
+    /// It asks for more of a limit.
+    is_top_up: bool,
+}
+
+impl Waiting {
+    fn find(id: &str, store: Option<&Path>) -> Result<Self, CliError> {
+        let (room, call) = parse_approval_id(id)?;
+        let found = Stores::of(store).find(&room)?;
+        let waits = found.reader.waits(Some(&found.run())).map_err(|error| unusable(&error))?;
+        let is_this = |row: &&WaitRow| row.room == found.room && row.wait.key == WaitKey::Call(call);
+        let this = waits.iter().find(is_this).and_then(|row| Some((row.wait.request.clone()?, row)));
+        let Some((request, row)) = this else { return Err(none(&found.room, call, &waits)) };
+        let (is_live, is_top_up) = (row.is_live, row.wait.kind == TOP_UP);
+        Ok(Self { found, call, request, is_live, is_top_up })
+    }
+
+    fn id(&self) -> String {
+        approval_id(&self.found.room, self.call)
+    }
+
+    /// The word is about this call.
+    fn is_meant(&self, mail: &Mail) -> bool {
+        mail.room == self.found.room && matches!(mail.word, Word::Decide { call, .. } if call == self.call)
+    }
+
+    /// The first word counts, so another would be lost without a sign.
+    fn check_unsaid(&self) -> Result<(), CliError> {
+        let unheard = Mail::pending(self.found.reader.folder()).map_err(|error| unusable(&error))?;
+        let Some(Word::Decide { approval, .. }) = unheard.into_iter().find(|mail| self.is_meant(mail)).map(|mail| mail.word) else {
+            return Ok(());
+        };
+        let what = format!("{} was already {}, which its run has not heard yet", self.id(), as_word(&approval));
+        Err(CliError::usage(what).hint("--instead puts this word in its place"))
+    }
+
+    fn take_back(&self) -> Result<(), CliError> {
+        Mail::take_back(self.found.reader.folder(), |mail| self.is_meant(mail)).map(drop).map_err(|error| unusable(&error))
+    }
+
+    /// Arguments that somebody wrote, before anybody waits for what becomes of them.
+    fn check_arguments(&self, arguments: &Value) -> Result<(), CliError> {
+        check_top_up_arguments(&self.request, arguments).map_err(|wrong| CliError::usage(format!("--arguments: {wrong}")))?;
+        let records = self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))?;
+        let setup = setup_of(records);
+        let spec = setup.as_deref().and_then(|setup| setup.tool(&self.request.tool)).map(|(_, spec)| spec);
+        let Some(Err(wrong)) = spec.map(|spec| check(&spec.input_schema, arguments)) else { return Ok(()) };
+        let place = |path: &str| if path.is_empty() { "the whole".to_owned() } else { format!("`{path}`") };
+        let wrong: Vec<String> = wrong.iter().map(|wrong| format!("{} {}", place(&wrong.path), wrong.reason)).collect();
+        let what = format!("--arguments do not fit {}: {}", self.request.tool, wrong.join("; "));
+        Err(CliError::usage(printable(&what)).hint("it waits as before"))
+    }
+
+    fn say(&self, approval: Approval, instead: bool, output: Output) -> Result<u8, CliError> {
+        if instead {
+            self.take_back()?;
+        } else {
+            self.check_unsaid()?;
+        }
+        let said = as_word(&approval);
+        let mail = Mail { room: self.found.room.clone(), word: Word::Decide { call: self.call, approval } };
+        mail.send(self.found.reader.folder()).map_err(|error| unusable(&error))?;
+        let (id, run) = (self.id(), self.found.run());
+        if output.json {
+            stdout::line(json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }))?;
+        } else if !output.quiet {
+            let when =
+                if self.is_live { "its run hears it now".to_owned() } else { format!("heard when its run goes on: conclave resume {run}") };
+            stdout::styled(format!("{} {said}; {when}", paint(NAME, id)))?;
+        }
+        Ok(exit::OK)
+    }
+
+    /// All of it, since what is approved must have been seen; and the question.
+    fn show(&self, edited: Option<&Value>) -> String {
+        if !self.is_top_up {
+            show(&self.request, edited);
+            return "May it run?".to_owned();
+        }
+        let (run, more) = (self.found.run(), more(&self.request.tool, edited.unwrap_or(&self.request.arguments)));
+        let _ = writeln!(anstream::stderr(), "{}", printable(&self.request.source));
+        let _ = writeln!(anstream::stderr(), "  {}", paint(FAINT, format_args!("a yes gives run {run} {more} more")));
+        format!("Give run {run} {more} more?")
+    }
+}
+
+fn as_word(approval: &Approval) -> &'static str {
+    if matches!(approval, Approval::Refused { .. }) { "refused" } else { "approved" }
+}
+
+/// What the room's run goes by.
+fn setup_of(records: Vec<Record>) -> Option<Arc<Setup>> {
+    records.into_iter().rev().find_map(|record| match record.event {
+        Event::RoomOpened { setup, .. } => Some(setup),
+        Event::RunStarted { setup, .. } => setup,
+        _ => None,
+    })
+}
+
+/// How much more of a limit arguments give: `4199 tokens`, `$0.25`, `5 min of wall`.
+fn more(key: &str, arguments: &Value) -> String {
+    let amount = match arguments.get("add").unwrap_or(arguments) {
+        Value::String(text) => one_line(text, 40),
+        amount => one_line(&amount.to_string(), 40),
+    };
+    match key.strip_prefix("limits.run.").unwrap_or(key) {
+        "cost_usd" => format!("${amount}"),
+        key @ ("wall" | "cpu") => format!("{amount} of {key}"),
+        key => format!("{amount} {}", key.replace('_', " ")),
+    }
+}
+
+/// What of that run waits instead.
+fn none(room: &RoomId, call: CallId, waits: &[WaitRow]) -> CliError {
+    let others = waits.iter().filter_map(|row| match (row.wait.key, &row.wait.request) {
+        (WaitKey::Call(call), Some(_)) => Some(approval_id(&row.room, call)),
+        _ => None,
+    });
+    let others: Vec<String> = others.collect();
+    let what = format!("{} does not wait for an approval: it was answered, ran out of time, or never asked", approval_id(room, call));
+    let hint = match others.as_slice() {
+        [] => "`conclave approvals` lists those that wait".to_owned(),
+        others => format!("of this run these wait: {}", others.join(", ")),
+    };
+    CliError::usage(what).hint(hint)
+}
+
+fn show(request: &ApprovalRequest, edited: Option<&Value>) {
+    let mut err = anstream::stderr();
+    let by = request.asked_by.as_ref().map(|by| format!(", asked for by {by}")).unwrap_or_default();
+    let who = printable(&format!("for {} in the task {}{by}", request.caller, request.task));
+    let _ = writeln!(err, "{} wants to run {}", paint(NAME, printable(&request.tool)), paint(FAINT, who));
+    let _ = writeln!(err, "  {}", paint(FAINT, printable(&format!("asked because {}", request.source))));
+    let what = if edited.is_some() { "  with, in the place of its own arguments:" } else { "  with:" };
+    let _ = writeln!(err, "{}", paint(FAINT, what));
+    let arguments = edited.unwrap_or(&request.arguments);
+    let text = serde_json::to_string_pretty(arguments).unwrap_or_else(|_| arguments.to_string());
+    for line in printable(&text).lines() {
+        let _ = writeln!(err, "    {} {line}", paint(ODD, "│"));
+    }
+}

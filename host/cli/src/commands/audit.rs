@@ -1,0 +1,151 @@
+//! `conclave audit`: what was allowed, refused, asked, decided and sent out, over all that is kept; and whether it is what was written.
+
+mod verify;
+
+use anstyle::Style;
+use conclave_core::audit::{Entry, Kind, entries};
+use conclave_core::ids::{Millis, RoomId};
+use conclave_core::journal::retold;
+use conclave_runtime::store::{Reader, RunFilter};
+use serde_json::json;
+
+use crate::args::{self, AuditCommand, Output};
+use crate::error::CliError;
+use crate::show::amounts::{moment, now, parse_moment};
+use crate::show::columns::{Part, cell, line};
+use crate::show::table::{self, note};
+use crate::show::{BAD, FAINT, GOOD, NAME, ODD, plural};
+use crate::stores::{Stores, unusable};
+use crate::{exit, stdout};
+
+/// Columns of a moment, and of the widest kind.
+const MOMENT: usize = 19;
+const KIND: usize = 14;
+/// Columns from which on a moment is shown whole, with its year and seconds.
+const WIDE: usize = 80;
+/// Columns that what happened has at least.
+const LEAST: usize = 12;
+
+pub(crate) fn audit(args: &args::Audit, output: Output) -> Result<u8, CliError> {
+    match &args.command {
+        Some(AuditCommand::Verify { head, store }) => verify::verify(&Stores::of(store.as_deref()), head.as_deref(), output),
+        Some(AuditCommand::Head { store }) => verify::head(&Stores::of(store.as_deref()), output),
+        None => list(args, output),
+    }
+}
+
+/// What is wanted of all entries.
+struct Wanted<'a> {
+    kinds: Vec<Kind>,
+    plugin: Option<&'a str>,
+    since: Option<Millis>,
+}
+
+impl Wanted<'_> {
+    fn has(&self, entry: &Entry) -> bool {
+        (self.kinds.is_empty() || self.kinds.contains(&entry.kind))
+            && self.plugin.is_none_or(|plugin| entry.plugin.as_ref().is_some_and(|of| of.as_str() == plugin))
+            && self.since.is_none_or(|since| entry.at >= since)
+    }
+}
+
+fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
+    let wanted = Wanted {
+        kinds: args.kind.iter().map(|word| kind(word)).collect::<Result<_, _>>()?,
+        plugin: args.plugin.as_deref(),
+        since: args.since.as_deref().map(|text| parse_moment("--since", text, now())).transpose()?,
+    };
+    let stores = Stores::of(args.store.as_deref());
+    let mut runs: Vec<(Millis, usize, RoomId)> = Vec::new();
+    let readers = match &args.run {
+        Some(name) => {
+            let found = stores.find(name)?;
+            runs.push((Millis(0), 0, found.run()));
+            vec![found.reader]
+        }
+        None => {
+            let readers = stores.readers()?;
+            for (index, reader) in readers.iter().enumerate() {
+                let rows = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
+                let rows = rows.into_iter().filter(|row| wanted.since.is_none_or(|since| row.changed >= since));
+                runs.extend(rows.map(|row| (row.started, index, row.run)));
+            }
+            readers
+        }
+    };
+    runs.sort();
+    let mut found: Vec<(RoomId, Entry)> = Vec::new();
+    for (_, reader, run) in &runs {
+        found.extend(entries_of(&readers[*reader], run)?.into_iter().filter(|(_, entry)| wanted.has(entry)));
+    }
+    // Oldest first over all runs, as a log is read.
+    found.sort_by_key(|(_, entry)| entry.at);
+    let (total, count) = (table::total(), found.len() as u64);
+    for (room, entry) in &found {
+        let address = format!("{room}:{}", entry.seq);
+        if output.json {
+            let mut value = json!(entry);
+            (value["type"], value["event"], value["room"]) = ("audit".into(), address.into(), json!(room));
+            stdout::line(value)?;
+        } else {
+            stdout::styled(shown(&address, entry, total))?;
+        }
+        if stdout::has_gone() {
+            return Ok(exit::OK);
+        }
+    }
+    if !output.json && !output.quiet {
+        let rest =
+            if count == 0 { "" } else { "; `conclave why EVENT` says more, `conclave audit verify` holds them against their hashes" };
+        let runs = plural(runs.len() as u64, "run", "runs");
+        stdout::styled(note(format_args!("{} in {runs}{rest}", plural(count, "entry", "entries"))))?;
+    }
+    Ok(exit::OK)
+}
+
+/// Those of all rooms of a run.
+fn entries_of(reader: &Reader, run: &RoomId) -> Result<Vec<(RoomId, Entry)>, CliError> {
+    let mut all = Vec::new();
+    for room in reader.rooms(run).map_err(|error| unusable(&error))? {
+        let records = reader.records(&room.room).map_err(|error| unusable(&error))?;
+        all.extend(entries(&retold(records)).into_iter().map(|entry| (room.room.clone(), entry)));
+    }
+    Ok(all)
+}
+
+fn kind(word: &str) -> Result<Kind, CliError> {
+    let known = || Kind::ALL.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ");
+    Kind::named(word).ok_or_else(|| CliError::usage(format!("there is no kind {word:?}")).hint(format!("one of {}", known())))
+}
+
+fn shown(address: &str, entry: &Entry, total: usize) -> String {
+    let plugin = entry.plugin.as_ref().map(|plugin| plugin.to_string()).unwrap_or_default();
+    let kind = Part::new(style_of(entry.kind), entry.kind.as_str());
+    let at = moment(entry.at);
+    // Month to minute where it is narrow.
+    let at = if total < WIDE { at[5..MOMENT - 3].to_owned() } else { at };
+    let wide = at.len();
+    let before = format!("{} {} ", cell(&[Part::new(FAINT, at)], wide), cell(&[kind], KIND));
+    let parts = [Part::new(NAME, plugin), Part::plain(entry.what.as_str()), Part::new(FAINT, format!("[{address}]"))];
+    let parts: Vec<Part> = parts.into_iter().filter(|part| !part.text.is_empty()).collect();
+    // The address stays when what was tried is long.
+    let left = total.saturating_sub(wide + KIND + 2);
+    let (last, first) = parts.split_last().expect("the address is always there");
+    let address = last.text.chars().count();
+    let room = left.saturating_sub(address + 1).max(LEAST);
+    format!("{before}{} {}", line(first, room).0, line(std::slice::from_ref(last), address).0)
+}
+
+fn style_of(kind: Kind) -> Style {
+    match kind {
+        Kind::Refused | Kind::Faulted | Kind::Interrupted => BAD,
+        Kind::Left | Kind::Asked | Kind::Stopped | Kind::Replaced | Kind::ToppedUp | Kind::TopUpRefused | Kind::Resumed => ODD,
+        Kind::Decided => GOOD,
+        Kind::Allowed => FAINT,
+    }
+}
+
+/// What a check of a store found.
+pub(crate) fn tell_checked(reader: &Reader, checked: &conclave_runtime::store::Checked, output: Output) -> Result<(), CliError> {
+    verify::tell("checked", reader, checked, output)
+}

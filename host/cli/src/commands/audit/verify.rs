@@ -1,0 +1,118 @@
+//! `conclave audit verify` and `conclave audit head`: whether all that is kept is what was written, and a hash to note elsewhere.
+
+use conclave_runtime::store::{Checked, Reader};
+use serde_json::json;
+
+use crate::args::Output;
+use crate::error::CliError;
+use crate::show::amounts::thousands;
+use crate::show::table::note;
+use crate::show::{BAD, FAINT, GOOD, one_line, paint};
+use crate::stores::{Stores, unusable};
+use crate::{exit, stdout};
+
+/// Problems of one store that are shown; a program reads all with `--json`.
+const PROBLEMS: usize = 20;
+
+/// Ends with 1 when something is not whole. A hash that was noted must be one of the chain of some store.
+pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: Output) -> Result<u8, CliError> {
+    if let Some(noted) = noted
+        && !is_hash(noted)
+    {
+        return Err(
+            CliError::usage(format!("{noted:?} is no hash")).hint("write what `conclave audit head` printed: 64 characters of 0-9 and a-f")
+        );
+    }
+    let readers = stores.readers()?;
+    let noted = noted.map(str::to_ascii_lowercase);
+    let checked = check_all(&readers, noted.as_deref())?;
+    let broken = checked.iter().any(|(_, checked)| !checked.problems.is_empty());
+    for (reader, checked) in &checked {
+        tell("verified", reader, checked, output)?;
+    }
+    if checked.is_empty() && !output.json && !output.quiet {
+        stdout::styled(note("nothing is kept, so there is nothing to hold against its hashes"))?;
+    }
+    // What was noted of a store that is gone is not there any more.
+    let missing = checked.is_empty() && noted.is_some();
+    Ok(if broken || missing { exit::FAILED } else { exit::OK })
+}
+
+/// The hash belongs to one store; the others are held against their own chains only.
+fn check_all<'a>(readers: &'a [Reader], noted: Option<&str>) -> Result<Vec<(&'a Reader, Checked)>, CliError> {
+    let plain = |reader: &'a Reader| Ok((reader, reader.verify(None).map_err(|error| unusable(&error))?));
+    let mut checked: Vec<(&Reader, Checked)> = readers.iter().map(plain).collect::<Result<_, CliError>>()?;
+    let Some(noted) = noted else { return Ok(checked) };
+    let mut against = Vec::new();
+    for reader in readers {
+        against.push(reader.verify(Some(noted)).map_err(|error| unusable(&error))?);
+    }
+    let is_in = |index: usize| against[index].problems.len() == checked[index].1.problems.len();
+    if (0..readers.len()).any(is_in) {
+        return Ok(checked);
+    }
+    for ((_, checked), against) in checked.iter_mut().zip(against) {
+        *checked = against;
+    }
+    Ok(checked)
+}
+
+fn is_hash(text: &str) -> bool {
+    text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+/// The newest hash of each store.
+pub(super) fn head(stores: &Stores, output: Output) -> Result<u8, CliError> {
+    for reader in stores.readers()? {
+        let checked = reader.verify(None).map_err(|error| unusable(&error))?;
+        let Some(head) = &checked.head else { continue };
+        if output.json {
+            stdout::line(json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }))?;
+        } else {
+            let folder = reader.folder().display().to_string();
+            stdout::styled(format!("{head}  {}", paint(FAINT, one_line(&folder, 200))))?;
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// What a check of a store found; also for `conclave store check`.
+pub(super) fn tell(word: &str, reader: &Reader, checked: &Checked, output: Output) -> Result<(), CliError> {
+    if output.json {
+        let mut value = json!(checked);
+        (value["type"], value["store"]) = (word.into(), json!(reader.folder()));
+        return stdout::line(value);
+    }
+    let folder = one_line(&reader.folder().display().to_string(), 200);
+    if checked.problems.is_empty() {
+        if output.quiet {
+            return Ok(());
+        }
+        let some = |count: u64, one: &str, several: &str| format!("{} {}", thousands(count), if count == 1 { one } else { several });
+        let (records, rooms) = (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
+        let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "payload", "payloads"));
+        let head = checked.head.as_ref().map(|head| paint(FAINT, format_args!("  head {head}"))).unwrap_or_default();
+        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "whole")));
+    }
+    stdout::styled(format!("{} {folder}", paint(BAD, "NOT WHOLE")))?;
+    for problem in checked.problems.iter().take(PROBLEMS) {
+        stdout::styled(format!("  {}", one_line(problem, 400)))?;
+    }
+    if checked.problems.len() > PROBLEMS {
+        stdout::styled(note(format_args!("  and {} more; --json says all", checked.problems.len() - PROBLEMS)))?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_hash;
+
+    #[test]
+    fn a_hash_is_sixty_four_digits() {
+        assert!(is_hash(&"0aF1".repeat(16)));
+        for wrong in [String::new(), "a".repeat(63), "g".repeat(64), "a".repeat(65)] {
+            assert!(!is_hash(&wrong), "{wrong}");
+        }
+    }
+}

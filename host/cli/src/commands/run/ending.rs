@@ -1,0 +1,115 @@
+//! How a run's end is told: its result on stdout, everything else on stderr.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use conclave_core::event::Spent;
+use conclave_core::message::ToolCall;
+use conclave_core::outcome::{Outcome, Status};
+use conclave_runtime::Prepared;
+
+use crate::args::Output;
+use crate::chat::status;
+use crate::error::CliError;
+use crate::show::tally::Counts;
+use crate::show::{BAD, FAINT, ODD, paint, plural, printable, time};
+use crate::stdout;
+
+/// What to do about an entry task that asks its user where nobody can answer.
+pub(crate) const ASKS_NOBODY: &str = "set `interactive = false` for it, or talk with it: conclave chat";
+
+/// The entry task asks its user after each of its answers.
+pub(crate) fn asks_user(prepared: &Prepared) -> bool {
+    let setup = prepared.setup();
+    setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive)
+}
+
+pub(super) fn finish(
+    outcome: &Outcome,
+    code: u8,
+    output: Output,
+    took: Duration,
+    counts: Counts,
+    journal: Option<&Path>,
+) -> Result<(), CliError> {
+    if output.json {
+        return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
+    }
+    let mut err = anstream::stderr();
+    if outcome.status.is_success() {
+        if !output.quiet {
+            let _ = writeln!(err);
+        }
+        match result(outcome) {
+            Some(result) => stdout::line(stdout::safe(&result))?,
+            // Every ending says why, also when there is no result.
+            None => drop(writeln!(err, "{} {}", paint(ODD, outcome.status.as_str()), printable(&outcome.reason))),
+        }
+    } else {
+        let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
+        if let Some(content) = outcome.content.as_deref().filter(|_| outcome.status != Status::Kill) {
+            let _ = writeln!(err, "{}", paint(FAINT, format_args!("the last that was said: {}", printable(content))));
+        }
+        if let Some(hint) = limit_hint(outcome) {
+            let _ = writeln!(err, "{}", paint(FAINT, hint));
+        }
+    }
+    if !output.quiet {
+        let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, (counts, &outcome.spent), journal)));
+    }
+    Ok(())
+}
+
+/// What the run was for: its text, else a value, else calls, else what it was to be, as JSON; none when it ended without anything.
+pub(crate) fn result(outcome: &Outcome) -> Option<String> {
+    let text = outcome.content.clone().filter(|content| !content.trim().is_empty());
+    let value = || outcome.value.as_ref().map(ToString::to_string);
+    let calls = || Some(outcome.tools.iter().map(|call| as_json(call).to_string()).collect::<Vec<_>>().join("\n"));
+    let typed = || outcome.typed.as_ref().map(ToString::to_string);
+    text.or_else(value).or_else(|| calls().filter(|calls| !calls.is_empty())).or_else(typed)
+}
+
+/// A call as results show it.
+pub(crate) fn as_json(call: &ToolCall) -> serde_json::Value {
+    serde_json::json!({ "name": call.name, "arguments": call.arguments })
+}
+
+/// Which key of the config allows more, where a hard limit ended it.
+pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
+    let key = match outcome.status {
+        // Two limits have this end; its reason says which it was.
+        Status::MaxTurns if outcome.reason.contains("limits.run.task_turns") => "task_turns",
+        Status::MaxTurns => "turns",
+        Status::MaxTokens => "tokens",
+        Status::MaxCost => "cost_usd",
+        Status::MaxCalls if outcome.reason.contains("limits.run.tool_calls") => "tool_calls",
+        Status::MaxCalls => "model_calls",
+        Status::MaxCpu => "cpu",
+        Status::Timeout => "wall",
+        _ => return None,
+    };
+    Some(format!("the config allows more with a larger `{key}` under [limits.run]"))
+}
+
+fn summary(took: Duration, (counts, spent): (Counts, &Spent), journal: Option<&Path>) -> String {
+    let mut parts = vec![format!("done in {}", time(took)), plural(counts.sandboxes, "sandbox", "sandboxes")];
+    if counts.denials > 0 {
+        parts.push(plural(counts.denials, "denial", "denials"));
+    }
+    if counts.faults > 0 {
+        parts.push(plural(counts.faults, "fault", "faults"));
+    }
+    if counts.approvals > 0 {
+        parts.push(format!("{} approved", counts.approvals));
+    }
+    if counts.refusals > 0 {
+        parts.push(format!("{} refused", counts.refusals));
+    }
+    parts.push(status::spent(counts));
+    parts.extend(status::in_all(spent, counts));
+    if let Some(folder) = journal {
+        parts.push(format!("journal: {}", folder.display()));
+    }
+    parts.join(" · ")
+}

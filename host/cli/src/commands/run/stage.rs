@@ -1,0 +1,156 @@
+//! Everybody who takes part in a run at the terminal, be it new or gone on with: who is asked, who follows it, who stops it.
+
+use std::fmt::Display;
+use std::future::Future;
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_core::ids::RoomId;
+use conclave_core::outcome::{Outcome, Status};
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
+use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
+
+use super::ending::{ASKS_NOBODY, asks_user, finish};
+use crate::approve::{About, AtTerminal, Waiting};
+use crate::args::{Approvals, Output, TraceChoice};
+use crate::attend::Attending;
+use crate::error::CliError;
+use crate::exit::{self, Met};
+use crate::interrupt::Interrupts;
+use crate::journals::Kept;
+use crate::person::Person;
+use crate::screen::{Loudness, Screen};
+use crate::show::steps::Steps;
+use crate::show::tally::Tally;
+use crate::show::trace::Trace;
+use crate::show::{BAD, FAINT, paint, printable};
+use crate::stdout;
+use crate::terminal::Terminal;
+
+/// How a run is told, and who is asked.
+#[derive(Clone, Copy)]
+pub(crate) struct Manner {
+    pub(crate) output: Output,
+    pub(crate) trace: TraceChoice,
+    pub(crate) verbose: bool,
+    pub(crate) approvals: Approvals,
+}
+
+/// The people and the followers of one run.
+pub(crate) struct Stage {
+    pub(crate) screen: Arc<Screen>,
+    person: Arc<Person>,
+    tally: Arc<Tally>,
+    approver: Arc<AtTerminal>,
+    trace: Option<Arc<Trace>>,
+    interrupts: Interrupts,
+    manner: Manner,
+    asks_user: bool,
+}
+
+impl Stage {
+    pub(crate) fn new(prepared: &Prepared, file: &Path, kept: &Kept, manner: Manner, interrupts: &Interrupts) -> Result<Self, CliError> {
+        let Manner { output, trace, verbose, approvals } = manner;
+        let screen = Screen::new(Loudness::of(output));
+        let person = Person::new(Arc::clone(&screen), None, None);
+        let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, file), approvals);
+        let steps = trace.detail(output)?.map(|detail| Steps::of_run(Arc::clone(&screen), detail, prepared.setup()));
+        let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
+            Arc::new(Trace::of_run(Arc::clone(&screen), verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
+        });
+        let (interrupts, asks_user) = (interrupts.clone(), asks_user(prepared));
+        Ok(Self { screen, person, tally: Arc::default(), approver, trace, interrupts, manner, asks_user })
+    }
+
+    /// For the run; its name and what goes with its message are others' business.
+    pub(crate) fn options(&self, kept: &Kept) -> RunOptions {
+        let mut subscribers: Vec<Arc<dyn Subscriber>> = vec![Arc::clone(&self.tally) as _];
+        if self.manner.output.json {
+            subscribers.push(Arc::new(JsonLinesOnStdout));
+        }
+        subscribers.extend(self.trace.clone().map(|trace| trace as _));
+        if self.manner.approvals == Approvals::Wait && !self.manner.output.json {
+            subscribers.push(Arc::new(Waiting(Arc::clone(&self.screen))));
+        }
+        let (person, screen, interrupts) = (Arc::clone(&self.person), Arc::clone(&self.screen), self.interrupts.clone());
+        RunOptions {
+            channels: Arc::new(Terminal { person, screen, interrupts }),
+            approver: Arc::clone(&self.approver) as _,
+            journals: kept.journals(),
+            subscribers: Subscribers::new(subscribers),
+            ..RunOptions::default()
+        }
+    }
+
+    /// What the columns of the steps are.
+    pub(crate) fn legend(&self) {
+        if let Some(trace) = &self.trace {
+            trace.legend();
+        }
+    }
+
+    /// Hears what other terminals say, until what it gives is dropped.
+    pub(crate) fn attend(&self, kept: &Kept, host: &Arc<Host>) -> Option<Attending> {
+        kept.store().map(|store| Attending::begin(store, host, &self.screen))
+    }
+
+    /// Waits for the end; Ctrl-C stops the run, and the program should that take too long.
+    pub(crate) async fn follow<E: Display>(
+        &self,
+        stop: Stopper,
+        outcome: impl Future<Output = Result<Arc<Outcome>, E>>,
+        (room, kept): (&RoomId, &Kept),
+    ) -> Result<Arc<Outcome>, CliError> {
+        let mut interrupts = self.interrupts.clone();
+        let mut outcome = std::pin::pin!(outcome);
+        let ended = tokio::select! {
+            outcome = &mut outcome => outcome,
+            () = interrupts.next() => {
+                stop.stop("Ctrl-C");
+                outcome.await
+            }
+        };
+        self.person.leave();
+        ended.map_err(|failure| unkept(&failure, room, kept))
+    }
+
+    /// Tells the end, and gives the exit code.
+    pub(crate) fn end(&self, outcome: &Outcome, began: Instant, journal: Option<&Path>) -> Result<u8, CliError> {
+        let output = self.manner.output;
+        let met = Met { trouble: self.tally.trouble(), nobody_to_ask: self.approver.has_refused_for_nobody() };
+        let code = exit::of(outcome.status, met);
+        if let Some(why) = self.tally.why_no_answer().filter(|_| output.quiet && !output.json && !outcome.status.is_success()) {
+            // Otherwise it was told when it happened.
+            let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
+        }
+        finish(outcome, code, output, began.elapsed(), self.tally.counts(), journal)?;
+        self.approver.tell_missing();
+        if outcome.status == Status::Stalled && !output.json && self.asks_user && !self.person.is_there() {
+            let _ = writeln!(anstream::stderr(), "{} {ASKS_NOBODY}", paint(FAINT, "help:"));
+        }
+        Ok(code)
+    }
+}
+
+/// The journal failed in the middle: what it holds is safe, and the run can be gone on with.
+pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &Kept) -> CliError {
+    let told = CliError::internal(failure.to_string());
+    match kept.store() {
+        Some(_) => told.hint(format!("when the disk has room again and can be written: conclave resume {room}")),
+        None => told,
+    }
+}
+
+/// The event stream as NDJSON.
+pub(crate) struct JsonLinesOnStdout;
+
+impl Subscriber for JsonLinesOnStdout {
+    fn on(&self, happening: &Happening) {
+        if let Ok(line) = serde_json::to_string(happening) {
+            // The result at the end goes the same way, and says so when stdout cannot be written.
+            let _ = stdout::line(line);
+        }
+    }
+}

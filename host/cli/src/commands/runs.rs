@@ -1,0 +1,191 @@
+//! `conclave runs`: the runs that are kept, newest first.
+
+use std::collections::BTreeMap;
+
+use anstyle::Style;
+use conclave_core::ids::{Millis, RoomId};
+use conclave_runtime::store::{RunFilter, RunRow, Standing};
+use serde_json::json;
+
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::show::amounts::{ago, money, now, parse_moment, parse_usd, thousands, took};
+use crate::show::table::{self, Column, note};
+use crate::show::timeline::standing;
+use crate::show::{FAINT, NAME, ODD, plural};
+use crate::stores::{Stores, is_cut_off};
+use crate::{exit, stdout};
+
+/// What a run that nobody named an end of is called.
+const OVER: &str = "over";
+/// What a run is called that waits for a person.
+const WAITING: &str = "waiting";
+const COLUMNS: [Column; 8] = [
+    Column { head: "RUN", most: 24, goes: 0 },
+    Column { head: "WHEN", most: 12, goes: 3 },
+    Column { head: "STANDING", most: 16, goes: 0 },
+    Column { head: "ENTRY", most: 16, goes: 6 },
+    Column { head: "TOKENS", most: 12, goes: 5 },
+    Column { head: "COST", most: 9, goes: 4 },
+    Column { head: "TOOK", most: 12, goes: 2 },
+    Column { head: "MESSAGE", most: usize::MAX, goes: 0 },
+];
+
+pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
+    let now = now();
+    let status = args.status.as_deref().map(status_word).transpose()?;
+    let filter = RunFilter {
+        agent: args.agent.clone(),
+        text: args.text.clone(),
+        cost: args.cost.as_deref().map(parse_usd).transpose()?,
+        since: args.since.as_deref().map(|text| parse_moment("--since", text, now)).transpose()?,
+        ..RunFilter::default()
+    };
+    let stores = Stores::of(args.store.as_deref());
+    let mut runs = stores.runs(&filter)?;
+    let mut waits = stores.waits()?;
+    waits.retain(|run, _| runs.iter().any(|row| row.run == *run && !matches!(row.standing, Standing::Ended(_))));
+    runs.retain(|run| status.as_deref().is_none_or(|status| is_so(run, waits.contains_key(&run.run), status)));
+    let all = runs.len();
+    let cut_off = runs.iter().filter(|run| is_cut_off(run)).count();
+    waits.retain(|run, _| runs.iter().any(|row| row.run == *run));
+    runs.truncate(args.limit);
+    let downs = stores.down_ms(&runs)?;
+    let lasted = |run: &RunRow| lasted(run, downs.get(&run.run).copied().unwrap_or_default(), now);
+    if output.json {
+        for run in &runs {
+            let mut value = json!(run);
+            value["type"] = "run".into();
+            value["standing"] = standing(run.standing).1.into();
+            (value["took_ms"], value["waits"]) = (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
+            stdout::line(value)?;
+        }
+        return Ok(exit::OK);
+    }
+    if runs.is_empty() {
+        return empty(&filter, status.is_some(), output);
+    }
+    let rows: Vec<Vec<(Style, String)>> = runs.iter().map(|run| row(run, waits.contains_key(&run.run), lasted(run), now)).collect();
+    table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
+    if output.quiet {
+        return Ok(exit::OK);
+    }
+    if all > runs.len() {
+        stdout::styled(note(format_args!("{} more; --limit {all} shows all", thousands((all - runs.len()) as u64))))?;
+    }
+    if let Some(hint) = hint(&waits) {
+        stdout::styled(note(hint))?;
+    }
+    if cut_off > 0 {
+        let were = if cut_off == 1 { "was" } else { "were" };
+        let what = format!("{} {were} cut off; `conclave resume` goes on with what is not over", plural(cut_off as u64, "run", "runs"));
+        stdout::styled(note(what))?;
+    }
+    Ok(exit::OK)
+}
+
+/// What waits for whoever reads this, and where it is listed.
+fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
+    let is_question = |kind: &&String| *kind != "user";
+    let questions = waits.values().flatten().filter(is_question).count();
+    let talks = waits.values().flatten().count() - questions;
+    let verb = |count: usize| if count == 1 { "waits" } else { "wait" };
+    let asked = format!("{} {} for you: `conclave approvals`", plural(questions as u64, "question", "questions"), verb(questions));
+    let talk = format!("{} {} for your answer on its channel", plural(talks as u64, "run", "runs"), verb(talks));
+    match (questions, talks) {
+        (0, 0) => None,
+        (_, 0) => Some(asked),
+        (0, _) => Some(talk),
+        _ => Some(format!("{asked}; {talk}")),
+    }
+}
+
+/// To its newest record, or to now while it goes on, without the time in which no host ran: as `conclave show` has it.
+fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
+    let end = if run.standing == Standing::Running { now.max(run.changed) } else { run.changed };
+    end.since(run.started).saturating_sub(down_ms)
+}
+
+fn row(run: &RunRow, waits: bool, lasted: u64, now: Millis) -> Vec<(Style, String)> {
+    let (style, word) = match (standing(run.standing), waits) {
+        ((_, word), true) => (ODD, format!("{word}, waits")),
+        (plain, false) => plain,
+    };
+    let entry = if run.agents.is_empty() { run.entry.clone() } else { format!("{} ({})", run.entry, run.agents.join(", ")) };
+    let tokens = if run.tokens == 0 { String::new() } else { thousands(run.tokens) };
+    let cost = if run.cost_micro_usd == 0 { String::new() } else { money(run.cost_micro_usd) };
+    vec![
+        (NAME, run.run.to_string()),
+        (FAINT, ago(run.started, now)),
+        (style, word),
+        (Style::new(), entry),
+        (Style::new(), tokens),
+        (Style::new(), cost),
+        (Style::new(), took(lasted)),
+        (FAINT, run.text.clone()),
+    ]
+}
+
+/// The word of `--status` as standings are written.
+fn status_word(text: &str) -> Result<String, CliError> {
+    let word = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
+    let known = word == OVER || word == WAITING || word == "running" || word == "cut-off" || is_ending(&word);
+    if known {
+        return Ok(word);
+    }
+    Err(CliError::usage(format!("no run is ever {text:?}"))
+        .hint("one of running, waiting, cut-off, over, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
+}
+
+fn is_ending(word: &str) -> bool {
+    let name = serde_json::Value::from(word.to_ascii_uppercase().replace('-', "_"));
+    serde_json::from_value::<conclave_core::outcome::Status>(name).is_ok()
+}
+
+fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
+    match run.standing {
+        _ if status == WAITING => waits,
+        Standing::Ended(_) if status == OVER => true,
+        other => standing(other).1.replace(' ', "-") == status,
+    }
+}
+
+/// Why there is nothing.
+fn empty(filter: &RunFilter, has_status: bool, output: Output) -> Result<u8, CliError> {
+    if !output.quiet {
+        let why = if *filter == RunFilter::default() && !has_status {
+            "no runs are kept yet; `conclave run` and `conclave chat` keep theirs, unless --no-journal or --journal is there"
+        } else {
+            "no run that is kept is like that; `conclave runs` without options lists the newest"
+        };
+        stdout::styled(note(why))?;
+    }
+    Ok(exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_waits_is_counted_in_one_line() {
+        let waits = |kinds: &[&[&str]]| {
+            let runs =
+                kinds.iter().zip(0..).map(|(kinds, run)| (RoomId::from(format!("{run}")), kinds.iter().map(ToString::to_string).collect()));
+            hint(&runs.collect())
+        };
+        assert_eq!(waits(&[]), None);
+        assert_eq!(waits(&[&["approval"], &["top-up"]]).unwrap(), "2 questions wait for you: `conclave approvals`");
+        assert_eq!(waits(&[&["user"]]).unwrap(), "1 run waits for your answer on its channel");
+    }
+
+    #[test]
+    fn words_of_standings_are_known_however_they_are_written() {
+        for (word, expected) in
+            [("done", "done"), ("MAX_COST", "max-cost"), ("cut off", "cut-off"), ("running", "running"), ("over", "over")]
+        {
+            assert_eq!(status_word(word).unwrap(), expected);
+        }
+        assert!(status_word("happy").unwrap_err().to_string().contains("cut-off"));
+    }
+}

@@ -1,0 +1,140 @@
+//! `conclave show RUN`: what happened in a run and when, in the terminal, as JSON, or as a page for a browser.
+
+use std::fs::{self, OpenOptions};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use conclave_core::timeline::Timeline;
+use conclave_runtime::store::{Reader, RunFilter, RunRow, Standing};
+use serde_json::json;
+
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::show::amounts::now;
+use crate::show::page::{BEGIN, page};
+use crate::show::timeline::{About, lines, standing};
+use crate::show::{printable, table};
+use crate::stores::{InStore, Stores, unusable};
+use crate::{exit, stdout};
+
+pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
+    if let Some(folder) = &args.store
+        && has_lines(folder)
+    {
+        let what = format!("{} holds journals as lines of JSON, as --journal keeps them", printable(&folder.display().to_string()));
+        return Err(CliError::usage(what).hint("`conclave why --journal FOLDER` reads those; `show` reads what --store keeps"));
+    }
+    let stores = Stores::of(args.store.as_deref());
+    let found = match &args.run {
+        Some(name) => stores.find(name)?,
+        None => newest(&stores)?,
+    };
+    let (row, mut timeline) = (found.row()?, timeline(&found)?);
+    if row.standing == Standing::Running {
+        timeline.extend(now());
+    }
+    let about = About {
+        standing: row.standing,
+        config: row.config.as_ref().map(|config| config.display().to_string()),
+        command: row.command.clone(),
+        reason: row.reason.clone(),
+    };
+    if let Some(file) = &args.html {
+        return write_page(file.as_deref(), &row, &page(&timeline, &about), output);
+    }
+    if output.json {
+        let mut value = json!(timeline);
+        value["type"] = "timeline".into();
+        value["standing"] = standing(row.standing).1.into();
+        (value["config"], value["command"], value["store"]) = (json!(row.config), json!(row.command), json!(row.store));
+        stdout::line(value)?;
+        return Ok(exit::OK);
+    }
+    lines(&timeline, &about, table::total(), args.all).iter().try_for_each(stdout::styled)?;
+    Ok(exit::OK)
+}
+
+/// It is no store, and a journal of lines is in it.
+fn has_lines(folder: &Path) -> bool {
+    let mut entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| entry.ok().map(|entry| entry.path()));
+    let is_store = Reader::open(folder).is_ok();
+    !is_store && entries.any(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
+}
+
+fn newest(stores: &Stores) -> Result<InStore, CliError> {
+    let newest = stores.runs(&RunFilter { most: Some(1), ..RunFilter::default() })?;
+    let Some(row) = newest.first() else {
+        return Err(CliError::usage("no runs are kept yet").hint("`conclave run` and `conclave chat` keep theirs"));
+    };
+    stores.find(row.run.as_str())
+}
+
+fn timeline(found: &InStore) -> Result<Timeline, CliError> {
+    let run = found.run();
+    let rooms = rooms(&found.reader, &run)?;
+    let none =
+        || CliError::usage(format!("the run {run} has no records that can be shown")).hint("`conclave store check` says what is not whole");
+    Timeline::of(rooms).ok_or_else(none)
+}
+
+/// The records of each room of a run, its root's first.
+pub(crate) fn rooms(reader: &Reader, run: &conclave_core::ids::RoomId) -> Result<Vec<Vec<conclave_core::event::Record>>, CliError> {
+    let rooms = reader.rooms(run).map_err(|error| unusable(&error))?;
+    rooms.iter().map(|room| reader.records(&room.room).map_err(|error| unusable(&error))).collect()
+}
+
+fn write_page(file: Option<&Path>, row: &RunRow, page: &str, output: Output) -> Result<u8, CliError> {
+    if file.is_some_and(|file| file.as_os_str() == "-") {
+        stdout::write(page)?;
+        return Ok(exit::OK);
+    }
+    let name: String = row.run.as_str().chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).collect();
+    let file = file.map_or_else(|| PathBuf::from(format!("run-{name}.html")), Path::to_owned);
+    if !may_be_written(&file) {
+        let what = format!("{} is there, and is no page of a run", file.display());
+        return Err(CliError::usage(what).hint("name another file with --html=FILE; `--html=-` writes to stdout"));
+    }
+    write_private(&file, page.as_bytes())
+        .map_err(|error| CliError::internal(format!("{} could not be written: {error}", file.display())))?;
+    if output.json {
+        stdout::line(json!({ "type": "page", "file": file, "run": row.run }))?;
+    } else if !output.quiet {
+        let _ = writeln!(anstream::stderr(), "wrote {}; open it in a browser", printable(&file.display().to_string()));
+    }
+    Ok(exit::OK)
+}
+
+/// Nothing is there, or a page of ours.
+fn may_be_written(file: &Path) -> bool {
+    let Ok(mut there) = fs::File::open(file) else { return !file.exists() };
+    let mut begin = vec![0; BEGIN.len()];
+    there.read_exact(&mut begin).is_ok() && begin == BEGIN.as_bytes()
+}
+
+/// A page holds what was said in the run: it is its owner's alone.
+fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    options.open(file)?.write_all(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_page_of_ours_is_written_over() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = |name: &str, text: &str| {
+            let path = temp.path().join(name);
+            fs::write(&path, text).unwrap();
+            path
+        };
+        assert!(may_be_written(&temp.path().join("new.html")));
+        assert!(may_be_written(&file("ours.html", &format!("{BEGIN}<html>"))));
+        assert!(!may_be_written(&file("conclave.toml", "entry = \"desk\"")));
+        assert!(!may_be_written(&file("empty.html", "")));
+    }
+}

@@ -1,0 +1,198 @@
+//! `conclave store gc | backup | check`: looks after the place where runs are kept.
+
+use std::path::{Path, PathBuf};
+
+use conclave_core::ids::Millis;
+use conclave_runtime::store::{Collected, Reader, Retention, RunFilter, Store, StoreError};
+use serde_json::json;
+
+use crate::args::{Output, StoreCommand};
+use crate::commands::audit;
+use crate::error::CliError;
+use crate::show::amounts::{now, parse_moment, thousands};
+use crate::show::table::note;
+use crate::show::{GOOD, ODD, bytes, one_line, paint, plural};
+use crate::stores::{Stores, unusable};
+use crate::{ask, exit, stdout};
+
+/// Runs that are named of those that went.
+const NAMED: usize = 8;
+
+pub(crate) fn store(command: &StoreCommand, output: Output) -> Result<u8, CliError> {
+    match command {
+        StoreCommand::Gc { before, keep, dry_run, yes, store } => {
+            let before = before.as_deref().map(|text| parse_moment("--before", text, now())).transpose()?;
+            // Only --keep: all but the newest.
+            if let (None, Some(keep), false, false, true) = (before, *keep, *dry_run, *yes, ask::is_somebody_there()) {
+                let question = format!("Remove all runs that have ended but the newest {keep}? --dry-run says which.");
+                if !ask::confirm(&question) {
+                    return Err(CliError::usage("nothing was removed").hint("say yes, or give --yes"));
+                }
+            }
+            gc(&Stores::of(store.as_deref()), before, *keep, *dry_run, output)
+        }
+        StoreCommand::Backup { folder, store } => backup(&Stores::of(store.as_deref()), store.is_some(), folder, output),
+        StoreCommand::Check { store } => check(&Stores::of(store.as_deref()), output),
+    }
+}
+
+/// Stores in use are left alone, and told.
+fn gc(stores: &Stores, before: Option<Millis>, keep: Option<usize>, dry: bool, output: Output) -> Result<u8, CliError> {
+    let readers = stores.readers()?;
+    if readers.is_empty() {
+        return nothing(output);
+    }
+    for kind in kinds(&readers) {
+        let retention = retention(&kind, before, keep, dry)?;
+        for reader in kind {
+            match Store::open(reader.folder()).and_then(|store| store.collect(&retention)) {
+                Ok(gone) => tell_gone(reader.folder(), &gone, dry, output)?,
+                Err(StoreError::InUse { folder, who }) => tell_in_use(&folder, &who, output)?,
+                Err(error) => return Err(unusable(&error)),
+            }
+        }
+    }
+    Ok(exit::OK)
+}
+
+/// Stores side by side in one folder: those of runs, those of batches and clients. What is many in one pushes out nothing of the other.
+fn kinds(readers: &[Reader]) -> Vec<Vec<&Reader>> {
+    let mut kinds: Vec<(Option<&Path>, Vec<&Reader>)> = Vec::new();
+    for reader in readers {
+        let parent = reader.folder().parent();
+        match kinds.iter_mut().find(|(of, _)| *of == parent) {
+            Some((_, kind)) => kind.push(reader),
+            None => kinds.push((parent, vec![reader])),
+        }
+    }
+    kinds.into_iter().map(|(_, kind)| kind).collect()
+}
+
+/// So many of the newest of all stores together stay: what ended before the last of them may go.
+fn retention(readers: &[&Reader], before: Option<Millis>, keep: Option<usize>, dry: bool) -> Result<Retention, CliError> {
+    let Some(keep) = keep else { return Ok(Retention { before, runs: None, dry }) };
+    let mut ended: Vec<Millis> = Vec::new();
+    for reader in readers {
+        let runs = reader.runs(&RunFilter::default()).map_err(|error| unusable(&error))?;
+        ended.extend(runs.iter().filter_map(|run| run.ended));
+    }
+    Ok(Retention { before: Some(limit(ended, before, keep)), runs: None, dry })
+}
+
+fn limit(mut ended: Vec<Millis>, before: Option<Millis>, keep: usize) -> Millis {
+    ended.sort_unstable_by(|one, other| other.cmp(one));
+    let before = before.unwrap_or(Millis(u64::MAX));
+    match keep.checked_sub(1) {
+        // Fewer than that are kept: none is too many.
+        Some(last) => ended.get(last).map_or(Millis(0), |last| before.min(*last)),
+        None => before,
+    }
+}
+
+fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: Output) -> Result<(), CliError> {
+    if output.json {
+        let mut value = json!(gone);
+        (value["type"], value["store"], value["dry_run"]) = ("collected".into(), json!(folder), dry.into());
+        return stdout::line(value);
+    }
+    if output.quiet {
+        return Ok(());
+    }
+    let folder = one_line(&folder.display().to_string(), 200);
+    if gone.runs.is_empty() && gone.blobs == 0 {
+        return stdout::styled(note(format_args!("{folder}: nothing to remove")));
+    }
+    let word = if dry { paint(ODD, "would remove") } else { paint(GOOD, "removed") };
+    let runs = plural(gone.runs.len() as u64, "run", "runs");
+    let payloads = plural(gone.blobs, "payload", "payloads");
+    stdout::styled(format!("{word} {runs} with {} records, {payloads}: {}  {folder}", thousands(gone.records), bytes(gone.bytes)))?;
+    let names: Vec<&str> = gone.runs.iter().take(NAMED).map(|run| run.as_str()).collect();
+    let more = gone.runs.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    if names.is_empty() { Ok(()) } else { stdout::styled(note(format_args!("  {}{more}", names.join(", ")))) }
+}
+
+fn tell_in_use(folder: &Path, who: &str, output: Output) -> Result<(), CliError> {
+    if output.json {
+        return stdout::line(json!({ "type": "in-use", "store": folder, "by": who }));
+    }
+    let folder = one_line(&folder.display().to_string(), 200);
+    stdout::styled(format!("{} {folder}: in use by {}; left as it is", paint(ODD, "skipped"), one_line(who, 120)))
+}
+
+fn backup(stores: &Stores, is_one: bool, to: &Path, output: Output) -> Result<u8, CliError> {
+    if to.exists() {
+        return Err(CliError::usage(format!("{} is there already", to.display())).hint("name a folder that is not there yet"));
+    }
+    let readers = stores.readers()?;
+    if readers.is_empty() {
+        return nothing(output);
+    }
+    for reader in &readers {
+        let folder = if is_one { to.to_owned() } else { to.join(place(reader.folder())) };
+        if let Some(parent) = folder.parent().filter(|parent| !parent.as_os_str().is_empty()) {
+            crate::state_folder::make_private(parent)
+                .map_err(|error| CliError::internal(format!("{} could not be made: {error}", parent.display())))?;
+        }
+        reader.backup(&folder).map_err(|error| unusable(&error))?;
+        if output.json {
+            stdout::line(json!({ "type": "backup", "store": reader.folder(), "folder": folder }))?;
+        } else if !output.quiet {
+            let (from, to) = (reader.folder().display().to_string(), folder.display().to_string());
+            stdout::styled(format!("{} {} to {}", paint(GOOD, "copied"), one_line(&from, 200), one_line(&to, 200)))?;
+        }
+    }
+    if !output.json && !output.quiet {
+        stdout::styled(note("look into a copy with --store FOLDER, such as `conclave runs --store`"))?;
+    }
+    Ok(exit::OK)
+}
+
+/// `stores/1`: the last two names of a store's folder.
+fn place(folder: &Path) -> PathBuf {
+    let names: Vec<_> = folder.components().rev().take(2).collect();
+    names.into_iter().rev().collect()
+}
+
+fn check(stores: &Stores, output: Output) -> Result<u8, CliError> {
+    let readers = stores.readers()?;
+    if readers.is_empty() {
+        return nothing(output);
+    }
+    let mut code = exit::OK;
+    for reader in &readers {
+        let checked = reader.check().map_err(|error| unusable(&error))?;
+        audit::tell_checked(reader, &checked, output)?;
+        if !checked.problems.is_empty() {
+            code = exit::FAILED;
+        }
+    }
+    Ok(code)
+}
+
+fn nothing(output: Output) -> Result<u8, CliError> {
+    if !output.json && !output.quiet {
+        stdout::styled(note("nothing is kept yet"))?;
+    }
+    Ok(exit::OK)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newest_stay_whatever_is_said_of_older_ones() {
+        let ended = || [5, 9, 7, 3].map(Millis).to_vec();
+        assert_eq!(limit(ended(), None, 2), Millis(7));
+        assert_eq!(limit(ended(), Some(Millis(4)), 2), Millis(4));
+        assert_eq!(limit(ended(), Some(Millis(8)), 2), Millis(7));
+        assert_eq!(limit(ended(), Some(Millis(8)), 9), Millis(0));
+        assert_eq!(limit(ended(), None, 0), Millis(u64::MAX));
+    }
+
+    #[test]
+    fn a_copy_has_the_place_of_its_store() {
+        assert_eq!(place(Path::new("/state/stores/1")), Path::new("stores/1"));
+    }
+}

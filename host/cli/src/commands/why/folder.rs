@@ -1,0 +1,107 @@
+//! Journals that are files of JSON lines in one folder: those of `--journal`, and those that hosts before the stores wrote.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+use std::{fs, io};
+
+use conclave_core::event::Record;
+use conclave_core::journal::from_lines;
+
+use super::find::{Journal, journal};
+use crate::error::CliError;
+
+/// The ending of a journal's file.
+const ENDING: &str = "jsonl";
+/// The ending of the file beside a run's journal that names its config.
+const CONFIG_ENDING: &str = "config";
+
+/// Where they are.
+#[derive(Clone, Debug)]
+pub(super) struct Folder(pub(super) PathBuf);
+
+impl Folder {
+    /// The runs, newest first, and among them the servings of clients, each of them once. A run is as old as the file of its first room, a
+    /// serving as its newest call.
+    pub(super) fn runs(&self) -> Vec<String> {
+        let mut found: BTreeMap<String, SystemTime> = BTreeMap::new();
+        for file in self.files().unwrap_or_default() {
+            let Some(call) = file_call(&file).filter(|call| stem(&file) == *call) else { continue };
+            let changed = fs::metadata(&file).and_then(|data| data.modified()).unwrap_or(SystemTime::UNIX_EPOCH);
+            let run = call.split('.').next().unwrap_or(&call).to_owned();
+            let newest = found.entry(run).or_insert(changed);
+            *newest = changed.max(*newest);
+        }
+        let mut runs: Vec<(String, SystemTime)> = found.into_iter().collect();
+        runs.sort_by(|one, other| other.1.cmp(&one.1).then_with(|| one.0.cmp(&other.0)));
+        runs.into_iter().map(|(run, _)| run).collect()
+    }
+
+    /// The config that a run was started with.
+    pub(super) fn config(&self, run: &str) -> Option<PathBuf> {
+        fs::read_to_string(self.0.join(format!("{run}.{CONFIG_ENDING}"))).ok().map(PathBuf::from)
+    }
+
+    /// The records of one room.
+    pub(super) fn room(&self, name: &str) -> Result<Vec<Record>, CliError> {
+        read(&self.0.join(format!("{}.{ENDING}", name.replace('/', "-"))))
+    }
+
+    /// The journals of all rooms whose names begin so, the first one first.
+    pub(super) fn rooms(&self, name: &str) -> Result<Vec<Journal>, CliError> {
+        let mut files = self.files().map_err(|error| CliError::usage(format!("{} could not be read: {error}", self.0.display())))?;
+        let is_meant = |stem: &str| stem.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']));
+        files.retain(|file| is_meant(&stem(file)));
+        // The calls of a client in their order; `3f2a.jsonl` is behind `3f2a-1.jsonl` by its letters.
+        files.sort_by_cached_key(|file| {
+            let stem = stem(file);
+            let call = stem.split('-').next().and_then(|first| first.split_once('.')).and_then(|(_, call)| call.parse::<u64>().ok());
+            (call, stem.matches('-').count(), stem)
+        });
+        files.iter().map(|file| journal(read(file)?, &file.display().to_string())).collect()
+    }
+
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        let is_journal = |path: &PathBuf| path.extension().is_some_and(|ending| ending == ENDING);
+        Ok(fs::read_dir(&self.0)?.flatten().map(|entry| entry.path()).filter(is_journal).collect())
+    }
+}
+
+/// The run that a file belongs to, one call where it is a client's: its name up to the first child room. One of a batch is called
+/// `RUN-batch-3`.
+fn file_call(file: &Path) -> Option<String> {
+    let stem = file.file_stem()?.to_str()?;
+    let first = |name: &str| name.split('-').next().unwrap_or(name).to_owned();
+    Some(match stem.split_once("-batch-") {
+        Some((batch, rest)) => format!("{batch}-batch-{}", first(rest)),
+        None => first(stem),
+    })
+}
+
+fn stem(file: &Path) -> String {
+    file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
+}
+
+fn read(file: &Path) -> Result<Vec<Record>, CliError> {
+    let unread = |why: String| CliError::usage(format!("{} could not be read: {why}", file.display()));
+    let text = fs::read_to_string(file).map_err(|error| unread(error.to_string()))?;
+    from_lines(&text).map_err(|error| unread(error.to_string()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_has_runs_and_servings_each_once_and_newest_first() {
+        let temp = tempfile::tempdir().unwrap();
+        for (name, age) in [("aa", 3), ("aa-1", 3), ("bb.1", 9), ("bb.2", 1), ("cc-batch-0", 2), ("cc-batch-0-1", 2)] {
+            let path = temp.path().join(format!("{name}.jsonl"));
+            fs::write(&path, "").unwrap();
+            let at = SystemTime::now() - std::time::Duration::from_secs(60 * age);
+            fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
+        }
+        fs::write(temp.path().join("notes.txt"), "").unwrap();
+        assert_eq!(Folder(temp.path().to_owned()).runs(), ["bb", "cc-batch-0", "aa"]);
+    }
+}

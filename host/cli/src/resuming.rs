@@ -1,0 +1,81 @@
+//! Runs that were cut off: which there are, what is said of them, and what nobody would go on with. Going on is `resume`'s.
+
+use std::io::Write;
+use std::path::Path;
+
+use conclave_core::ids::RoomId;
+use conclave_runtime::store::{Reader, RunFilter, RunRow, Standing, Store};
+
+use crate::args::Output;
+use crate::show::{ODD, paint, plural};
+use crate::stores::{Stores, is_cut_off};
+
+/// Runs that are named.
+const SHOWN: usize = 3;
+/// What calls of clients are kept as: nobody waits for one that was cut off.
+pub(crate) const CLIENT: &str = "mcp";
+/// What conversations are kept as.
+pub(crate) const CONVERSATION: &str = "chat";
+
+/// Runs that did not end and can be gone on with, newest first; none where only results are wanted.
+pub(crate) fn left(store: Option<&Path>, output: Output) -> Vec<RunRow> {
+    if output.quiet || output.json {
+        return Vec::new();
+    }
+    left_in(&Stores::of(store))
+}
+
+/// The same, whatever is wanted.
+pub(crate) fn left_in(stores: &Stores) -> Vec<RunRow> {
+    let mut left = stores.cut_off();
+    left.retain(|run| run.command != CLIENT);
+    left
+}
+
+/// Says on stderr which runs did not end.
+pub(crate) fn tell_left(left: &[RunRow]) {
+    let Some(newest) = left.first() else { return };
+    let names: Vec<String> = left.iter().take(SHOWN).map(|run| run.run.to_string()).collect();
+    let more = if left.len() > SHOWN { ", …" } else { "" };
+    let one = if left.len() == 1 { format!(" {}", newest.run) } else { String::new() };
+    let count = plural(left.len() as u64, "run", "runs");
+    let told = format!("{count} did not end: {}{more} (conclave resume{one})", names.join(", "));
+    let _ = writeln!(anstream::stderr(), "{}", paint(ODD, told));
+}
+
+/// Ends calls of clients that were cut off: the client that asked has gone with the process. Before the first run of this process.
+pub(crate) fn give_up_calls(store: &Store) {
+    let Ok(reader) = Reader::open(store.folder()) else { return };
+    let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
+    for run in runs.iter().filter(|run| run.command == CLIENT && run.ended.is_none()) {
+        // What cannot be ended now is found again at the next start.
+        let _ = store.give_up(&run.run, "the client that asked has gone");
+    }
+}
+
+/// Ends child rooms that were cut off while their run is over. The store is this process's, and nothing of that run is under way.
+pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
+    let Ok(reader) = Reader::open(store.folder()) else { return };
+    for room in reader.rooms(run).unwrap_or_default() {
+        if room.room != *run && !matches!(room.standing, Standing::Ended(_)) {
+            let _ = store.give_up(&room.room, "its run is over");
+        }
+    }
+}
+
+/// The room asks its user, and nothing else goes on before they answer.
+pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
+    let waits = Reader::open(store.folder()).and_then(|reader| reader.waits(Some(room))).unwrap_or_default();
+    waits.iter().any(|row| row.room == *room && row.wait.kind == "user")
+}
+
+impl Stores {
+    /// Runs that were cut off, newest first; a store that cannot be read is overlooked.
+    pub(crate) fn cut_off(&self) -> Vec<RunRow> {
+        let filter = RunFilter { status: Some("cut-off".to_owned()), ..RunFilter::default() };
+        let runs = self.folders().iter().filter_map(|folder| Reader::open(folder).ok()?.runs(&filter).ok());
+        let mut runs: Vec<RunRow> = runs.flatten().filter(is_cut_off).collect();
+        runs.sort_by_key(|run| std::cmp::Reverse(run.started));
+        runs
+    }
+}

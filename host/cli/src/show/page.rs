@@ -1,0 +1,211 @@
+//! A run's timeline as one page for a browser, which asks for nothing else: no script, no network, no font, only its own style, and a policy
+//! that lets nothing else in. Texts on it come from plugins and models: each goes through [`escape`], and none stands in an attribute
+//! without quotes, in the style, or in an address.
+
+mod html;
+mod row;
+
+use std::fmt::Write as _;
+
+use conclave_core::timeline::{Lane, Row, Timeline};
+use conclave_runtime::store::Standing;
+
+use super::amounts::{moment, took};
+use super::timeline::fold::{Item, as_one, fold, summary};
+use super::timeline::words::words;
+use super::timeline::{About, amounts, standing};
+use html::{escape, source_of, tag_of};
+use row::{Group, group, row as row_html};
+
+/// What the page begins with: by it the program knows a page of its own, which it may write over.
+pub(crate) const BEGIN: &str = "<!doctype html>\n<!-- a run of Conclave -->\n";
+
+const STYLE: &str = include_str!("page/style.css");
+/// Rows of one level beyond which those that are alike are folded.
+const FEW: usize = 400;
+/// Rows on a page at most: one with many more is slow on a phone.
+const ROWS: usize = 6_000;
+/// Bars of the lanes at most.
+const BARS: usize = 4_000;
+
+/// The page.
+pub(crate) fn page(timeline: &Timeline, about: &About) -> String {
+    let mut out = String::with_capacity(64 << 10);
+    head(&mut out, timeline);
+    header(&mut out, timeline, about);
+    out.push_str("<main>\n");
+    lanes(&mut out, timeline);
+    filters(&mut out, &timeline.rows);
+    rows(&mut out, timeline);
+    out.push_str("</main>\n");
+    let _ = write!(
+        out,
+        "<footer>Run {} of Conclave {}, {} records. Times are the run's own, from {} UTC; those in which no host ran are left out. \
+         This page holds what was said in the run: give it to nobody who may not read that.</footer>\n</body>\n</html>\n",
+        escape(timeline.run.as_str()),
+        env!("CARGO_PKG_VERSION"),
+        timeline.totals.records,
+        moment(timeline.started),
+    );
+    out
+}
+
+fn head(out: &mut String, timeline: &Timeline) {
+    // Neither scripts nor styles of an attribute: only this style, by what it is.
+    let policy = format!("default-src 'none'; style-src '{}'; base-uri 'none'; form-action 'none'", source_of(STYLE));
+    let _ = write!(
+        out,
+        "{BEGIN}<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{policy}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width,initial-scale=1\">\n<meta name=\"referrer\" content=\"no-referrer\">\n\
+         <title>Run {}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n",
+        escape(timeline.run.as_str()),
+    );
+}
+
+fn header(out: &mut String, timeline: &Timeline, about: &About) {
+    let (_, word) = standing(about.standing);
+    let tone = tag_of(about.standing);
+    let _ = write!(
+        out,
+        "<header>\n<h1>Run <code>{}</code> <span class=\"badge {tone}\">{}</span></h1>\n",
+        escape(timeline.run.as_str()),
+        escape(&word)
+    );
+    if !timeline.message.is_empty() {
+        let _ = writeln!(out, "<p class=\"asked\">{}</p>", escape(&timeline.message));
+    }
+    let from = about.config.as_ref().map(|config| format!(" · conclave {} {}", about.command, config)).unwrap_or_default();
+    let _ = writeln!(
+        out,
+        "<p class=\"sub\">{} UTC · took {} · task {}{}</p>",
+        moment(timeline.started),
+        took(timeline.took_ms),
+        escape(timeline.entry.as_str()),
+        escape(&from)
+    );
+    let reason = timeline.ended.as_ref().map(|ended| ended.reason.as_str()).or(about.reason.as_deref());
+    let reason = reason.filter(|reason| !reason.is_empty());
+    let failed = matches!(about.standing, Standing::Ended(status) if !status.is_success());
+    if let Some(reason) = reason.filter(|_| !failed) {
+        let _ = writeln!(out, "<p class=\"sub\">{}</p>", escape(reason));
+    }
+    out.push_str("<ul class=\"cards\">");
+    for amount in amounts(&timeline.totals, timeline.rooms.len()) {
+        let _ = write!(out, "<li>{}</li>", escape(&amount));
+    }
+    out.push_str("</ul>\n");
+    let answer = timeline.ended.as_ref().and_then(|ended| ended.answer.as_deref()).filter(|answer| !answer.is_empty());
+    if failed {
+        let why = reason.map(|reason| format!(": {reason}")).unwrap_or_default();
+        let _ = write!(out, "<div class=\"answer bad\"><b>Ended as {}{}</b>", escape(&word), escape(&why));
+        let _ = writeln!(out, "{}</div>", answer.map(|answer| format!("\n{}", escape(answer))).unwrap_or_default());
+    } else if let Some(answer) = answer {
+        let _ = writeln!(out, "<div class=\"answer\">{}</div>", escape(answer));
+    }
+    out.push_str("</header>\n");
+}
+
+/// Each room as a line, with what was at work when.
+fn lanes(out: &mut String, timeline: &Timeline) {
+    let mut left = BARS;
+    out.push_str("<h2>Rooms</h2>\n<div class=\"lanes\">\n");
+    for lane in &timeline.rooms {
+        let of = timeline.rows.iter().filter(|row| row.room == lane.room && group(&row.what) != Group::Task);
+        let of: Vec<&Row> = of.take(left).collect();
+        left = left.saturating_sub(of.len());
+        lane_html(out, lane, &of, timeline.took_ms);
+    }
+    let _ = write!(
+        out,
+        "<div class=\"lane\"><span></span><span class=\"axis\"><span>0</span><span>{}</span></span></div>\n</div>\n",
+        took(timeline.took_ms)
+    );
+}
+
+fn lane_html(out: &mut String, lane: &Lane, rows: &[&Row], whole: u64) {
+    let title = format!("{} · {} · {} records", lane.room, lane.entry, lane.records);
+    let _ = write!(
+        out,
+        "<div class=\"lane\"><span title=\"{0}\">{1} <span class=\"faint\">{2}</span></span><svg viewBox=\"0 0 1000 22\" preserveAspectRatio=\"none\" role=\"img\" aria-label=\"{0}\">",
+        escape(&title),
+        escape(lane.room.as_str()),
+        escape(lane.entry.as_str()),
+    );
+    let (x, wide) = html::span(lane.start_ms, lane.end_ms, whole);
+    let _ = write!(out, "<rect class=\"track\" x=\"{x}\" y=\"0\" width=\"{wide}\" height=\"22\" rx=\"2\"/>");
+    for row in rows {
+        let (x, wide) = html::span(row.start_ms, row.end_ms, whole);
+        let (y, high) = group(&row.what).place();
+        let class = group(&row.what).class();
+        let _ = write!(
+            out,
+            "<rect class=\"k-{class}\" x=\"{x}\" y=\"{y}\" width=\"{wide}\" height=\"{high}\"><title>{}</title></rect>",
+            escape(&row::told(row))
+        );
+    }
+    out.push_str("</svg></div>\n");
+}
+
+/// Boxes that hide rows of a kind; the style does it, no script.
+fn filters(out: &mut String, rows: &[Row]) {
+    out.push_str("<h2>What happened</h2>\n<form>\n");
+    for kind in Group::ALL {
+        let count = rows.iter().filter(|row| group(&row.what) == kind).count();
+        if count > 0 {
+            let class = kind.class();
+            let _ = writeln!(
+                out,
+                "<label><input type=\"checkbox\" id=\"f-{class}\" checked><i><svg viewBox=\"0 0 9 9\"><rect class=\"k-{class}\" width=\"9\" height=\"9\"/></svg></i>{} <span class=\"faint\">{count}</span></label>",
+                kind.name()
+            );
+        }
+    }
+    out.push_str("<label class=\"only\"><input type=\"checkbox\" id=\"f-only\">only what stands out <span class=\"faint\">refusals, failures, approvals, background</span></label>\n</form>\n");
+}
+
+fn rows(out: &mut String, timeline: &Timeline) {
+    out.push_str("<div class=\"rows\">\n");
+    let mut left = ROWS;
+    for item in fold(&timeline.rows, FEW) {
+        match item {
+            Item::Row(index) => {
+                left = left.saturating_sub(1);
+                row_html(out, &timeline.rows[index], timeline.took_ms);
+            }
+            Item::Together(range) => {
+                let Some((one, text)) = as_one(&timeline.rows[range.clone()]) else { continue };
+                let _ = writeln!(
+                    out,
+                    "<details class=\"more g-tool\"><summary>{} {}, {} in all</summary>",
+                    escape(&words(&one).name),
+                    escape(&text),
+                    took(one.end_ms.unwrap_or(one.start_ms).saturating_sub(one.start_ms))
+                );
+                left = left.saturating_sub(range.len());
+                timeline.rows[range].iter().for_each(|row| row_html(out, row, timeline.took_ms));
+                out.push_str("</details>\n");
+            }
+            Item::More(range) => {
+                let hidden = &timeline.rows[range];
+                let _ = writeln!(out, "<details class=\"more\"><summary>… {}</summary>", escape(&summary(hidden)));
+                for row in hidden.iter().take(left) {
+                    row_html(out, row, timeline.took_ms);
+                }
+                if hidden.len() > left {
+                    let rest = hidden.len() - left;
+                    let _ = writeln!(
+                        out,
+                        "<p class=\"faint\">{rest} more are not on this page; <code>conclave show {} --json</code> has all.</p>",
+                        escape(timeline.run.as_str())
+                    );
+                }
+                left = left.saturating_sub(hidden.len());
+                out.push_str("</details>\n");
+            }
+        }
+    }
+    out.push_str("</div>\n");
+}
+
+#[cfg(test)]
+pub(crate) mod tests;

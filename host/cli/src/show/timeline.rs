@@ -1,0 +1,227 @@
+//! A run's timeline in the terminal: its head, a line for each row with a bar for when it was and how long, and what is below the others
+//! further in. What the rows are comes from the core; the page for a browser is another's.
+
+pub(crate) mod fold;
+pub(crate) mod words;
+
+use anstyle::Style;
+use conclave_core::timeline::{Row, Timeline, Totals};
+use conclave_runtime::store::Standing;
+
+use super::amounts::{ago, money, now, thousands, took};
+use super::columns::{Part, cell, line};
+use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, paint, plural};
+use fold::{Item, fold};
+use words::{Tone, Words, words};
+
+/// Columns of a start and of a duration.
+const TIME: usize = 9;
+/// Where it is narrower there are no bars.
+const BARS: usize = 76;
+/// Deeper rows are shown at this depth.
+const DEEPEST: u32 = 12;
+/// Rows that are shown without folding.
+const FEW: usize = 120;
+
+/// What is known of a run besides its records.
+pub(crate) struct About {
+    pub(crate) standing: Standing,
+    pub(crate) config: Option<String>,
+    pub(crate) command: String,
+    pub(crate) reason: Option<String>,
+}
+
+/// The word of a standing, and how it looks.
+pub(crate) fn standing(of: Standing) -> (Style, String) {
+    match of {
+        Standing::Running => (NAME, "running".to_owned()),
+        Standing::CutOff => (ODD, "cut off".to_owned()),
+        Standing::Ended(status) => {
+            let word = status.as_str().to_ascii_lowercase().replace('_', "-");
+            (if status.is_success() { GOOD } else { BAD }, word)
+        }
+    }
+}
+
+/// The lines, in so many columns.
+pub(crate) fn lines(timeline: &Timeline, about: &About, total: usize, all: bool) -> Vec<String> {
+    let mut lines = head(timeline, about, total);
+    lines.push(String::new());
+    let few = if all { usize::MAX } else { FEW };
+    for item in fold(&timeline.rows, few) {
+        lines.push(match item {
+            Item::Row(index) => row(&timeline.rows[index], words(&timeline.rows[index]), timeline.took_ms, total),
+            Item::Together(range) => together(&timeline.rows[range], timeline.took_ms, total),
+            Item::More(range) => more(&timeline.rows[range], total),
+        });
+    }
+    lines
+}
+
+fn head(timeline: &Timeline, about: &About, total: usize) -> Vec<String> {
+    let (style, word) = standing(about.standing);
+    let when = format!("{} · took {}", ago(timeline.started, now()), took(timeline.took_ms));
+    let from = about.config.clone().map(|config| format!("conclave {} {config}", about.command));
+    let mut first = vec![Part::new(NAME, format!("run {}", timeline.run)), Part::new(style, word), Part::new(FAINT, when)];
+    first.extend(from.map(|from| Part::new(FAINT, from)));
+    let mut lines = vec![line(&first, total).0];
+    let text = |style: Style, text: &str| line(&[Part::new(style, format!("  {text}"))], total.saturating_sub(2)).0;
+    let indented = |shown: String| format!("  {shown}");
+    if !timeline.message.is_empty() {
+        lines.push(indented(text(Style::new(), &format!("“{}”", timeline.message))));
+    }
+    let reason = timeline.ended.as_ref().map(|ended| ended.reason.as_str()).or(about.reason.as_deref()).filter(|reason| !reason.is_empty());
+    lines.extend(reason.map(|reason| indented(text(FAINT, reason))));
+    for amounts in wrapped(&amounts(&timeline.totals, timeline.rooms.len()), total.saturating_sub(2)) {
+        lines.push(indented(paint(FAINT, amounts)));
+    }
+    lines
+}
+
+/// What a run used up and met, in words.
+pub(crate) fn amounts(totals: &Totals, rooms: usize) -> Vec<String> {
+    let some = |count: u64, words: String| (count > 0).then_some(words);
+    let cached =
+        some(totals.cached_input_tokens, format!(", {} of them cached", thousands(totals.cached_input_tokens))).unwrap_or_default();
+    let cost = match totals.cost() {
+        Some(cost) => money(cost),
+        None if totals.cost_micro_usd > 0 => format!("{} and some at a price that is not known", money(totals.cost_micro_usd)),
+        None => "price not known".to_owned(),
+    };
+    let tokens = format!(
+        "{} tokens ({} in{cached}, {} out) · {cost}",
+        thousands(totals.tokens()),
+        thousands(totals.input_tokens),
+        thousands(totals.output_tokens)
+    );
+    let all = [
+        Some(plural(totals.steps, "step", "steps")),
+        some(totals.model_calls, plural(totals.model_calls, "model call", "model calls")),
+        some(totals.tokens(), tokens),
+        some(totals.tool_calls, plural(totals.tool_calls, "tool call", "tool calls")),
+        some(
+            totals.sandboxes,
+            format!(
+                "{}, {} at most, {} of computing",
+                plural(totals.sandboxes, "sandbox", "sandboxes"),
+                bytes(totals.memory),
+                took(totals.cpu_ms)
+            ),
+        ),
+        some(totals.side_effects, plural(totals.side_effects, "side effect", "side effects")),
+        some(totals.approvals, format!("{}, waited {}", plural(totals.approvals, "approval", "approvals"), took(totals.approval_ms))),
+        some(totals.top_ups, plural(totals.top_ups, "question for more of a budget", "questions for more of a budget")),
+        some(totals.denials, plural(totals.denials, "refusal", "refusals")),
+        some(totals.faults, plural(totals.faults, "fault", "faults")),
+        some(
+            totals.background,
+            format!("{} in {}", plural(totals.background, "background task", "background tasks"), plural(rooms as u64, "room", "rooms")),
+        ),
+        some(totals.resumed, format!("went on {} after {}", plural(totals.resumed, "time", "times"), took(totals.down_ms))),
+        Some(plural(totals.records, "record", "records")),
+    ];
+    all.into_iter().flatten().collect()
+}
+
+/// Pieces with a dot between, in lines.
+fn wrapped(pieces: &[String], most: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for piece in pieces {
+        match lines.last_mut() {
+            Some(last) if last.chars().count() + 3 + piece.chars().count() <= most => {
+                last.push_str(" · ");
+                last.push_str(piece);
+            }
+            _ => lines.push(line(&[Part::plain(piece.as_str())], most).0),
+        }
+    }
+    lines
+}
+
+fn together(rows: &[Row], whole: u64, total: usize) -> String {
+    let Some((one, text)) = fold::as_one(rows) else { return String::new() };
+    let words = Words { text, ..words(&one) };
+    row(&one, words, whole, total)
+}
+
+fn row(row: &Row, words: Words, whole: u64, total: usize) -> String {
+    let Words { name, text, amounts, tone } = words;
+    let length = row.end_ms.map(|end| end.saturating_sub(row.start_ms));
+    let long = match (length, row.start_ms) {
+        (None, start) => format!("{}…", took(whole.saturating_sub(start))),
+        (Some(0), _) => row.what.sandbox().map(|used| super::time(std::time::Duration::from_micros(used.wall_us))).unwrap_or_default(),
+        (Some(ms), _) => took(ms),
+    };
+    let mut shown = format!("{} {} ", paint(FAINT, right(&took_short(row.start_ms), TIME)), right(&long, TIME));
+    let mut used = 2 * TIME + 2;
+    if total >= BARS {
+        let wide = (total / 6).clamp(10, 32);
+        shown.push_str(&paint(style_of_bar(tone), bar(row, whole, wide)));
+        shown.push(' ');
+        used += wide + 1;
+    }
+    let indent = 2 * row.depth.min(DEEPEST) as usize;
+    let indent = indent.min(total.saturating_sub(used) / 3);
+    shown.push_str(&" ".repeat(indent));
+    let mut parts = vec![Part::new(style_of(tone), name)];
+    parts.extend([Part::plain(text), Part::new(FAINT, amounts)].into_iter().filter(|part| !part.text.is_empty()));
+    shown.push_str(&line(&parts, total.saturating_sub(used + indent)).0);
+    shown.trim_end().to_owned()
+}
+
+fn more(rows: &[Row], total: usize) -> String {
+    let (indent, words) = (2 * rows.first().map_or(0, |row| row.depth.min(DEEPEST)) as usize, fold::summary(rows));
+    let words = format!("{}… {words}; --all shows them", " ".repeat(indent.min(total / 3)));
+    let wide = if total >= BARS { (total / 6).clamp(10, 32) + 1 } else { 0 };
+    let before = 2 * TIME + 2 + wide;
+    format!("{}{}", cell(&[], before), line(&[Part::new(FAINT, words)], total.saturating_sub(before)).0)
+}
+
+/// The start: seconds with two decimals, as the trace of a run has them.
+fn took_short(ms: u64) -> String {
+    match ms {
+        0..600_000 => format!("{}.{:02}", ms / 1_000, ms % 1_000 / 10),
+        _ => took(ms),
+    }
+}
+
+fn right(text: &str, wide: usize) -> String {
+    format!("{text:>wide$}")
+}
+
+/// When in the run it was, and how long.
+fn bar(row: &Row, whole: u64, wide: usize) -> String {
+    const EIGHTHS: [char; 8] = ['▏', '▎', '▍', '▌', '▋', '▊', '▉', '█'];
+    let whole = u128::from(whole.max(1));
+    let at = |ms: u64| usize::try_from(u128::from(ms) * 8 * wide as u128 / whole).unwrap_or(0).min(8 * wide);
+    let (from, to) = (at(row.start_ms), row.end_ms.map_or(8 * wide, at));
+    let first = (from / 8).min(wide - 1);
+    let eighths = to.saturating_sub(8 * first).max(1);
+    let (full, rest) = (eighths / 8, eighths % 8);
+    let mut shown = " ".repeat(first) + &"█".repeat(full.min(wide - first));
+    if rest > 0 && first + full < wide {
+        shown.push(EIGHTHS[rest - 1]);
+    }
+    let used = shown.chars().count();
+    shown + &" ".repeat(wide.saturating_sub(used))
+}
+
+fn style_of(tone: Tone) -> Style {
+    match tone {
+        Tone::Plain => Style::new(),
+        Tone::Name => NAME,
+        Tone::Good => GOOD,
+        Tone::Odd => ODD,
+        Tone::Bad => BAD,
+    }
+}
+
+fn style_of_bar(tone: Tone) -> Style {
+    match tone {
+        Tone::Plain | Tone::Name => FAINT,
+        other => style_of(other),
+    }
+}
+
+#[cfg(test)]
+mod tests;

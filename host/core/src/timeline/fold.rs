@@ -1,0 +1,635 @@
+//! From records to rows: each room is folded once, and what its events, effects and notices begin and end becomes a row.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::clock::Clock;
+use super::row::{Effected, Given, Row, Sandbox, What};
+use super::{Ended, Lane, Timeline, Totals, short, tree};
+use crate::action::{Action, Turn};
+use crate::effect::Effect;
+use crate::event::{Event, Opening, Record};
+use crate::fault::{CallReport, Fault};
+use crate::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
+use crate::message::Entity;
+use crate::notice::Notice;
+use crate::outcome::Outcome;
+use crate::policy::Approval;
+use crate::room::Room;
+use crate::side_effect::{SideEffect, SideEffectAnswer};
+
+/// What a row that has not ended is found by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Call(CallId),
+    Model(CallId, u32),
+    SideEffect(CallId, u32),
+    Background(BackgroundId),
+}
+
+/// A row with moments of the host's clock.
+struct Draft {
+    room: RoomId,
+    seq: u64,
+    parent: Option<usize>,
+    start: Millis,
+    end: Option<Millis>,
+    /// When the last row right below it ended.
+    below: Millis,
+    abandoned: bool,
+    what: What,
+}
+
+struct RoomDraft {
+    room: RoomId,
+    entry: TaskName,
+    message: String,
+    start: Millis,
+    end: Option<Millis>,
+    records: u64,
+    outcome: Option<Arc<Outcome>>,
+}
+
+/// All rooms so far.
+#[derive(Default)]
+pub(super) struct Fold {
+    rows: Vec<Draft>,
+    rooms: Vec<RoomDraft>,
+    /// The row of the background task that a room is the work of.
+    lanes: BTreeMap<RoomId, usize>,
+    clock: Clock,
+    last: Millis,
+    totals: Totals,
+}
+
+/// The room that is folded now.
+struct Now<'a> {
+    fold: &'a mut Fold,
+    room: RoomId,
+    /// What all of the room is below.
+    lane: Option<usize>,
+    /// Rows of tasks that go on, the innermost last.
+    tasks: Vec<usize>,
+    open: BTreeMap<Key, usize>,
+    seq: u64,
+    at: Millis,
+    /// When the room was last gone on with.
+    resumed: Millis,
+}
+
+impl Fold {
+    /// Takes all records of one room.
+    pub(super) fn room(&mut self, records: Vec<Record>) {
+        let Some(Event::RoomOpened { opening, .. }) = records.first().map(|record| &record.event) else { return };
+        let (id, start) = (opening.room.clone(), records[0].at);
+        let entry = opening.entry.clone();
+        let message = short(opening.content.as_deref().unwrap_or_default());
+        let count = records.len() as u64;
+        let lane = self.lanes.get(&id).copied();
+        let mut now = Now {
+            room: id.clone(),
+            lane,
+            tasks: Vec::new(),
+            open: BTreeMap::new(),
+            seq: 0,
+            at: start,
+            resumed: Millis(0),
+            fold: &mut *self,
+        };
+        let (mut room, mut end) = (Room::new(), None);
+        for record in records {
+            now.take(&mut room, record);
+            end = room.outcome().map(|_| end.unwrap_or(now.at));
+        }
+        let outcome = room.outcome().cloned();
+        self.totals.records += count;
+        self.rooms.push(RoomDraft { room: id, entry, message, start, end, records: count, outcome });
+    }
+
+    pub(super) fn into_timeline(mut self) -> Option<Timeline> {
+        let root = self.rooms.first()?;
+        let (run, started, entry, message) = (root.room.clone(), root.start, root.entry.clone(), root.message.clone());
+        let ended = root.outcome.as_ref().map(|outcome| Ended {
+            status: outcome.status,
+            reason: short(&outcome.reason),
+            answer: outcome.content.as_deref().map(short),
+        });
+        self.clock.settle();
+        self.totals.down_ms = self.clock.all_down();
+        let since = |at: Millis| self.clock.between(started, at);
+        let lane = |room: &RoomDraft| Lane {
+            room: room.room.clone(),
+            entry: room.entry.clone(),
+            start_ms: since(room.start),
+            end_ms: room.end.map(since),
+            records: room.records,
+            status: room.outcome.as_ref().map(|outcome| outcome.status),
+        };
+        let rooms = self.rooms.iter().map(lane).collect();
+        let took_ms = since(self.last);
+        let parents: Vec<Option<usize>> = self.rows.iter().map(|row| row.parent).collect();
+        let mut drafts: Vec<Option<Draft>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let row = |(index, depth): (usize, u32)| {
+            let draft = drafts[index].take()?;
+            let Draft { room, seq, start, end, abandoned, what, .. } = draft;
+            let start_ms = since(start);
+            Some(Row { room, seq, depth, start_ms, end_ms: end.map(|end| since(end).max(start_ms)), abandoned, what })
+        };
+        let rows = tree::order(&parents).into_iter().filter_map(row);
+        let rows: Vec<Row> = rows.filter(|row| !row.says_nothing()).collect();
+        let mut totals = self.totals;
+        let waited = |row: &Row| match row.what {
+            What::Approval { .. } => row.end_ms.unwrap_or(took_ms).saturating_sub(row.start_ms),
+            _ => 0,
+        };
+        totals.approval_ms = rows.iter().map(waited).sum();
+        Some(Timeline { run, started, took_ms, entry, message, ended, totals, rooms, rows })
+    }
+}
+
+impl Now<'_> {
+    fn take(&mut self, room: &mut Room, record: Record) {
+        self.seq = record.seq;
+        // As the room has it: a clock that goes back stands still.
+        self.at = self.at.max(record.at);
+        self.fold.last = self.fold.last.max(self.at);
+        self.happened(&record.event, room);
+        room.handle(record.event, record.at);
+        while let Some(notice) = room.poll_notice() {
+            self.told(notice);
+        }
+        while let Some(effect) = room.poll_effect() {
+            self.begun(effect);
+        }
+    }
+
+    /// What an event ends, or tells by itself.
+    fn happened(&mut self, event: &Event, room: &Room) {
+        match event {
+            Event::AgentStepped { call, answer, report } => {
+                let said = answer.as_ref().map(says).map_err(Clone::clone);
+                self.end_step(*call, said, report);
+            }
+            Event::AgentResponded { call, answer, report } => {
+                let said = answer.as_ref().map(|turn| turn.as_ref().map(says).unwrap_or_default()).map_err(Clone::clone);
+                self.end_step(*call, said, report);
+            }
+            Event::StrategyDecided { call, answer, report } => {
+                let words = |value: &Vec<crate::delivery::Decision>| kinds(value, "decision");
+                self.end_strategy(*call, answer.as_ref().map(words).map_err(Clone::clone), report);
+            }
+            Event::UserAnswered { call, text, .. } => {
+                let said = text.as_deref().map(short);
+                self.end(&Key::Call(*call), |what| {
+                    if let What::User { answer, .. } = what {
+                        *answer = said;
+                    }
+                });
+            }
+            Event::RunStarted { opening, .. } => self.moment(self.lane, message_of(opening)),
+            Event::Resumed { down_ms } => {
+                self.fold.clock.down(self.at, *down_ms);
+                self.resumed = self.at;
+                // Each room of a run is gone on with; the root tells it for all.
+                if self.lane.is_none() && room.outcome().is_none() {
+                    self.fold.totals.resumed += 1;
+                    self.moment(self.here(), What::Resumed { down_ms: *down_ms });
+                }
+            }
+            Event::TurnStopped { reason } => self.stopped(None, reason),
+            Event::TaskKilled { task, reason } => self.stopped(Some(task.clone()), reason),
+            Event::Cancelled { reason } => self.stopped(None, reason),
+            _ => {}
+        }
+    }
+
+    fn stopped(&mut self, task: Option<TaskName>, reason: &str) {
+        self.moment(self.here(), What::Stopped { task, by: Entity::User, reason: short(reason) });
+    }
+
+    fn told(&mut self, notice: Notice) {
+        match notice {
+            Notice::TaskStarted { task, agent, caller } => {
+                let row = self.begin(self.here(), What::Task { task, agent, caller, status: None, reason: String::new() });
+                self.tasks.push(row);
+            }
+            Notice::TaskEnded { task, status, reason } => self.end_task(&task, status, &reason),
+            Notice::StepStarted { call, task, agent } => {
+                self.fold.totals.steps += 1;
+                let what = What::Step { task, agent, says: String::new(), fault: None, sandbox: None };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Notice::ModelCalled { .. } | Notice::ModelAnswered { .. } => self.model(notice),
+            Notice::ToolCalled { .. } | Notice::ToolAnswered { .. } => self.tool(notice),
+            Notice::SideEffectStarted { .. } | Notice::SideEffectEnded { .. } => self.side_effect(notice),
+            Notice::ApprovalAsked { .. } | Notice::ApprovalGiven { .. } => self.approval(notice),
+            Notice::Denied { call, plugin, record } => {
+                self.fold.totals.denials += 1;
+                let parent = call.and_then(|call| self.open.get(&Key::Call(call)).copied()).or_else(|| self.here());
+                let what = What::Denied {
+                    plugin,
+                    capability: record.denial.capability,
+                    target: short(&record.denial.target),
+                    layer: record.layer,
+                    reason: short(&record.reason),
+                    suggestion: record.suggestion,
+                };
+                self.moment(parent, what);
+            }
+            Notice::StepStalled { task, stalled, of } => self.moment(self.here(), What::Stalled { task, stalled, of }),
+            Notice::HistoryCut { task, cut, dropped } => self.moment(self.here(), What::HistoryCut { task, cut, dropped }),
+            Notice::PluginReplaced { plugin, sha256 } => self.moment(self.lane, What::Replaced { plugin, sha256 }),
+            Notice::AttemptLost { call, model, input_tokens, cost_micro_usd, .. } => {
+                let totals = &mut self.fold.totals;
+                totals.input_tokens = totals.input_tokens.saturating_add(input_tokens);
+                totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(cost_micro_usd);
+                let parent = self.of_call(call);
+                self.moment(parent, What::AttemptLost { model, tokens: input_tokens, cost_micro_usd });
+            }
+            Notice::PriceUnknown { model, limit } => self.moment(self.here(), What::PriceUnknown { model, limit }),
+            // The amount that was given was none; the question is the same.
+            Notice::TopUpAsked { call, top_up } if top_up.problem.is_some() && self.open.contains_key(&Key::Call(call)) => {}
+            Notice::TopUpAsked { call, top_up } => {
+                let what = What::TopUp { budget: top_up.budget.key().to_owned(), more: None, reason: None };
+                // A question that was asked again after a stop is the same one.
+                if !self.is_asked(call) {
+                    self.fold.totals.top_ups += 1;
+                    self.open(Key::Call(call), self.here(), what);
+                }
+            }
+            Notice::ToppedUp { call, more: given, reason: why, .. } => self.end(&Key::Call(call), |what| {
+                if let What::TopUp { more, reason, .. } = what {
+                    (*more, *reason) = (given, why.as_deref().map(short));
+                }
+            }),
+            Notice::BackgroundStarted { .. } | Notice::BackgroundEnded { .. } => self.background(notice),
+            Notice::Delivered { id, agent, strategy, channel, text } => {
+                self.moment(self.lane, What::Delivered { id, task: agent, strategy, channel, text: short(&text) });
+            }
+            Notice::NotDelivered { id, agent, reason } => {
+                self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&reason) });
+            }
+            // Told by their events, or of no length.
+            _ => {}
+        }
+    }
+
+    /// What no notice tells the beginning of.
+    fn begun(&mut self, effect: Effect) {
+        match effect {
+            Effect::AskUser { call, task, channel, prompt } => {
+                let what = What::User { task, channel, prompt: short(&prompt), answer: None };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Effect::WakeStrategy { call, strategy, wake } => {
+                let wake = kind_of(&wake, "wake");
+                let what = What::Strategy { strategy, wake, decided: String::new(), fault: None, sandbox: None };
+                self.open(Key::Call(call), self.lane, what);
+            }
+            Effect::AbandonCall { call } => self.abandon(call),
+            Effect::Finish { .. } => {
+                let open: Vec<usize> = std::mem::take(&mut self.open).into_values().collect();
+                let tasks = std::mem::take(&mut self.tasks);
+                open.into_iter().chain(tasks).for_each(|row| self.close(row, true));
+            }
+            _ => {}
+        }
+    }
+
+    fn model(&mut self, notice: Notice) {
+        match notice {
+            Notice::ModelCalled { call, ordinal, task, plugin, model, .. } => {
+                self.fold.totals.model_calls += 1;
+                let parent = self.of_call(call);
+                let what = What::Model { task, plugin, model, answered_by: None, usage: Default::default(), error: None };
+                self.open(Key::Model(call, ordinal), parent, what);
+            }
+            Notice::ModelAnswered { call, ordinal, usage: used, model, error: failed, trouble, .. } => {
+                let totals = &mut self.fold.totals;
+                totals.input_tokens = totals.input_tokens.saturating_add(used.input_tokens);
+                totals.cached_input_tokens = totals.cached_input_tokens.saturating_add(used.cached_input_tokens);
+                totals.output_tokens = totals.output_tokens.saturating_add(used.output_tokens);
+                totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(used.cost_micro_usd.unwrap_or_default());
+                totals.unpriced += u64::from(failed.is_none() && used.cost_micro_usd.is_none());
+                // The operator's words say more than those that the plugin reads.
+                let failed = trouble.map(|trouble| trouble.text).or(failed);
+                self.end(&Key::Model(call, ordinal), |what| {
+                    if let What::Model { answered_by, usage, error, .. } = what {
+                        (*answered_by, *usage, *error) = (model, used, failed.as_deref().map(short));
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn tool(&mut self, notice: Notice) {
+        match notice {
+            Notice::ToolCalled { call, task, caller, name, arguments } => {
+                self.fold.totals.tool_calls += 1;
+                let what = What::Tool {
+                    task,
+                    caller: Some(caller),
+                    name,
+                    arguments: json(&arguments),
+                    answer: String::new(),
+                    is_error: false,
+                    fault: None,
+                    sandbox: None,
+                };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Notice::ToolAnswered { call: None, task, name, content, is_error, .. } => {
+                let (arguments, answer) = (String::new(), short(&content));
+                let what = What::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
+                self.moment(self.here(), what);
+            }
+            Notice::ToolAnswered { call: Some(call), content, is_error: failed, fault: broke, report, .. } => {
+                self.fold.totals.faults += u64::from(broke.is_some());
+                let used = self.used(&report);
+                if let Some(row) = self.open.get(&Key::Call(call)).copied() {
+                    self.close_at(row, self.end_of(row, &report), false);
+                }
+                self.end(&Key::Call(call), |what| {
+                    if let What::Tool { answer, is_error, fault, sandbox, .. } = what {
+                        (*answer, *is_error, *sandbox) = (short(&content), failed, used);
+                        *fault = broke.map(told_fault);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn side_effect(&mut self, notice: Notice) {
+        match notice {
+            Notice::SideEffectStarted { call, ordinal, plugin, side_effect } => {
+                self.fold.totals.side_effects += 1;
+                let (verb, bytes) = verb_of(&side_effect);
+                let what = What::SideEffect { plugin, verb, target: short(side_effect.target()), bytes, came: None };
+                let parent = self.of_call(call);
+                self.open(Key::SideEffect(call, ordinal), parent, what);
+            }
+            Notice::SideEffectEnded { call, ordinal, answer, .. } => {
+                let went = effected(answer);
+                self.end(&Key::SideEffect(call, ordinal), |what| {
+                    if let What::SideEffect { came, .. } = what {
+                        *came = Some(went);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn approval(&mut self, notice: Notice) {
+        match notice {
+            Notice::ApprovalAsked { call, .. } if self.is_asked(call) => {}
+            Notice::ApprovalAsked { call, request } => {
+                self.fold.totals.approvals += 1;
+                let what = What::Approval {
+                    task: request.task,
+                    caller: request.caller,
+                    tool: request.tool,
+                    arguments: json(&request.arguments),
+                    source: request.source,
+                    given: None,
+                };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Notice::ApprovalGiven { call, approval } => {
+                let said = match approval {
+                    Approval::Approved => Given::Approved,
+                    Approval::Edited { arguments } => Given::Edited { arguments: json(&arguments) },
+                    Approval::Refused { reason } => Given::Refused { reason: short(&reason) },
+                    Approval::Invalid { message } => Given::Refused { reason: short(&message) },
+                };
+                self.end(&Key::Call(call), |what| {
+                    if let What::Approval { given, .. } = what {
+                        *given = Some(said);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn background(&mut self, notice: Notice) {
+        match notice {
+            Notice::BackgroundStarted { id, task, room } => {
+                self.fold.totals.background += 1;
+                let what = What::Background { id: id.clone(), task, child: room.clone(), status: None, came: String::new() };
+                let row = self.open(Key::Background(id), self.here(), what);
+                self.fold.lanes.insert(room, row);
+            }
+            Notice::BackgroundEnded { ended } => {
+                let word = ended.status.as_str().to_owned();
+                let text = ended.output.or(ended.error).map(|text| short(&text)).unwrap_or_default();
+                self.end(&Key::Background(ended.id), |what| {
+                    if let What::Background { status, came, .. } = what {
+                        (*status, *came) = (Some(word), text);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    fn end_step(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
+        let is_open = self.open.contains_key(&Key::Call(call));
+        let used = if is_open { self.used(report) } else { None };
+        self.fold.totals.faults += u64::from(is_open && answer.is_err());
+        self.end(&Key::Call(call), |what| {
+            if let What::Step { says, fault, sandbox, .. } = what {
+                *sandbox = used;
+                match answer {
+                    Ok(said) => *says = said,
+                    Err(broke) => *fault = Some(told_fault(broke)),
+                }
+            }
+        });
+    }
+
+    fn end_strategy(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
+        let is_open = self.open.contains_key(&Key::Call(call));
+        let used = if is_open { self.used(report) } else { None };
+        self.fold.totals.faults += u64::from(is_open && answer.is_err());
+        self.end(&Key::Call(call), |what| {
+            if let What::Strategy { decided, fault, sandbox, .. } = what {
+                *sandbox = used;
+                match answer {
+                    Ok(words) => *decided = words,
+                    Err(broke) => *fault = Some(told_fault(broke)),
+                }
+            }
+        });
+    }
+
+    fn end_task(&mut self, task: &TaskName, ended: crate::outcome::Status, why: &str) {
+        let is_it = |row: &usize| matches!(&self.fold.rows[*row].what, What::Task { task: of, .. } if of == task);
+        let Some(place) = self.tasks.iter().rposition(is_it) else { return };
+        for row in self.tasks.split_off(place) {
+            if let What::Task { task: of, status, reason, .. } = &mut self.fold.rows[row].what
+                && of == task
+            {
+                (*status, *reason) = (Some(ended), short(why));
+            }
+            self.close(row, false);
+        }
+    }
+
+    /// A person has been asked about the call, and has not answered.
+    fn is_asked(&self, call: CallId) -> bool {
+        let row = self.open.get(&Key::Call(call)).map(|row| &self.fold.rows[*row].what);
+        matches!(row, Some(What::Approval { .. } | What::TopUp { .. }))
+    }
+
+    /// The innermost task.
+    fn here(&self) -> Option<usize> {
+        self.tasks.last().copied().or(self.lane)
+    }
+
+    fn of_call(&self, call: CallId) -> Option<usize> {
+        self.open.get(&Key::Call(call)).copied().or_else(|| self.here())
+    }
+
+    fn begin(&mut self, parent: Option<usize>, what: What) -> usize {
+        let draft =
+            Draft { room: self.room.clone(), seq: self.seq, parent, start: self.at, end: None, below: Millis(0), abandoned: false, what };
+        self.fold.rows.push(draft);
+        self.fold.rows.len() - 1
+    }
+
+    fn moment(&mut self, parent: Option<usize>, what: What) {
+        let row = self.begin(parent, what);
+        self.close(row, false);
+    }
+
+    fn open(&mut self, key: Key, parent: Option<usize>, what: What) -> usize {
+        let row = self.begin(parent, what);
+        if let Some(before) = self.open.insert(key, row) {
+            self.close(before, true);
+        }
+        row
+    }
+
+    fn end(&mut self, key: &Key, change: impl FnOnce(&mut What)) {
+        if let Some(row) = self.open.remove(key) {
+            change(&mut self.fold.rows[row].what);
+            self.close(row, false);
+        }
+    }
+
+    fn close(&mut self, row: usize, abandoned: bool) {
+        self.close_at(row, self.at, abandoned);
+    }
+
+    fn close_at(&mut self, row: usize, at: Millis, abandoned: bool) {
+        let row = &mut self.fold.rows[row];
+        if row.end.is_some() {
+            return;
+        }
+        (row.end, row.abandoned) = (Some(at), abandoned);
+        let parent = row.parent;
+        if let Some(parent) = parent {
+            let parent = &mut self.fold.rows[parent];
+            parent.below = parent.below.max(at);
+        }
+    }
+
+    /// When a call ended by its own report: answers of calls side by side are kept together, when the last of them is there.
+    fn end_of(&self, row: usize, report: &CallReport) -> Millis {
+        let row = &self.fold.rows[row];
+        // Of a call that began before its host stopped the report tells the last attempt only.
+        if report.wall_us == 0 || self.resumed > row.start {
+            return self.at;
+        }
+        row.start.plus(report.wall_us / 1_000).max(row.below).min(self.at)
+    }
+
+    /// The call, and what it asked for.
+    fn abandon(&mut self, call: CallId) {
+        let is_of = |key: &Key| match key {
+            Key::Call(of) | Key::Model(of, _) | Key::SideEffect(of, _) => *of == call,
+            Key::Background(_) => false,
+        };
+        let keys: Vec<Key> = self.open.keys().filter(|key| is_of(key)).cloned().collect();
+        for key in keys {
+            if let Some(row) = self.open.remove(&key) {
+                self.close(row, true);
+            }
+        }
+    }
+
+    /// Counts what a call used up.
+    fn used(&mut self, report: &CallReport) -> Option<Sandbox> {
+        let sandbox = Sandbox::of(report)?;
+        let totals = &mut self.fold.totals;
+        totals.sandboxes += 1;
+        totals.memory = totals.memory.max(sandbox.memory);
+        totals.cpu_ms = totals.cpu_ms.saturating_add(sandbox.cpu_ms);
+        Some(sandbox)
+    }
+}
+
+fn message_of(opening: &Opening) -> What {
+    What::Message { task: opening.entry.clone(), text: short(opening.content.as_deref().unwrap_or_default()) }
+}
+
+/// What an agent said or asked for, in one text.
+fn says(turn: &Turn) -> String {
+    let Action::Reply(reply) = &turn.action else {
+        return match &turn.action {
+            Action::Talk { content } => short(content),
+            other => other.name().to_owned(),
+        };
+    };
+    let calls: Vec<&str> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
+    let text = reply.content.as_deref().unwrap_or_default();
+    match calls.as_slice() {
+        [] => short(text),
+        [one] if text.is_empty() => format!("calls {one}"),
+        several => short(format!("{text} calls {}", several.join(", ")).trim_start()),
+    }
+}
+
+fn told_fault(fault: Fault) -> String {
+    format!("{}: {}", fault.kind.as_str(), short(&fault.message))
+}
+
+fn json(value: &Value) -> String {
+    short(&value.to_string())
+}
+
+/// The word that a serialised enum is tagged with.
+fn kind_of(value: &impl serde::Serialize, tag: &str) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.get(tag).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+fn kinds<T: serde::Serialize>(values: &[T], tag: &str) -> String {
+    let words: Vec<String> = values.iter().take(8).map(|value| kind_of(value, tag)).collect();
+    words.join(", ")
+}
+
+pub(crate) fn verb_of(side_effect: &SideEffect) -> (String, Option<u64>) {
+    let (verb, bytes) = match side_effect {
+        SideEffect::Fetch { method, body, .. } => return (short(method), body.as_ref().map(|body| body.length)),
+        SideEffect::WriteFile { bytes, .. } => ("write", Some(bytes.length)),
+        SideEffect::RemoveFile { .. } => ("remove", None),
+        SideEffect::SetKey { value, .. } => ("set key", Some(value.length)),
+        SideEffect::DeleteKey { .. } => ("delete key", None),
+    };
+    (verb.to_owned(), bytes)
+}
+
+fn effected(answer: SideEffectAnswer) -> Effected {
+    match answer {
+        SideEffectAnswer::Done { length } => Effected::Done { length },
+        SideEffectAnswer::Fetched { status, body, address, .. } => Effected::Answered { status, length: body.length, address },
+        SideEffectAnswer::Denied { denial } => Effected::Denied { target: short(&denial.target) },
+        SideEffectAnswer::Failed { message } => Effected::Failed { message: short(&message) },
+    }
+}

@@ -1,0 +1,228 @@
+//! A run as rows in time: of every case, of any events, and of one run looked at closely.
+
+use conclave_core::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::ids::{Millis, RoomId};
+use conclave_core::timeline::{Given, Timeline, What};
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
+use serde_json::{Value, json};
+
+use crate::case::{Case, START};
+use crate::properties::answered;
+use crate::world::{Order, World};
+
+fn ran(case: &Case) -> Vec<Record> {
+    let mut world = World::new(case, Order::First);
+    world.run();
+    world.records
+}
+
+fn case(case: Value) -> Case {
+    serde_json::from_value(case).expect("a case of the right form")
+}
+
+/// What must hold of any timeline.
+fn problems(timeline: &Timeline) -> Vec<String> {
+    let mut problems = Vec::new();
+    let mut depth = 0;
+    for row in &timeline.rows {
+        if row.depth > depth + 1 {
+            problems.push(format!("{} is two levels below the row before it", row.seq));
+        }
+        depth = row.depth;
+        if row.end_ms.is_some_and(|end| end < row.start_ms || end > timeline.took_ms) {
+            problems.push(format!("{} ends outside the run", row.seq));
+        }
+        if timeline.ended.is_some() && row.end_ms.is_none() && row.room == timeline.run {
+            problems.push(format!("the run is over, and {:?} goes on", row.what));
+        }
+    }
+    problems
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "the cases are data beside the tests")]
+fn every_case_has_a_timeline_and_it_is_read_back_as_it_is() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/room");
+    let mut cases = 0;
+    for file in std::fs::read_dir(folder).expect("cases").flatten() {
+        let text = std::fs::read_to_string(file.path()).expect("a file of cases");
+        for case in serde_json::from_str::<Vec<Case>>(&text).expect("cases") {
+            let records = ran(&case);
+            let count = records.len() as u64;
+            let timeline = Timeline::of([records]).expect("a journal that begins as one does");
+            assert_eq!(problems(&timeline), Vec::<String>::new(), "{}", case.name);
+            assert_eq!((timeline.totals.records, timeline.rooms[0].records), (count, count));
+            let line = serde_json::to_string(&timeline).expect("serialisable");
+            assert_eq!(serde_json::from_str::<Timeline>(&line).expect("readable"), timeline, "{}", case.name);
+            cases += 1;
+        }
+    }
+    assert!(cases > 200, "{cases}");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 128, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_run_that_is_cut_off_anywhere_has_one_too(row in vec(any::<u16>(), 0..200), at in any::<u16>()) {
+        let mut records = answered(&row, 20_000).records;
+        let whole = Timeline::of([records.clone()]).expect("a journal that begins as one does");
+        prop_assert!(problems(&whole).is_empty(), "{:?}", problems(&whole));
+        records.truncate(usize::from(at) % records.len() + 1);
+        let part = Timeline::of([records]).expect("the same");
+        prop_assert!(problems(&part).is_empty(), "{:?}", problems(&part));
+        prop_assert!(part.rows.len() <= whole.rows.len());
+    }
+}
+
+/// An agent that calls a tool which somebody is asked about.
+fn approval() -> Case {
+    case(json!({
+        "name": "one tool, asked about",
+        "setup": {
+            "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } },
+            "policy": [{ "tool": "box.a", "decide": "ask", "source": "conclave.toml:9" }],
+        },
+        "scripts": {
+            "agents": { "desk": [{ "call": [{ "name": "box.a", "id": "1", "arguments": { "n": 1 } }] }, { "finish": "end" }] },
+            "tools": { "box.a": ["seven"] },
+            "approvals": [{ "approval": "approved" }],
+        },
+        "expect": {},
+    }))
+}
+
+#[test]
+fn an_approval_and_the_call_that_it_let_through_are_rows_of_their_task() {
+    let mut records = ran(&approval());
+    // Half a second between any two.
+    records.iter_mut().for_each(|record| record.at = START.plus(500 * record.seq));
+    let timeline = Timeline::of([records]).expect("a timeline");
+    let kinds: Vec<(&str, u32, u64, Option<u64>)> =
+        timeline.rows.iter().map(|row| (row.what.kind(), row.depth, row.start_ms, row.end_ms)).collect();
+    assert_eq!(
+        kinds,
+        [
+            ("task", 0, 0, Some(2_000)),
+            ("step", 1, 0, Some(500)),
+            ("approval", 1, 500, Some(1_000)),
+            ("tool", 1, 1_000, Some(1_500)),
+            ("step", 1, 1_500, Some(2_000)),
+        ]
+    );
+    let approval = timeline.rows.iter().find_map(|row| match &row.what {
+        What::Approval { tool, arguments, source, given, .. } => Some((tool.as_str(), arguments.as_str(), source.as_str(), given.clone())),
+        _ => None,
+    });
+    assert_eq!(approval, Some(("box.a", r#"{"n":1}"#, "conclave.toml:9", Some(Given::Approved))));
+    assert!(timeline.rows.iter().any(|row| matches!(&row.what, What::Tool { answer, is_error: false, .. } if answer == "seven")));
+    let totals = timeline.totals;
+    assert_eq!((totals.steps, totals.tool_calls, totals.approvals, totals.approval_ms), (2, 1, 1, 500));
+    assert_eq!(timeline.ended.expect("it is over").answer.as_deref(), Some("end"));
+}
+
+#[test]
+fn calls_side_by_side_have_the_time_of_their_own_report() {
+    let call = |id: &str, n: u64| json!({ "name": "box.a", "id": id, "arguments": { "n": n } });
+    let mut records = ran(&case(json!({
+        "name": "two at once",
+        "setup": { "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } } },
+        "scripts": {
+            "agents": { "desk": [{ "call": [call("1", 1), call("2", 2)] }, { "finish": "end" }] },
+            "tools": { "box.a": ["one", "two"] },
+        },
+        "expect": {},
+    })));
+    records.iter_mut().for_each(|record| record.at = START.plus(1_000 * record.seq));
+    let mut walls = [400_000, 900_000_000].into_iter();
+    for record in &mut records {
+        if let Event::ToolAnswered { report, .. } = &mut record.event {
+            report.wall_us = walls.next().expect("two calls");
+        }
+    }
+    let timeline = Timeline::of([records]).expect("a timeline");
+    let tools = timeline.rows.iter().filter(|row| row.what.kind() == "tool");
+    let lasted: Vec<u64> = tools.map(|row| row.end_ms.expect("it is over") - row.start_ms).collect();
+    // The second says more than there was: no row ends after its answer.
+    assert_eq!(lasted, [400, 2_000]);
+}
+
+fn record(seq: u64, at: u64, event: Event) -> Record {
+    Record { seq, at: START.plus(at), principal: Principal("tester".into()), rules: RULES, event }
+}
+
+#[test]
+fn what_is_under_way_has_no_end_and_the_time_without_a_host_is_left_out() {
+    let mut records = ran(&approval());
+    // The approval is waited for; the host stops for an hour.
+    records.truncate(2);
+    records[1].at = START.plus(100);
+    records.push(record(2, 3_600_100, Event::Resumed { down_ms: 3_600_000 }));
+    let last = records.len() as u64;
+    let mut reads = record(last, 3_600_400, Event::ReadsKept { call: conclave_core::ids::CallId(0), reads: Vec::new() });
+    reads.seq = last;
+    records.push(reads);
+    let timeline = Timeline::of([records]).expect("a timeline");
+    assert_eq!(timeline.took_ms, 400);
+    assert_eq!((timeline.totals.resumed, timeline.totals.down_ms, timeline.totals.approval_ms), (1, 3_600_000, 300));
+    assert!(timeline.ended.is_none());
+    let mut now = timeline.clone();
+    now.extend(START.plus(3_601_000));
+    assert_eq!((now.took_ms, now.totals.approval_ms), (1_000, 900));
+    let at = |is: &str| timeline.rows.iter().position(|row| row.what.kind() == is);
+    assert!(at("approval") < at("resumed"), "in the order of time");
+    let open: Vec<&str> = timeline.rows.iter().filter(|row| row.end_ms.is_none()).map(|row| row.what.kind()).collect();
+    assert_eq!(open, ["task", "approval"]);
+}
+
+#[test]
+fn rows_of_a_background_task_are_below_the_row_that_started_it() {
+    let delegating = case(json!({
+        "name": "background",
+        "setup": { "tasks": { "desk": {}, "slow": {} }, "plugins": { "desk": { "grants": { "delegate": ["slow"] } } } },
+        "scripts": { "agents": { "desk": [{ "background": "slow", "task": "x" }, { "finish": "end" }] } },
+        "expect": {},
+    }));
+    let root = ran(&delegating);
+    let opening = case(json!({ "name": "child", "setup": {}, "scripts": { "agents": { "desk": [{ "finish": "blue" }] } }, "expect": {} }));
+    let mut child = ran(&opening);
+    let room = RoomId::from(format!("{}/1", opening.opening().room).as_str());
+    if let Event::RoomOpened { opening, .. } = &mut child[0].event {
+        *opening = Opening { room: room.clone(), ..opening.clone() };
+    }
+    let timeline = Timeline::of([root, child]).expect("a timeline");
+    let started = timeline.rows.iter().position(|row| matches!(&row.what, What::Background { child: of, .. } if *of == room));
+    let started = started.unwrap_or_else(|| panic!("a row of the task: {:#?}", timeline.rows));
+    let below = &timeline.rows[started + 1];
+    assert_eq!((below.room.clone(), below.depth, below.what.kind()), (room, timeline.rows[started].depth + 1, "task"));
+    assert_eq!((timeline.rooms.len(), timeline.totals.background), (2, 1));
+    assert_eq!(problems(&timeline), Vec::<String>::new());
+}
+
+#[test]
+fn a_long_text_is_cut() {
+    let long = "é".repeat(1_000);
+    let case = case(json!({
+        "name": "long",
+        "setup": { "limits": { "turns": 60 }, "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } } },
+        "scripts": { "agents": { "desk": [{ "call": [{ "name": "box.a", "id": "1", "arguments": { "text": long } }] }] }, "repeat": true },
+        "expect": {},
+    }));
+    let mut world = World::new(&case, Order::First);
+    world.run();
+    let timeline = Timeline::of([world.records]).expect("a timeline");
+    let texts = timeline.rows.iter().filter_map(|row| match &row.what {
+        What::Tool { arguments, .. } => Some(arguments.chars().count()),
+        _ => None,
+    });
+    assert_eq!(texts.max(), Some(conclave_core::timeline::TEXT + 1));
+}
+
+#[test]
+fn a_journal_that_does_not_begin_as_one_does_has_no_timeline() {
+    assert!(Timeline::of([]).is_none());
+    assert!(Timeline::of([Vec::new()]).is_none());
+    assert!(Timeline::of([vec![record(0, 0, Event::Resumed { down_ms: 1 })]]).is_none());
+    assert_eq!(Millis(5).since(Millis(9)), 0);
+}

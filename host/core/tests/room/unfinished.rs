@@ -1,0 +1,234 @@
+//! A room that was cut off: wherever that was, it goes on and ends, nothing that waited is forgotten, and what may have happened does not
+//! happen again.
+
+use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use conclave_core::action::{Action, Reply, Turn};
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::fault::{CallReport, FaultKind};
+use conclave_core::ids::{CallId, Millis, TaskName};
+use conclave_core::message::ToolCall;
+use conclave_core::model::{Completion, ModelRequest, Stop, Usage};
+use conclave_core::notice::Notice;
+use conclave_core::room::Room;
+use conclave_core::setup::Setup;
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::tool::ToolError;
+use conclave_core::trace::{Before, Read};
+use conclave_core::unfinished::{INTERRUPTED, Resumption, Unfinished};
+use proptest::collection::vec;
+use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
+use proptest::sample::Index;
+use serde_json::json;
+
+use crate::arbitrary::{Choices, answers};
+use crate::case::{Case, START};
+use crate::checks::violations;
+use crate::properties::{Recorded, answered};
+
+const LATER: Millis = Millis(START.0 + 1_000_000);
+
+fn record(seq: usize, event: Event) -> Record {
+    Record { seq: seq as u64, at: START.plus(seq as u64), principal: Principal("tester".into()), rules: RULES, event }
+}
+
+fn records(events: Vec<Event>) -> Vec<Record> {
+    events.into_iter().enumerate().map(|(seq, event)| record(seq, event)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_room_that_is_cut_off_anywhere_goes_on_and_ends(row in vec(any::<u16>(), 0..1_500), cut in any::<Index>()) {
+        let whole = answered(&row, 40_000);
+        let cut = 1 + cut.index(whole.records.len());
+        let before: Vec<Record> = whole.records[..cut].to_vec();
+        let unfinished = Unfinished::fold(before.clone());
+        prop_assert_eq!(unfinished.next, cut as u64);
+        let mut live = Recorded::default();
+        before.iter().for_each(|record| live.handle(record.event.clone(), record.at));
+        prop_assert!(live.room == unfinished.room, "it is the same room");
+        if unfinished.room.outcome().is_some() {
+            return Ok(());
+        }
+        let Resumption { events, again } = unfinished.resumption(LATER);
+        let mut recorded = Recorded { room: unfinished.room, records: before, ..Recorded::default() };
+        for event in events {
+            recorded.handle(event, LATER);
+        }
+        let again: Vec<Effect> = again.into_iter().map(|again| again.effect).collect();
+        let known: BTreeSet<CallId> = again.iter().filter_map(Effect::starts).chain(recorded.effects.iter().filter_map(Effect::starts)).collect();
+        let waiting: BTreeSet<CallId> = recorded.room.calls_in_flight().collect();
+        prop_assert!(waiting.is_subset(&known), "nobody answers {:?}", waiting.difference(&known).collect::<Vec<_>>());
+        let mut choices = Choices::new(&row);
+        let mut to_do: VecDeque<Effect> = again.into();
+        to_do.extend(recorded.take_effects());
+        while let Some(effect) = to_do.pop_front() {
+            for event in answers(&mut choices, &effect) {
+                let at = LATER.plus(recorded.records.len() as u64);
+                recorded.handle(event, at);
+                to_do.extend(recorded.take_effects());
+            }
+        }
+        prop_assert!(recorded.room.outcome().is_some(), "it waits for {:?}", recorded.room.calls_in_flight().collect::<Vec<_>>());
+        prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
+    }
+}
+
+fn case(setup: serde_json::Value) -> (Arc<Setup>, Case) {
+    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "opening": { "deadline": 60_000 }, "expect": {} }))
+        .expect("a case of the right form");
+    (case.setup().into(), case)
+}
+
+/// A room whose agent is in its first step, call 0, and asked for so much.
+fn stepping(events: Vec<Event>) -> Unfinished {
+    let setup = json!({ "models": { "default": {} }, "plugins": { "desk": { "grants": { "model": ["default"] } } } });
+    let (setup, case) = case(setup);
+    let opened = Event::RoomOpened { setup, opening: case.opening() };
+    Unfinished::fold(records([opened].into_iter().chain(events).collect()))
+}
+
+fn fetch() -> SideEffect {
+    SideEffect::SetKey { key: "k".to_owned(), value: conclave_core::side_effect::Digest { sha256: "00".repeat(32), length: 1 } }
+}
+
+fn asked(ordinal: u32) -> Event {
+    Event::SideEffectAsked { call: CallId(0), ordinal, side_effect: fetch() }
+}
+
+#[test]
+fn a_step_goes_on_with_what_it_was_told() {
+    let read = Read { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
+    let done = SideEffectAnswer::Done { length: 1 };
+    let unfinished = stepping(vec![
+        Event::ReadsKept { call: CallId(0), reads: vec![read.clone()] },
+        asked(0),
+        Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: done.clone() },
+    ]);
+    let Resumption { events, again } = unfinished.resumption(START.plus(3 + 500));
+    assert_eq!(events, [Event::Resumed { down_ms: 500 }]);
+    let step = again.iter().find(|again| matches!(again.effect, Effect::StepAgent { .. })).expect("the step is made again");
+    assert_eq!(step.trace.reads, [read]);
+    assert_eq!(step.trace.side_effect(0, &fetch()), Before::Answered(&done));
+    assert_eq!(step.trace.side_effect(1, &fetch()), Before::New);
+    assert_eq!(step.trace.side_effect(0, &SideEffect::DeleteKey { key: "k".to_owned() }), Before::Otherwise);
+    let start = step.start.as_ref().expect("what it began with");
+    assert_eq!(start.at, START, "the time that it saw");
+    assert!(start.agent.is_some());
+}
+
+#[test]
+fn a_step_whose_effect_was_cut_off_is_told_so_and_does_not_do_it_again() {
+    let Resumption { events, again } = stepping(vec![asked(0)]).resumption(LATER);
+    let told = SideEffectAnswer::Failed { message: INTERRUPTED.to_owned() };
+    assert_eq!(events[1], Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: told.clone() });
+    let steps: Vec<_> = again.iter().filter(|again| matches!(again.effect, Effect::StepAgent { .. })).collect();
+    assert_eq!(steps.len(), 1);
+    assert_eq!(steps[0].trace.side_effect(0, &fetch()), Before::Answered(&told));
+}
+
+/// A room in which the agent has called `box.a`, which runs as call 1.
+fn calling(idempotent: bool, sha256: &str, events: Vec<Event>) -> Unfinished {
+    let setup = json!({ "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } } });
+    let (mut setup, case) = case(setup);
+    let tools = Arc::make_mut(Arc::make_mut(&mut setup).plugins.get_mut("box").expect("it is there"));
+    tools.facts.tools.iter_mut().for_each(|tool| tool.idempotent = idempotent);
+    tools.facts.sha256 = sha256.to_owned();
+    let call = ToolCall { id: "1".to_owned(), name: "box.a".to_owned(), arguments: json!({}), untrusted: false };
+    let action = Action::Reply(Reply { content: None, tool_calls: vec![call], ..Reply::default() });
+    let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    let opened = Event::RoomOpened { setup, opening: case.opening() };
+    let stepped = Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
+    Unfinished::fold(records([opened, stepped].into_iter().chain(events).collect()))
+}
+
+fn called_again(resumption: &Resumption) -> usize {
+    resumption.again.iter().filter(|again| matches!(again.effect, Effect::CallTool { .. })).count()
+}
+
+fn is_interrupted(event: &Event) -> bool {
+    matches!(event, Event::ToolAnswered { call: CallId(1), answer: Err(ToolError::Fault { fault }), .. } if fault.kind == FaultKind::Interrupted)
+}
+
+/// C-318: every one of them, and none is done again unasked.
+#[test]
+fn a_tool_is_called_again_only_where_that_does_nothing_twice() {
+    let effect = || vec![Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() }];
+    let sandboxed = "ab";
+    // What it does the journal knows, and it did nothing of which the end is not known.
+    let resumption = calling(false, sandboxed, Vec::new()).resumption(LATER);
+    assert_eq!((called_again(&resumption), resumption.events.len()), (1, 1));
+    // Nobody knows whether the key was set.
+    let resumption = calling(false, sandboxed, effect()).resumption(LATER);
+    assert_eq!(called_again(&resumption), 0);
+    assert!(matches!(resumption.events[1], Event::SideEffectEnded { call: CallId(1), ordinal: 0, .. }), "{:?}", resumption.events);
+    assert!(is_interrupted(&resumption.events[2]));
+    // Its author says that setting it twice is the same as once.
+    let resumption = calling(true, sandboxed, effect()).resumption(LATER);
+    assert_eq!((called_again(&resumption), resumption.events.len()), (1, 1));
+    assert!(resumption.again.iter().any(|again| again.trace.may_repeat));
+    // Outside a sandbox nobody knows anything.
+    let resumption = calling(false, "", Vec::new()).resumption(LATER);
+    assert_eq!(called_again(&resumption), 0);
+    assert!(is_interrupted(&resumption.events[1]));
+    let resumption = calling(true, "", Vec::new()).resumption(LATER);
+    assert_eq!(called_again(&resumption), 1);
+}
+
+#[test]
+fn an_agent_reads_that_its_call_was_interrupted() {
+    let unfinished = calling(false, "", Vec::new());
+    let mut room: Room = unfinished.room.clone();
+    unfinished.resumption(LATER).events.into_iter().for_each(|event| room.handle(event, LATER));
+    let task = TaskName::from("desk");
+    let told = room.history(&task).iter().flat_map(|message| message.tool_results.clone()).map(|result| result.content).collect::<String>();
+    let pending = std::iter::from_fn(|| room.poll_effect()).find(|effect| matches!(effect, Effect::StepAgent { .. }));
+    let view = pending.and_then(|effect| effect.starts()).and_then(|call| room.agent_view(call)).expect("the agent goes on");
+    let read = view.pending.map(|message| message.tool_results.iter().map(|result| result.content.clone()).collect::<String>());
+    assert!(told.contains("interrupted") || read.is_some_and(|read| read.contains("interrupted")), "{told}");
+}
+
+#[test]
+fn a_model_reply_is_not_bought_twice() {
+    let usage = Usage { input_tokens: 10, output_tokens: 5, ..Usage::default() };
+    let completion = Completion {
+        id: "1".to_owned(),
+        content: Some("hm".to_owned()),
+        reasoning: None,
+        tool_calls: Vec::new(),
+        stop: Stop::End,
+        usage,
+        model: "m".to_owned(),
+    };
+    let ask = |ordinal| Event::ModelAsked { call: CallId(0), ordinal, request: ModelRequest::default() };
+    let unfinished =
+        stepping(vec![ask(0), Event::ModelAnswered { call: CallId(0), ordinal: 0, answer: Ok(completion), trouble: None }, ask(1)]);
+    let Resumption { again, .. } = unfinished.resumption(LATER);
+    let models: Vec<u32> =
+        again.iter().filter_map(|again| if let Effect::CallModel { ordinal, .. } = again.effect { Some(ordinal) } else { None }).collect();
+    assert_eq!(models, [1], "only what was not answered is asked again");
+    let step = again.iter().find(|again| matches!(again.effect, Effect::StepAgent { .. })).expect("the step is made again");
+    let Before::Answered(Ok(answer)) = step.trace.model(0, &ModelRequest::default()) else { panic!("{:?}", step.trace) };
+    assert_eq!(answer.content.as_deref(), Some("hm"));
+    assert_eq!(step.trace.model(1, &ModelRequest::default()), Before::Open);
+}
+
+#[test]
+fn time_in_which_no_host_ran_does_not_count() {
+    let unfinished = stepping(Vec::new());
+    let (before, mut room) = (unfinished.resumption(START.plus(5_000)), unfinished.room.clone());
+    let timers = |resumption: &Resumption| -> Vec<Millis> {
+        resumption.again.iter().filter_map(|again| if let Effect::SetTimer { at, .. } = again.effect { Some(at) } else { None }).collect()
+    };
+    let soon = timers(&unfinished.resumption(START));
+    assert_eq!(timers(&before), soon.iter().map(|at| at.plus(5_000)).collect::<Vec<_>>());
+    assert!(!soon.is_empty(), "the run has a wall limit");
+    before.events.into_iter().for_each(|event| room.handle(event, START.plus(5_000)));
+    assert!(std::iter::from_fn(|| room.poll_notice()).any(|notice| notice == Notice::Resumed { down_ms: 5_000 }));
+    // The clock went back while the host was down: nothing is owed.
+    assert_eq!(unfinished.resumption(Millis(0)).events, [Event::Resumed { down_ms: 0 }]);
+}

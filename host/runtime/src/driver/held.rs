@@ -1,0 +1,64 @@
+//! What came of events and waits until they are kept. What does not leave the host need not wait, so a step begins while the disk still
+//! works; what leaves, and what people are told, waits its turn.
+
+use std::collections::VecDeque;
+
+use conclave_core::effect::Effect;
+use conclave_core::unfinished::Start;
+
+use crate::clock::BoxFuture;
+use crate::journal::JournalFailure;
+use crate::subscribe::What;
+
+/// Something that came of an event.
+pub(super) enum Told {
+    /// For followers, with the number of its record.
+    What(Option<u64>, What),
+    Effect(Effect, Option<Box<Start>>),
+}
+
+type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
+
+/// In the order in which it came up.
+#[derive(Default)]
+pub(super) struct Held {
+    /// May be done now.
+    free: VecDeque<Told>,
+    /// Each batch waits for its records; they are kept one after the other.
+    batches: VecDeque<(Kept, Vec<Told>)>,
+}
+
+impl Held {
+    /// Nothing waits.
+    pub(super) fn is_empty(&self) -> bool {
+        self.batches.is_empty()
+    }
+
+    /// Takes what came of a batch of events; without `kept` they are kept already. What `may_go` lets go need not wait.
+    pub(super) fn add(&mut self, told: Vec<Told>, kept: Option<Kept>, may_go: impl Fn(&Effect) -> bool) {
+        let Some(kept) = kept else {
+            // What is kept later was handed over later, so nothing waits before it.
+            self.free.extend(told);
+            return;
+        };
+        let may_go = |told: &Told| matches!(told, Told::Effect(effect, _) if may_go(effect));
+        let (free, waits): (Vec<Told>, Vec<Told>) = told.into_iter().partition(may_go);
+        self.free.extend(free);
+        self.batches.push_back((kept, waits));
+    }
+
+    /// What may be done now.
+    pub(super) fn next(&mut self) -> Option<Told> {
+        self.free.pop_front()
+    }
+
+    /// Waits until the oldest batch is kept; what waited for it may be done then. Dropping the future loses nothing.
+    pub(super) async fn kept(&mut self) -> Result<(), JournalFailure> {
+        let Some((kept, _)) = self.batches.front_mut() else { return std::future::pending().await };
+        kept.await?;
+        if let Some((_, waited)) = self.batches.pop_front() {
+            self.free.extend(waited);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,82 @@
+//! A room that was cut off goes on: its journal is folded, what it waited for is started again. What may be repeated is the core's.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use conclave_core::effect::Effect;
+use conclave_core::ids::{CallId, PluginName, RoomId};
+use conclave_core::setup::{PluginSetup, Setup};
+use conclave_core::trace::Trace;
+use conclave_core::unfinished::{Again, Resumption, Unfinished};
+
+use super::{Driver, Shared};
+use crate::journal::JournalFailure;
+
+impl Driver {
+    /// The room of that name as its journal has it; none when it has none.
+    ///
+    /// # Errors
+    /// When the journal cannot be read.
+    pub(crate) fn reopen(shared: Arc<Shared>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
+        let Some(reopened) = shared.journals.reopen(id)? else { return Ok(None) };
+        let unfinished = Unfinished::fold(reopened.records);
+        let now = shared.clock.now();
+        let setup = Arc::clone(unfinished.room.setup());
+        let mut driver = Self::with(shared, Arc::clone(&setup), id.clone(), reopened.journal);
+        driver.seq = unfinished.next;
+        // Before its first event there is nothing to go on with; a run begins as any other.
+        driver.opened = (unfinished.next > 0).then_some(setup);
+        driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none()).then(|| unfinished.resumption(now));
+        driver.room = unfinished.room;
+        Ok(Some(driver))
+    }
+
+    /// The room was opened before, and its run has not ended.
+    pub(crate) fn is_cut_off(&self) -> bool {
+        self.resumption.is_some()
+    }
+
+    /// Of the plugins with a call that would be run again, one whose component is another than it was.
+    pub(crate) fn changed_plugin(&self, now: &Setup) -> Option<PluginName> {
+        let before = &self.room.setup().plugins;
+        let sha256 =
+            |setup: &BTreeMap<PluginName, Arc<PluginSetup>>, name: &PluginName| setup.get(name).map(|plugin| plugin.facts.sha256.clone());
+        let again = self.resumption.as_ref().map(Resumption::plugins).unwrap_or_default();
+        again.into_iter().find(|name| sha256(before, name) != sha256(&now.plugins, name)).cloned()
+    }
+
+    pub(super) async fn go_on(&mut self, resumption: Resumption) -> Result<(), JournalFailure> {
+        let Resumption { mut events, again } = resumption;
+        self.take_and_perform(&mut events).await?;
+        // All that follows was journalled before.
+        self.all_kept().await?;
+        self.perform_free();
+        for Again { effect, start, trace } in again {
+            if self.room.outcome().is_some() {
+                break;
+            }
+            if !self.is_wanted(&effect) {
+                continue;
+            }
+            if let Some(call) = effect.starts() {
+                self.expect(call, &trace);
+            }
+            match effect {
+                Effect::StartBackground { call, opening, .. } => self.start_background(call, *opening, true),
+                effect => {
+                    if let Some(call) = effect.starts() {
+                        self.traces.insert(call, trace);
+                    }
+                    self.perform(effect, start);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Answers that are still to come may come before their call is there again.
+    fn expect(&self, call: CallId, trace: &Trace) {
+        let open = trace.models.iter().filter(|(_, asked)| asked.answer.is_none());
+        open.for_each(|(ordinal, _)| self.waiting.expect(call, *ordinal));
+    }
+}

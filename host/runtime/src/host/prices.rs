@@ -1,0 +1,34 @@
+//! The file of prices that a config names, read when the config is used. What it means is the core's.
+
+use std::fs;
+
+use conclave_core::config::{Config, Problems};
+
+/// Larger files are no tables of prices.
+const MOST: u64 = 4 << 20;
+
+/// The config with its prices; none when it names no file of them, or a wrong one.
+pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
+    let file = config.prices.as_ref()?;
+    let text =
+        fs::metadata(&file.path).and_then(|found| if found.len() > MOST { Err(too_large()) } else { fs::read_to_string(&file.path) });
+    match text {
+        Ok(text) => match config.priced(&text) {
+            Ok((priced, warnings)) => {
+                problems.0.extend(warnings.0);
+                return Some(priced);
+            }
+            Err(found) => problems.0.extend(found.0),
+        },
+        Err(error) => {
+            let what = format!("`{}` could not be read: {error}", file.shown);
+            let help = "write the path from the config's folder, or leave `prices` out";
+            problems.push(config.problem("prices", what).help(help));
+        }
+    }
+    None
+}
+
+fn too_large() -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::FileTooLarge, "it is larger than 4 MiB")
+}

@@ -1,0 +1,98 @@
+//! Side effects of a call: asked for once, done once, ended once, however often the call is run.
+
+use std::sync::Arc;
+
+use conclave_core::grant::{Denial, DenialRecord, Layer};
+use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::trace::{AskedSideEffect, Before};
+
+use super::{Busy, Past};
+
+/// What an import may do.
+pub(crate) enum Leave {
+    /// Do it, and say how it went; it is under way until this is dropped.
+    Go(Busy),
+    /// It was done, and this came of it; nothing more is said.
+    Told(SideEffectAnswer),
+    Refused(Denial),
+    /// The call does not run as it did, and ends; whatever the guest is told, nothing comes of it.
+    Lost,
+}
+
+/// What the trace knows.
+enum Known {
+    New,
+    Open,
+    Leave(Leave),
+}
+
+impl Past {
+    /// Asks for leave, unless it was before.
+    pub(crate) async fn ask_effect(self: &Arc<Self>, ordinal: u32, side_effect: SideEffect) -> Leave {
+        if self.check().is_err() {
+            return Leave::Lost;
+        }
+        match self.known_effect(ordinal, &side_effect) {
+            Known::Leave(leave) => return leave,
+            Known::Open => {}
+            Known::New => {
+                {
+                    let mut known = self.known();
+                    self.keep_reads(&mut known);
+                }
+                let asked = AskedSideEffect { side_effect: side_effect.clone(), leave: Ok(()), answer: None };
+                let leave = self.effects.ask(self.call, ordinal, side_effect).await;
+                self.known().trace.side_effects.insert(ordinal, AskedSideEffect { leave: leave.clone(), ..asked });
+                if let Err(denial) = leave {
+                    return Leave::Refused(denial);
+                }
+            }
+        }
+        Leave::Go(self.busy())
+    }
+
+    fn known_effect(&self, ordinal: u32, side_effect: &SideEffect) -> Known {
+        let known = self.known();
+        let leave = known.trace.side_effects.get(&ordinal).map(|asked| asked.leave.clone());
+        let may_repeat = known.trace.may_repeat;
+        match known.trace.side_effect(ordinal, side_effect) {
+            Before::New => Known::New,
+            Before::Answered(answer) => Known::Leave(Leave::Told(answer.clone())),
+            Before::Open => match leave {
+                Some(Err(denial)) => Known::Leave(Leave::Refused(denial)),
+                _ if may_repeat => Known::Open,
+                _ => {
+                    self.lose(&format!("nobody can say whether this was done: {}", side_effect.target()));
+                    Known::Leave(Leave::Lost)
+                }
+            },
+            Before::Otherwise => {
+                let before = known.trace.side_effects.get(&ordinal).map_or("", |asked| asked.side_effect.target());
+                self.lose(&format!("it asked for something else than before: {} and not {before}", side_effect.target()));
+                Known::Leave(Leave::Lost)
+            }
+        }
+    }
+
+    /// Says how it went.
+    pub(crate) async fn effect_ended(&self, ordinal: u32, answer: SideEffectAnswer) {
+        self.effects.ended(self.call, ordinal, answer.clone()).await;
+        if let Some(asked) = self.known().trace.side_effects.get_mut(&ordinal) {
+            asked.answer = Some(answer);
+        }
+    }
+
+    /// Keeps a refusal whole, as long as the call goes on in this process.
+    pub(crate) fn keep_record(&self, ordinal: u32, record: &DenialRecord) {
+        self.known().records.insert(ordinal, record.clone());
+    }
+
+    /// A refusal that came of a side effect; when the host has stopped since, with what the journal has of it.
+    pub(crate) fn record(&self, ordinal: u32, denial: Denial) -> Box<DenialRecord> {
+        let kept = self.known().records.get(&ordinal).cloned();
+        Box::new(kept.unwrap_or_else(|| {
+            let reason = format!("it was refused before the host stopped: {}", denial.detail);
+            DenialRecord { denial, layer: Layer::Runtime, reason, suggestion: None }
+        }))
+    }
+}

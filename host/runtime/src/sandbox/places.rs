@@ -1,0 +1,93 @@
+//! Places that calls take one after the other, first come, first served; and how whoever waits for something else learns that his place
+//! is wanted.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use tokio::sync::{Notify, Semaphore, SemaphorePermit};
+
+/// So many places; clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Places(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    free: Semaphore,
+    all: usize,
+    waiting: AtomicUsize,
+    wanted: Notify,
+}
+
+impl Places {
+    pub(crate) fn new(places: usize) -> Self {
+        // With none, every call would wait for ever.
+        let all = places.clamp(1, Semaphore::MAX_PERMITS);
+        Self(Arc::new(Inner { free: Semaphore::new(all), all, waiting: AtomicUsize::new(0), wanted: Notify::new() }))
+    }
+
+    /// Waits for a place.
+    pub(crate) async fn take(&self) -> SemaphorePermit<'_> {
+        if let Ok(place) = self.0.free.try_acquire() {
+            return place;
+        }
+        let _waits = Waits::new(&self.0);
+        self.0.free.acquire().await.expect("the semaphore is never closed")
+    }
+
+    /// Returns when somebody waits for a place.
+    pub(crate) async fn wanted(&self) {
+        let mut wanted = std::pin::pin!(self.0.wanted.notified());
+        wanted.as_mut().enable();
+        if self.0.waiting.load(Ordering::SeqCst) == 0 {
+            wanted.await;
+        }
+    }
+
+    /// Places that are taken.
+    pub(crate) fn taken(&self) -> usize {
+        self.0.all - self.0.free.available_permits().min(self.0.all)
+    }
+}
+
+/// Somebody who waits, counted for as long as he does.
+struct Waits<'a>(&'a Inner);
+
+impl<'a> Waits<'a> {
+    fn new(inner: &'a Inner) -> Self {
+        inner.waiting.fetch_add(1, Ordering::SeqCst);
+        inner.wanted.notify_waiters();
+        Self(inner)
+    }
+}
+
+impl Drop for Waits<'_> {
+    fn drop(&mut self) {
+        self.0.waiting.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_place_is_wanted_while_somebody_waits_for_it() {
+        let places = Places::new(1);
+        let held = places.take().await;
+        assert_eq!(places.taken(), 1);
+        let wanted = tokio::spawn({
+            let places = places.clone();
+            async move { places.wanted().await }
+        });
+        let waits = tokio::spawn({
+            let places = places.clone();
+            async move { drop(places.take().await) }
+        });
+        wanted.await.unwrap();
+        places.wanted().await;
+        drop(held);
+        waits.await.unwrap();
+        assert_eq!(places.taken(), 0);
+        assert_eq!(places.0.waiting.load(Ordering::SeqCst), 0);
+    }
+}

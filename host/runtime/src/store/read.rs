@@ -1,0 +1,93 @@
+//! Reads records out of a store's tables, each held against its hash. For whoever has a connection.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use conclave_core::event::Record;
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow};
+
+use super::record::{Row, RowError};
+use super::{StoreError, schema};
+
+/// The columns of [`row`], in its order.
+pub(super) const COLUMNS: &str = "events.seq, events.at, events.principal, events.rules, events.body, events.parts, events.hash";
+
+/// Why records cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadError {
+    #[error(transparent)]
+    Sqlite(#[from] rusqlite::Error),
+    #[error("record {seq} of room {room} is damaged: {cause}")]
+    Row { room: String, seq: u64, cause: RowError },
+    #[error("record {expected} of room {room} is missing: the next is {found}")]
+    Gap { room: String, expected: u64, found: u64 },
+}
+
+impl ReadError {
+    pub(super) fn of(self, folder: &Path) -> StoreError {
+        match self {
+            Self::Sqlite(error) => schema::failed(folder, &error),
+            damaged => StoreError::Damaged { folder: folder.to_owned(), what: damaged.to_string() },
+        }
+    }
+}
+
+/// A row of `events` and the hash beside it, from a place in the columns on.
+pub(super) fn row(row: &SqlRow<'_>, from: usize) -> rusqlite::Result<(Row, Vec<u8>)> {
+    let number = |index: usize| row.get::<_, i64>(from + index).map(i64::cast_unsigned);
+    let read = Row {
+        seq: number(0)?,
+        at: number(1)?,
+        principal: row.get::<_, String>(from + 2)?.into(),
+        rules: row.get(from + 3)?,
+        body: row.get(from + 4)?,
+        parts: row.get(from + 5)?,
+    };
+    Ok((read, row.get(from + 6)?))
+}
+
+pub(super) fn blob(connection: &Connection, sha256: &str) -> rusqlite::Result<Option<Arc<[u8]>>> {
+    let mut query = connection.prepare_cached("SELECT bytes FROM blobs WHERE sha256 = ?")?;
+    let bytes = query.query_row([sha256], |row| Ok(row.get_ref(0)?.as_blob()?.into())).optional()?;
+    Ok(bytes)
+}
+
+/// Something of each record of a room, in order.
+pub(super) fn each<T>(
+    connection: &Connection,
+    room: &str,
+    mut take: impl FnMut(&Row, &mut dyn FnMut(&str) -> Option<Arc<[u8]>>) -> Result<T, RowError>,
+) -> Result<Vec<T>, ReadError> {
+    let mut query = connection.prepare_cached(&format!("SELECT {COLUMNS} FROM events WHERE room = ? ORDER BY seq"))?;
+    let mut rows = query.query([room])?;
+    let (mut all, mut failed) = (Vec::new(), None);
+    while let Some(next) = rows.next()? {
+        let (read, hash) = row(next, 0)?;
+        let expected = all.len() as u64;
+        if read.seq != expected {
+            return Err(ReadError::Gap { room: room.to_owned(), expected, found: read.seq });
+        }
+        let mut blob = |sha256: &str| {
+            blob(connection, sha256).unwrap_or_else(|error| {
+                failed = Some(error);
+                None
+            })
+        };
+        let taken = if read.hash(room)[..] == hash[..] { take(&read, &mut blob) } else { Err(RowError::Hash) };
+        if let Some(error) = failed.take() {
+            return Err(error.into());
+        }
+        all.push(taken.map_err(|cause| ReadError::Row { room: room.to_owned(), seq: expected, cause })?);
+    }
+    Ok(all)
+}
+
+/// The records of a room; empty when there is no such room.
+pub(super) fn records(connection: &Connection, room: &str) -> Result<Vec<Record>, ReadError> {
+    each(connection, room, |row, blob| row.record(blob))
+}
+
+/// They as lines of JSON, whatever rules they were written by.
+pub(super) fn lines(connection: &Connection, room: &str) -> Result<Vec<String>, ReadError> {
+    each(connection, room, |row, blob| row.line(blob))
+}

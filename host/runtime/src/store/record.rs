@@ -1,0 +1,222 @@
+//! A record as a row of the store, and back. Large fields are blobs of their own; the row says which. Knows nothing of SQLite.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::event::{Event, Opening, Principal, Record};
+use conclave_core::setup::Setup;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+/// Bytes of JSON that stay in a row; what is larger is a blob.
+pub(super) const LARGE: usize = 32 << 10;
+/// In `parts`: the whole event is a blob, but for the fields that are blobs themselves.
+const WHOLE: &str = "*";
+/// Deeper than any plugin may nest what it hands over: a file that was tampered with must not exhaust the stack.
+const DEEPEST: usize = 1_000;
+/// Setups that are kept as JSON, so that many runs of one config write theirs once.
+const SETUPS: usize = 8;
+
+/// A SHA-256.
+pub(super) type Hash = [u8; 32];
+
+/// Bytes under their digest.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Lower-case hexadecimal.
+    pub(super) sha256: String,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+/// A row of `events`, but for its room and its number in the store.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) seq: u64,
+    pub(super) at: u64,
+    pub(super) principal: Arc<str>,
+    pub(super) rules: u32,
+    /// The event as JSON, without the fields in `parts`.
+    pub(super) body: String,
+    /// A JSON object from fields to digests.
+    pub(super) parts: Option<String>,
+}
+
+/// Why a row is no record.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RowError {
+    #[error("its bytes are not what was written")]
+    Hash,
+    #[error("the blob {0} that it refers to is not there, or is not what was written")]
+    Blob(String),
+    #[error("it is no record: {0}")]
+    Malformed(String),
+}
+
+/// Makes rows; remembers setups that it has made JSON of.
+#[derive(Default)]
+pub(super) struct Rows(Mutex<Vec<(Arc<Setup>, Part)>>);
+
+impl Rows {
+    /// The row of a record, and the blobs that it refers to.
+    pub(super) fn of(&self, record: &Record) -> Result<(Row, Vec<Part>), serde_json::Error> {
+        // Named one by one: a new field must not be forgotten here.
+        let (mut body, mut parts) = match &record.event {
+            Event::RoomOpened { setup, opening } => self.opened("room-opened", setup, opening)?,
+            Event::RunStarted { setup: Some(setup), opening } => self.opened("run-started", setup, opening)?,
+            event => (serde_json::to_string(event)?, BTreeMap::new()),
+        };
+        if body.len() > LARGE {
+            body = split(&body, &mut parts)?;
+        }
+        let named: BTreeMap<&str, &str> = parts.iter().map(|(field, part)| (field.as_str(), part.sha256.as_str())).collect();
+        let named = (!named.is_empty()).then(|| serde_json::to_string(&named)).transpose()?;
+        let principal = Arc::clone(&record.principal.0);
+        let row = Row { seq: record.seq, at: record.at.0, principal, rules: record.rules, body, parts: named };
+        Ok((row, parts.into_values().collect()))
+    }
+
+    /// The setup is always a blob: it is the same for many runs.
+    fn opened(&self, event: &str, setup: &Arc<Setup>, opening: &Opening) -> Result<(String, BTreeMap<String, Part>), serde_json::Error> {
+        #[derive(Serialize)]
+        struct Opened<'a> {
+            event: &'a str,
+            opening: &'a Opening,
+        }
+        let body = serde_json::to_string(&Opened { event, opening })?;
+        Ok((body, BTreeMap::from([("setup".to_owned(), self.setup(setup)?)])))
+    }
+
+    fn setup(&self, setup: &Arc<Setup>) -> Result<Part, serde_json::Error> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, part)) = kept.iter().find(|(known, _)| Arc::ptr_eq(known, setup)) {
+            return Ok(part.clone());
+        }
+        let part = part(serde_json::to_vec(setup)?);
+        if kept.len() >= SETUPS {
+            kept.remove(0);
+        }
+        kept.push((Arc::clone(setup), part.clone()));
+        Ok(part)
+    }
+}
+
+pub(super) fn part(bytes: Vec<u8>) -> Part {
+    Part { sha256: crate::digest::sha256(&bytes), bytes: bytes.into() }
+}
+
+/// Moves large fields out; when the rest is still large, all of it.
+fn split(body: &str, parts: &mut BTreeMap<String, Part>) -> Result<String, serde_json::Error> {
+    let mut fields: serde_json::Map<String, serde_json::Value> = deep(body)?;
+    let event = fields.get("event").cloned();
+    for (name, value) in std::mem::take(&mut fields) {
+        let text = serde_json::to_string(&value)?;
+        if text.len() > LARGE && name != "event" {
+            parts.insert(name, part(text.into_bytes()));
+        } else {
+            fields.insert(name, value);
+        }
+    }
+    let rest = serde_json::to_string(&fields)?;
+    if rest.len() <= LARGE {
+        return Ok(rest);
+    }
+    parts.insert(WHOLE.to_owned(), part(rest.into_bytes()));
+    serde_json::to_string(&BTreeMap::from([("event", event)]))
+}
+
+impl Row {
+    /// The event's name.
+    pub(super) fn kind(&self) -> &str {
+        let rest = self.body.split_once("\"event\":\"").map_or("", |(_, rest)| rest);
+        rest.split('"').next().unwrap_or("")
+    }
+
+    /// What the row's bytes come to. The exact bytes are in docs/journal-format.md.
+    pub(super) fn hash(&self, room: &str) -> Hash {
+        let mut hash = Sha256::new();
+        let mut text = |text: &str| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text.as_bytes());
+        };
+        text(room);
+        text(&self.principal);
+        text(&self.body);
+        text(self.parts.as_deref().unwrap_or(""));
+        hash.update(self.seq.to_be_bytes());
+        hash.update(self.at.to_be_bytes());
+        hash.update(self.rules.to_be_bytes());
+        hash.finalize().into()
+    }
+
+    /// The digests of the blobs that it refers to, by field.
+    pub(super) fn parts(&self) -> Result<BTreeMap<String, String>, RowError> {
+        self.parts.as_deref().map_or_else(|| Ok(BTreeMap::new()), |parts| serde_json::from_str(parts).map_err(|error| malformed(&error)))
+    }
+
+    /// The record as a line of JSON, as a journal of lines has it.
+    pub(super) fn line(&self, read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<String, RowError> {
+        let principal = serde_json::to_string(&*self.principal).map_err(|error| malformed(&error))?;
+        let event = self.event(read)?;
+        Ok(format!("{{\"seq\":{},\"at\":{},\"principal\":{principal},\"rules\":{},{}", self.seq, self.at, self.rules, &event[1..]))
+    }
+
+    pub(super) fn record(&self, read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<Record, RowError> {
+        let event = deep(&self.event(read)?).map_err(|error| malformed(&error))?;
+        let principal = Principal(Arc::clone(&self.principal));
+        Ok(Record { seq: self.seq, at: conclave_core::ids::Millis(self.at), principal, rules: self.rules, event })
+    }
+
+    /// The whole event as JSON: an object.
+    fn event(&self, mut read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<String, RowError> {
+        let mut parts = self.parts()?;
+        let mut blob = |sha256: &str| {
+            let bytes = read(sha256).filter(|bytes| crate::digest::sha256(bytes) == sha256);
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+            text.ok_or_else(|| RowError::Blob(sha256.to_owned()))
+        };
+        let mut event = match parts.remove(WHOLE) {
+            Some(sha256) => blob(&sha256)?,
+            None => self.body.clone(),
+        };
+        if !event.starts_with("{\"") || !event.ends_with('}') {
+            return Err(RowError::Malformed("its body is not an object".to_owned()));
+        }
+        for (field, sha256) in parts {
+            event.pop();
+            let field = serde_json::to_string(&field).map_err(|error| malformed(&error))?;
+            event.push_str(&format!(",{field}:{}}}", blob(&sha256)?));
+        }
+        is_shallow(&event).then_some(event).ok_or_else(|| RowError::Malformed("it is nested too deep".to_owned()))
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> RowError {
+    RowError::Malformed(error.to_string())
+}
+
+/// An event may be nested deeper than what a plugin handed over, by the levels around it.
+fn deep<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
+    let mut deserializer = serde_json::Deserializer::from_str(text);
+    deserializer.disable_recursion_limit();
+    let value = T::deserialize(&mut deserializer)?;
+    deserializer.end()?;
+    Ok(value)
+}
+
+fn is_shallow(text: &str) -> bool {
+    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' if in_text => escaped = true,
+            b'"' => in_text = !in_text,
+            b'{' | b'[' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest <= DEEPEST
+}

@@ -1,0 +1,85 @@
+//! What a list of runs shows of each: kept beside the records, written with them.
+
+use std::path::PathBuf;
+
+use conclave_core::event::Spent;
+use conclave_core::ids::{Millis, RoomId};
+use conclave_core::outcome::Status;
+use conclave_core::waits::Wait;
+use serde::Serialize;
+
+/// Where a run is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "standing", content = "status", rename_all = "kebab-case")]
+pub enum Standing {
+    /// A process has it under way.
+    Running,
+    /// The process that had it under way is gone; it can be gone on with.
+    CutOff,
+    Ended(Status),
+}
+
+/// A run: a root room and the rooms below it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RunRow {
+    pub run: RoomId,
+    pub started: Millis,
+    /// Of the newest record of any of its rooms.
+    pub changed: Millis,
+    pub ended: Option<Millis>,
+    pub standing: Standing,
+    pub entry: String,
+    /// Plugins that are agents of its tasks, in order.
+    pub agents: Vec<String>,
+    /// The beginning of its first message.
+    pub text: String,
+    /// Why it ended, in words.
+    pub reason: Option<String>,
+    pub turns: u64,
+    pub tokens: u64,
+    pub cost_micro_usd: u64,
+    pub rooms: u64,
+    pub records: u64,
+    pub durability: String,
+    pub config: Option<PathBuf>,
+    pub command: String,
+    pub locked: bool,
+    pub principal: String,
+    /// The store that holds it.
+    pub store: PathBuf,
+}
+
+/// A room of a run.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct RoomRow {
+    pub room: RoomId,
+    pub parent: Option<RoomId>,
+    pub standing: Standing,
+    pub started: Millis,
+    pub ended: Option<Millis>,
+    pub entry: String,
+    pub records: u64,
+    pub spent: Spent,
+}
+
+/// Something that a room waits for.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct WaitRow {
+    pub room: RoomId,
+    pub since: Millis,
+    pub wait: Wait,
+    /// A process has its run under way, and will hear what is said of it.
+    pub is_live: bool,
+}
+
+impl Standing {
+    /// The word by which a filter asks for it: `running`, `cut-off`, or the ending's, such as `max-turns`.
+    #[must_use]
+    pub fn word(self) -> String {
+        match self {
+            Self::Running => "running".to_owned(),
+            Self::CutOff => "cut-off".to_owned(),
+            Self::Ended(status) => status.as_str().to_lowercase().replace('_', "-"),
+        }
+    }
+}

@@ -1,0 +1,119 @@
+//! Whether the end of SQLite's write-ahead log was torn, as a crash leaves it, or changed afterwards. SQLite stops at the first frame whose
+//! sum is wrong and says nothing: a changed byte in the middle would take away, in silence, all that was committed behind it.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+const HEADER: usize = 32;
+const FRAME: usize = 24;
+/// A longer one is not looked at: it would have been taken over into the database long before.
+const MOST: u64 = 512 << 20;
+
+/// Commits behind the first frame that SQLite will not read, which were on the disk whole. A torn end has one at most: each commit is on the
+/// disk before the next is begun.
+///
+/// # Errors
+/// What the operating system says.
+pub(super) fn lost_commits(wal: &Path) -> io::Result<u64> {
+    match fs::metadata(wal) {
+        Ok(metadata) if metadata.is_file() && metadata.len() <= MOST => Ok(lost(&fs::read(wal)?)),
+        Ok(_) => Ok(0),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(error),
+    }
+}
+
+/// In words.
+pub(super) fn damage(lost: u64) -> String {
+    format!("{lost} commits lie behind a changed byte of its write-ahead log (log.db-wal), and are not read")
+}
+
+fn lost(bytes: &[u8]) -> u64 {
+    let Some(log) = Log::of(bytes) else { return 0 };
+    let (mut sum, mut is_whole, mut lost) = (log.sum, true, 0);
+    for frame in bytes[HEADER..].chunks_exact(FRAME + log.page) {
+        let (head, page) = frame.split_at(FRAME);
+        let of_this_log = head[8..16] == bytes[16..24];
+        let stored = (word(head, 16), word(head, 20));
+        let is_right = of_this_log && log.add(log.add(sum, &head[..8]), page) == stored;
+        is_whole &= is_right;
+        let is_commit = word(head, 4) != 0;
+        lost += u64::from(!is_whole && is_right && is_commit);
+        // Each frame's sum begins with that of the one before, so those behind a changed one can be held against what it says.
+        sum = stored;
+    }
+    if lost > 1 { lost } else { 0 }
+}
+
+struct Log {
+    page: usize,
+    is_big_endian: bool,
+    sum: (u32, u32),
+}
+
+impl Log {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        if bytes.len() < HEADER || !matches!(word(bytes, 0), 0x377f_0682 | 0x377f_0683) {
+            return None;
+        }
+        let page = usize::try_from(word(bytes, 8)).ok().filter(|page| page.is_power_of_two() && (512..=65_536).contains(page))?;
+        Some(Self { page, is_big_endian: word(bytes, 0) & 1 == 1, sum: (word(bytes, 24), word(bytes, 28)) })
+    }
+
+    /// SQLite's sum over pairs of words.
+    fn add(&self, (mut one, mut two): (u32, u32), bytes: &[u8]) -> (u32, u32) {
+        for pair in bytes.chunks_exact(8) {
+            one = one.wrapping_add(self.word(pair, 0)).wrapping_add(two);
+            two = two.wrapping_add(self.word(pair, 4)).wrapping_add(one);
+        }
+        (one, two)
+    }
+
+    fn word(&self, bytes: &[u8], at: usize) -> u32 {
+        let word = word(bytes, at);
+        if self.is_big_endian { word } else { word.swap_bytes() }
+    }
+}
+
+fn word(bytes: &[u8], at: usize) -> u32 {
+    u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]])
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+
+    /// A log of so many commits, as a process that was killed leaves it.
+    fn log(commits: u32) -> Vec<u8> {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("a.db");
+        let connection = Connection::open(&path).unwrap();
+        connection.pragma_update(None, "journal_mode", "WAL").unwrap();
+        connection.execute_batch("CREATE TABLE t (v TEXT)").unwrap();
+        for commit in 0..commits {
+            connection.execute("INSERT INTO t VALUES (?)", [format!("{commit}").repeat(900)]).unwrap();
+        }
+        fs::read(temp.path().join("a.db-wal")).unwrap()
+    }
+
+    #[test]
+    fn a_torn_end_is_no_damage_and_a_changed_middle_is() {
+        let whole = log(12);
+        assert_eq!(lost(&whole), 0);
+        for length in (0..whole.len()).step_by(97) {
+            assert_eq!(lost(&whole[..length]), 0, "cut at {length}");
+        }
+        let middle = HEADER + (whole.len() - HEADER) / 2;
+        let mut changed = whole.clone();
+        changed[middle] ^= 1;
+        assert!(lost(&changed) > 1);
+        // The last commit could have been torn as well as changed.
+        let mut last = whole.clone();
+        *last.last_mut().unwrap() ^= 1;
+        assert_eq!(lost(&last), 0);
+        assert_eq!(lost(b"no log"), 0);
+    }
+}

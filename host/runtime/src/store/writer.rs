@@ -1,0 +1,159 @@
+//! What writes a store: the lock, the file as it is opened, and a thread that commits the records of all rooms in groups, one transaction and
+//! one fsync for each group.
+
+mod attachments;
+mod commit;
+mod giving_up;
+mod journal;
+mod opening;
+mod queue;
+mod retention;
+mod thread;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use conclave_core::event::Record;
+use conclave_core::ids::{Millis, RoomId};
+use rusqlite::{Connection, OptionalExtension};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::lock::Lock;
+use super::record::Rows;
+use super::{About, Durability, StoreError, Written, read};
+use crate::blobs::Blobs;
+use crate::journal::Journals;
+
+pub(super) use opening::{all, open_free};
+use queue::{Answer, Cause, Work};
+use thread::Shared;
+
+/// What is kept of runs that have ended; the newest always win.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Those that ended before this go.
+    pub before: Option<Millis>,
+    /// So many of the newest stay.
+    pub runs: Option<usize>,
+    /// Nothing is removed; only counted.
+    pub dry: bool,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collected {
+    pub runs: Vec<RoomId>,
+    pub records: u64,
+    pub blobs: u64,
+    pub bytes: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    pub rooms: u64,
+    pub records: u64,
+    pub blobs: u64,
+    pub bytes: u64,
+    /// Of the newest line of the audit chain.
+    pub head: Option<String>,
+    /// In words; empty when all is whole.
+    pub problems: Vec<String>,
+}
+
+pub(super) struct Writer {
+    folder: PathBuf,
+    shared: Arc<Shared>,
+    rows: Rows,
+    /// For what is read in the course of writing.
+    reading: Mutex<Option<Connection>>,
+    thread: Option<JoinHandle<()>>,
+    /// Let go last.
+    _lock: Lock,
+}
+
+impl Writer {
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
+        self.ask(|answer| Work::Collect(keep.clone(), answer)).map_err(|cause| self.failed(&cause))
+    }
+
+    pub(super) fn written(&self) -> Written {
+        let [records, commits, synced] =
+            [&self.shared.records, &self.shared.commits, &self.shared.synced].map(|count| count.load(Ordering::Relaxed));
+        Written { records, commits, synced }
+    }
+
+    fn place(&self) -> String {
+        journal::place(&self.folder)
+    }
+
+    fn failed(&self, cause: &Cause) -> StoreError {
+        let (folder, what) = (self.folder.clone(), cause.text.clone());
+        match cause.kind {
+            std::io::ErrorKind::InvalidData => StoreError::Damaged { folder, what },
+            _ => StoreError::Other { folder, what },
+        }
+    }
+
+    /// Hands something to the thread, and waits for its answer; the thread waits for nobody.
+    fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> Work) -> Result<T, Cause> {
+        let (answer, answered) = oneshot::channel();
+        self.shared.queue.push(work(answer))?;
+        let gone = |_| Err(Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone"));
+        futures_executor::block_on(answered).unwrap_or_else(gone)
+    }
+
+    /// All that was handed over so far can be read.
+    fn barrier(&self) -> Result<(), Cause> {
+        self.ask(Work::Barrier)
+    }
+
+    fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
+        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
+        look(reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?)
+    }
+
+    /// It has ended, or was never here.
+    pub(super) fn is_over(&self, room: &RoomId) -> bool {
+        let going = self.read(|connection| {
+            let mut query = connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ? AND ended IS NULL")?;
+            query.query_row([room.as_str()], |_| Ok(())).optional()
+        });
+        matches!(going, Ok(None)) && !self.shared.live().contains(room)
+    }
+
+    fn records(&self, room: &RoomId) -> Result<Vec<Record>, Cause> {
+        let records = self.read(|connection| Ok(read::records(connection, room.as_str())));
+        records.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
+            read::ReadError::Sqlite(error) => Cause::of_sqlite(&error),
+            damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // The thread's connection is the last, so that it leaves one file behind.
+        self.reading.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        self.shared.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // A thread that has failed has told everybody.
+            let _ = thread.join();
+        }
+    }
+}
+
+pub(super) fn journals(writer: &Arc<Writer>, durability: Durability, about: About) -> Arc<dyn Journals> {
+    Arc::new(journal::StoreJournals::new(writer, durability, about))
+}
+
+pub(super) fn blobs(writer: &Arc<Writer>) -> Arc<dyn Blobs> {
+    Arc::new(attachments::StoreBlobs(Arc::clone(writer)))
+}

@@ -1,0 +1,344 @@
+//! A disk that is full, cannot be written, was torn or changed.
+
+use std::path::Path;
+
+use conclave_runtime::event::Event;
+use conclave_runtime::ids::{CallId, RoomId};
+use conclave_runtime::store::{Durability, Options, Reader, RunFilter, Store, StoreError};
+
+use crate::support::{about, append, copied, entry, kept, opened, record, records, run, said};
+
+#[test]
+fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open_with(temp.path(), &Options { most_bytes: Some(400 << 10) }).unwrap();
+    let mut journal = run(&store, "a", 1);
+    let text = "x".repeat(20_000);
+    let (mut seq, failure) = (1, loop_until_full(&mut *journal, &text));
+    assert_eq!(failure.1.cause.kind(), std::io::ErrorKind::StorageFull, "{}", failure.1);
+    assert!(failure.1.to_string().contains(&temp.path().display().to_string()));
+    seq += failure.0;
+    // What failed left a gap: nothing more of the room is taken, however small.
+    assert!(append(&mut *journal, &[said(seq + 1, "small")]).is_err());
+    assert!(append(&mut *journal, &[said(seq, "small")]).is_err());
+    drop((journal, store));
+    assert_eq!(records(temp.path(), "a").len() as u64, seq, "all that was acknowledged, and nothing else");
+    let store = Store::open(temp.path()).unwrap();
+    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    append(&mut *again.journal, &[said(seq, &text)]).unwrap();
+    assert!(Reader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+}
+
+/// How many were kept before one was not.
+fn loop_until_full(journal: &mut dyn conclave_runtime::journal::Journal, text: &str) -> (u64, conclave_runtime::journal::JournalFailure) {
+    for kept in 0..1_000 {
+        if let Err(failure) = append(journal, &[said(1 + kept, text)]) {
+            return (kept, failure);
+        }
+    }
+    panic!("the disk was never full")
+}
+
+#[test]
+fn what_nobody_waited_for_and_could_not_be_kept_is_said_when_the_run_settles() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open_with(temp.path(), &Options { most_bytes: Some(1) }).unwrap();
+    let mut journal = store.journals(Durability::Exit, about()).open(&RoomId::from("a")).unwrap();
+    for seq in 0..50 {
+        let record = if seq == 0 { opened("a", "x") } else { said(seq, &"x".repeat(30_000)) };
+        if journal.append(&entry(&[record])).is_err() {
+            return;
+        }
+    }
+    let failure = futures_executor::block_on(journal.settle()).unwrap_err();
+    assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull);
+}
+
+#[test]
+fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open_with(temp.path(), &Options { most_bytes: Some(300 << 10) }).unwrap();
+    let (mut refers, mut other) = (run(&store, "a", 1), run(&store, "b", 1));
+    let blob = store.blobs().keep(&vec![7; 1 << 20], "image/png", None).unwrap();
+    let answered = |seq| record(seq, 2, Event::UserAnswered { call: CallId(1), text: None, attachments: vec![blob.clone()] });
+    // The others need not suffer.
+    append(&mut *other, &[said(1, "nothing of it")]).unwrap();
+    let failure = append(&mut *refers, &[answered(1)]).unwrap_err();
+    assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull);
+    assert!(append(&mut *refers, &[said(1, "small")]).is_err(), "nothing of the room is taken after it");
+    append(&mut *other, &[said(2, "on")]).unwrap();
+    store.blobs().keep(b"small", "text/plain", None).unwrap();
+    append(&mut *other, &[said(3, "on")]).unwrap();
+    assert!(append(&mut *other, &[answered(4)]).is_err());
+    drop((refers, other, store));
+    assert_eq!((records(temp.path(), "a").len(), records(temp.path(), "b").len()), (1, 4));
+    assert_eq!(Reader::open(temp.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
+}
+
+/// A record of room `a` that is there already, so that the next of it fails.
+#[test]
+fn nothing_of_a_room_is_kept_after_a_record_that_was_not() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let (mut fails, mut other) = (run(&store, "a", 1), run(&store, "b", 1));
+    let sql = crate::support::sql(temp.path());
+    let odd = "INSERT INTO events SELECT 1000000, room, 1, at, kind, principal, rules, body, parts, hash FROM events WHERE room = 'a'";
+    assert_eq!(sql.execute(odd, []).unwrap(), 1);
+    // Handed over in one go, they share a commit.
+    let handed: Vec<_> = (1..4).map(|seq| fails.append(&entry(&[said(seq, "x")]))).collect();
+    let beside = other.append(&entry(&[said(1, "x")])).unwrap();
+    kept(beside).unwrap();
+    assert!(handed.into_iter().all(|handed| handed.and_then(kept).is_err()));
+    let there = |seq: i64| sql.query_row("SELECT count(*) FROM events WHERE room = 'a' AND seq >= ?", [seq], |row| row.get::<_, i64>(0));
+    assert_eq!((there(1).unwrap(), there(2).unwrap()), (1, 0));
+    assert_eq!(records(temp.path(), "b").len(), 2);
+}
+
+#[test]
+fn what_waits_while_the_store_breaks_is_not_said_to_be_kept() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let exit = store.journals(Durability::Exit, about());
+    let (mut breaks, mut waits) = (run(&store, "a", 1), exit.open(&RoomId::from("b")).unwrap());
+    waits.append(&entry(&[opened("b", "x")])).unwrap();
+    futures_executor::block_on(waits.settle()).unwrap();
+    let sql = crate::support::sql(temp.path());
+    // The thread waits for this, and more is handed over meanwhile.
+    sql.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let broken = breaks.append(&entry(&[said(1, "x")])).unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    waits.append(&entry(&[said(1, "y")])).unwrap();
+    let settled = waits.settle();
+    sql.execute_batch(
+        "PRAGMA writable_schema = ON; UPDATE sqlite_schema SET sql = 'CREATE TABLE events (' WHERE name = 'events';
+         PRAGMA schema_version = 1000; COMMIT",
+    )
+    .unwrap();
+    let failure = kept(broken).unwrap_err();
+    assert_eq!(failure.cause.kind(), std::io::ErrorKind::InvalidData, "{failure}");
+    assert!(futures_executor::block_on(settled).is_err());
+    assert!(futures_executor::block_on(waits.settle()).is_err());
+    assert!(waits.append(&entry(&[said(2, "y")])).is_err());
+}
+
+#[cfg(unix)]
+#[test]
+fn a_store_that_cannot_be_written_can_be_read() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("store");
+    let store = Store::open(&folder).unwrap();
+    drop((run(&store, "a", 3), store));
+    for (name, mode) in [("log.db", 0o400), ("lock", 0o400), ("", 0o500)] {
+        std::fs::set_permissions(folder.join(name), std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+    assert_eq!(records(&folder, "a").len(), 3);
+    if std::fs::write(folder.join("probe"), "").is_err() {
+        // Whom the permissions bind: not root, as whom tests may run.
+        assert!(matches!(Store::open(&folder).map(drop), Err(StoreError::Other { .. })));
+    }
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o700)).unwrap();
+}
+
+/// A store with small pages, so that there are few places to cut: two records are in its file, four in the file beside it.
+fn small(folder: &Path) -> Store {
+    std::fs::create_dir_all(folder).unwrap();
+    let sql = rusqlite::Connection::open(folder.join("log.db")).unwrap();
+    sql.execute_batch("PRAGMA page_size = 512; VACUUM").unwrap();
+    drop(sql);
+    let store = Store::open(folder).unwrap();
+    drop((run(&store, "a", 2), store));
+    let store = Store::open(folder).unwrap();
+    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    for seq in 2..4 {
+        append(&mut *again.journal, &[said(seq, "more")]).unwrap();
+    }
+    std::mem::forget(again.journal);
+    store
+}
+
+#[test]
+fn a_log_that_is_cut_anywhere_gives_a_prefix() {
+    let temp = tempfile::tempdir().unwrap();
+    let whole = temp.path().join("whole");
+    let store = small(&whole);
+    let cut = temp.path().join("cut");
+    copied(&whole, &cut);
+    let log = std::fs::read(cut.join("log.db-wal")).unwrap();
+    let file = std::fs::read(cut.join("log.db")).unwrap();
+    let all = records(&whole, "a");
+    assert_eq!(all.len(), 4);
+    let shorter = std::fs::OpenOptions::new().write(true).open(cut.join("log.db-wal")).unwrap();
+    let mut shortest = all.len();
+    for length in (0..=log.len()).rev() {
+        shorter.set_len(length as u64).unwrap();
+        let _ = std::fs::remove_file(cut.join("log.db-shm"));
+        let read = records(&cut, "a");
+        assert!(read.len() >= 2, "what was in the file is lost at {length}");
+        assert!(read.len() <= shortest, "more at {length} than at a longer cut");
+        assert_eq!(read[..], all[..read.len()], "at {length}");
+        shortest = read.len();
+        if length % 211 == 0 {
+            goes_on(&temp.path().join("on"), &file, &log[..length], read.len());
+        }
+    }
+    assert_eq!(shortest, 2);
+    std::mem::forget(store);
+}
+
+/// To go on with what is there is as good as to look at it.
+fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
+    std::fs::create_dir_all(folder).unwrap();
+    std::fs::write(folder.join("log.db"), file).unwrap();
+    std::fs::write(folder.join("log.db-wal"), log).unwrap();
+    let store = Store::open(folder).unwrap();
+    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    assert_eq!(again.records.len(), length);
+    append(&mut *again.journal, &[said(length as u64, "on")]).unwrap();
+    assert_eq!(Reader::open(folder).unwrap().check().unwrap().problems, Vec::<String>::new(), "at {}", log.len());
+}
+
+#[test]
+fn a_changed_byte_is_found_or_was_nothing() {
+    let temp = tempfile::tempdir().unwrap();
+    let whole = temp.path().join("whole");
+    let store = Store::open(&whole).unwrap();
+    drop((run(&store, "a", 6), store));
+    let bytes = std::fs::read(whole.join("log.db")).unwrap();
+    let all = records(&whole, "a");
+    let flipped = temp.path().join("flipped");
+    std::fs::create_dir(&flipped).unwrap();
+    let (mut found, mut nothing) = (0, 0);
+    for place in (0..bytes.len()).step_by(211) {
+        let mut changed = bytes.clone();
+        changed[place] ^= 0x55;
+        for name in ["log.db-shm", "log.db-wal"] {
+            let _ = std::fs::remove_file(flipped.join(name));
+        }
+        std::fs::write(flipped.join("log.db"), changed).unwrap();
+        let reader = Reader::open(&flipped);
+        let is_found = reader.as_ref().map_or(true, |reader| reader.check().map_or(true, |checked| !checked.problems.is_empty()));
+        // Never a panic, and never something else in the place of what was written.
+        let read = reader.and_then(|reader| reader.records(&RoomId::from("a")));
+        assert!(read.as_ref().map_or(true, |read| read.len() <= all.len() && read[..] == all[..read.len()]), "at {place}");
+        if is_found {
+            found += 1
+        } else {
+            nothing += 1
+        }
+        assert!(is_found || read.is_ok_and(|read| read == all), "at {place}");
+    }
+    assert!(found > 10, "{found} found, {nothing} where nothing is");
+}
+
+#[test]
+fn what_is_no_store_of_ours_is_refused() {
+    let temp = tempfile::tempdir().unwrap();
+    assert!(matches!(Reader::open(&temp.path().join("none")).map(drop), Err(StoreError::Missing { .. })));
+    let garbage = temp.path().join("garbage");
+    std::fs::create_dir(&garbage).unwrap();
+    std::fs::write(garbage.join("log.db"), "this is no database, however long it is".repeat(100)).unwrap();
+    assert!(matches!(Store::open(&garbage).map(drop), Err(StoreError::Damaged { .. })));
+    assert!(matches!(Reader::open(&garbage).map(drop), Err(StoreError::Damaged { .. })));
+    let newer = temp.path().join("newer");
+    drop(Store::open(&newer).unwrap());
+    crate::support::sql(&newer).pragma_update(None, "user_version", 99).unwrap();
+    assert!(matches!(Store::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
+    assert!(matches!(Reader::open(&newer).map(drop), Err(StoreError::Newer { found: 99, .. })));
+}
+
+#[test]
+fn a_backup_taken_while_runs_go_on_is_a_store_of_its_own() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("store");
+    let store = Store::open(&folder).unwrap();
+    let mut journal = run(&store, "a", 3);
+    let copy = temp.path().join("copy");
+    let reader = Reader::open(&folder).unwrap();
+    reader.backup(&copy).unwrap();
+    assert!(reader.backup(&copy).is_err(), "nothing is written over");
+    append(&mut *journal, &[said(3, "after")]).unwrap();
+    assert_eq!(records(&copy, "a").len(), 3);
+    let checked = Reader::open(&copy).unwrap().check().unwrap();
+    assert_eq!(checked.problems, Vec::<String>::new());
+    let second = Store::open(&copy).unwrap();
+    kept(
+        second
+            .journals(Durability::Group, about())
+            .reopen(&RoomId::from("a"))
+            .unwrap()
+            .unwrap()
+            .journal
+            .append(&entry(&[said(3, "x")]))
+            .unwrap(),
+    )
+    .unwrap();
+    assert_eq!(Reader::open(&copy).unwrap().runs(&RunFilter::default()).unwrap().len(), 1);
+}
+
+#[cfg(unix)]
+#[test]
+fn the_files_are_their_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("deep/store");
+    let store = Store::open(&folder).unwrap();
+    let journal = run(&store, "a", 2);
+    let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
+    assert_eq!(mode(&folder), 0o700);
+    let names: Vec<_> = std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(names.len() >= 4, "{names:?}");
+    names.iter().for_each(|path| assert_eq!(mode(path), 0o600, "{}", path.display()));
+    Reader::open(&folder).unwrap().backup(&temp.path().join("copy")).unwrap();
+    assert_eq!((mode(&temp.path().join("copy")), mode(&temp.path().join("copy/log.db"))), (0o700, 0o600));
+    drop((journal, store));
+    std::fs::set_permissions(folder.join("log.db"), std::fs::Permissions::from_mode(0o666)).unwrap();
+    assert!(Store::open(&folder).is_err(), "others could have written it");
+}
+
+/// What was acknowledged is not given up in silence because SQLite stops reading its log.
+#[test]
+fn a_changed_byte_of_the_log_of_a_process_that_was_killed_is_found() {
+    let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Store::open(temp.path()).unwrap();
+    let journal = run(&store, "a", 40);
+    // As a kill leaves it.
+    copied(temp.path(), other.path());
+    drop((journal, store));
+    let log = other.path().join("log.db-wal");
+    let mut bytes = std::fs::read(&log).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&log, &bytes).unwrap();
+    let checked = Reader::open(other.path()).unwrap().check().unwrap();
+    assert!(checked.problems[0].contains("write-ahead log"), "{:?}", checked.problems);
+    let refused = Store::open(other.path()).map(drop).unwrap_err();
+    assert!(matches!(refused, StoreError::Damaged { .. }), "{refused}");
+    assert_eq!(std::fs::read(&log).unwrap(), bytes, "nothing was written over");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_folder_that_others_may_write_into_is_refused() {
+    use std::os::unix::fs::PermissionsExt;
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("shared");
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::set_permissions(&folder, std::fs::Permissions::from_mode(0o777)).unwrap();
+    let refused = Store::open(&folder).map(drop).unwrap_err().to_string();
+    assert!(refused.contains("chmod 700"), "{refused}");
+}
+
+/// What a run was allowed is in a blob of its own, and part of what is verified.
+#[test]
+fn a_changed_payload_is_found_by_the_audit() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    drop((run(&store, "a", 3), store));
+    let connection = rusqlite::Connection::open(temp.path().join("log.db")).unwrap();
+    connection.execute("UPDATE blobs SET bytes = zeroblob(length(bytes))", []).unwrap();
+    drop(connection);
+    assert!(!Reader::open(temp.path()).unwrap().verify(None).unwrap().problems.is_empty());
+}

@@ -1,0 +1,112 @@
+//! Processes that end, well or otherwise, and two that want one store.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use conclave_runtime::store::{Reader, RunFilter, Standing, Store, StoreError, all};
+
+use crate::support::{append, copied, open, opened, records, run, said, sql};
+
+const FOLDER: &str = "CONCLAVE_TEST_STORE";
+
+/// This test program once more, as another process, which says a line for each record that was kept.
+fn another(folder: &Path) -> (Child, BufReader<std::process::ChildStdout>) {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["ends::another_process", "--exact", "--ignored", "--nocapture"])
+        .env(FOLDER, folder)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let out = BufReader::new(child.stdout.take().unwrap());
+    (child, out)
+}
+
+#[test]
+#[ignore = "the other process of the tests below"]
+fn another_process() {
+    let Some(folder) = std::env::var_os(FOLDER) else { return };
+    let store = Store::open(Path::new(&folder)).unwrap();
+    let mut journal = open(&store, "a");
+    append(&mut *journal, &[opened("a", "x")]).unwrap();
+    for seq in 1.. {
+        append(&mut *journal, &[said(seq, &"y".repeat(usize::try_from(seq % 3_000).unwrap()))]).unwrap();
+        println!("kept {seq}");
+    }
+}
+
+fn kept(out: &mut impl BufRead, least: u64) -> u64 {
+    for line in out.lines() {
+        let line = line.unwrap();
+        if let Some(kept) = line.strip_prefix("kept ").and_then(|seq| seq.parse().ok())
+            && kept >= least
+        {
+            return kept;
+        }
+    }
+    panic!("the other process ended early")
+}
+
+#[test]
+fn two_processes_never_write_one_store_and_one_that_is_killed_loses_nothing_acknowledged() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("1");
+    let mut acknowledged = 0;
+    for round in 1..=3 {
+        let (mut child, mut out) = another(&folder);
+        acknowledged = kept(&mut out, 20 * round);
+        match Store::open(&folder).map(drop) {
+            Err(StoreError::InUse { who, .. }) => assert!(who.contains(&child.id().to_string()), "{who}"),
+            other => panic!("{other:?}"),
+        }
+        // It can be looked at meanwhile.
+        assert_eq!(Reader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, Standing::Running);
+        let second = Store::open_free(temp.path()).unwrap();
+        assert_eq!(second.folder(), temp.path().join("2"));
+        assert_eq!(all(temp.path()), [folder.clone(), temp.path().join("2")]);
+        drop(second);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!(Reader::open(&folder).unwrap().runs(&RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
+        assert!(records(&folder, "a").len() as u64 > acknowledged);
+        let store = Store::open(&folder).unwrap();
+        assert_eq!(Reader::open(&folder).unwrap().check().unwrap().problems, Vec::<String>::new());
+        drop(store);
+        std::fs::remove_dir_all(&folder).unwrap();
+    }
+    assert!(acknowledged >= 60);
+}
+
+#[test]
+fn an_end_as_it_should_be_leaves_one_file_and_any_other_a_mark() {
+    let temp = tempfile::tempdir().unwrap();
+    let folder = temp.path().join("store");
+    let store = Store::open(&folder).unwrap();
+    let journal = run(&store, "a", 3);
+    let cut_off = temp.path().join("cut-off");
+    copied(&folder, &cut_off);
+    drop(store);
+    assert!(Store::open(&folder).is_err(), "a journal still holds it");
+    drop(journal);
+    assert!(!folder.join("log.db-wal").exists());
+    let open = |folder: &Path| sql(folder).query_row("SELECT value FROM meta WHERE name = 'open'", [], |row| row.get::<_, i64>(0)).unwrap();
+    assert_eq!((open(&folder), open(&cut_off)), (0, 1));
+    assert_eq!(records(&cut_off, "a").len(), 3);
+    drop(Store::open(&cut_off).unwrap());
+    assert_eq!(open(&cut_off), 0);
+}
+
+#[test]
+fn the_pages_are_looked_at_after_an_end_that_was_none() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    drop((run(&store, "a", 200), store));
+    sql(temp.path()).execute_batch("UPDATE meta SET value = 1 WHERE name = 'open'; PRAGMA wal_checkpoint(TRUNCATE)").unwrap();
+    let path = temp.path().join("log.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Pages of rows: what begins each no longer says what kind of page it is.
+    let pages = bytes.len() / 4_096;
+    (pages / 2..pages).for_each(|page| bytes[page * 4_096..page * 4_096 + 64].fill(0xee));
+    std::fs::write(&path, bytes).unwrap();
+    assert!(matches!(Store::open(temp.path()).map(drop), Err(StoreError::Damaged { .. })));
+}

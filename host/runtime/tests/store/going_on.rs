@@ -1,0 +1,147 @@
+//! A whole host over a store: a disk that is full in the middle of a run, a clock that jumps, and what goes on afterwards.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use conclave_runtime::clock::{BoxFuture, Clock};
+use conclave_runtime::config::Config;
+use conclave_runtime::ids::{Millis, RoomId};
+use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
+use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
+use conclave_runtime::native::{self, Plugin, Step};
+use conclave_runtime::outcome::Status;
+use conclave_runtime::store::{Durability, Options, Reader, Standing, Store};
+use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
+
+/// Says a lot, and counts how often it was asked.
+#[derive(Default)]
+struct Talker(AtomicU64);
+
+impl ModelClient for Talker {
+    fn complete(&self, _: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let asked = self.0.fetch_add(1, Ordering::SeqCst);
+        // No two alike, so that none is kept in the place of another.
+        let content = format!("{asked} ").repeat(8_000);
+        let usage = Usage { input_tokens: 10, output_tokens: 10, ..Usage::default() };
+        let (id, model) = (asked.to_string(), "talker".to_owned());
+        Box::pin(async move {
+            Ok(Completion { id, content: Some(content), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })
+        })
+    }
+}
+
+const CONFIG: &str = "entry = 'desk'\n[models.default]\nkind = 'native'\n[plugins.desk]\nsource = 'native:desk'\ngrants.model = ['default']\n\
+                      [tasks.desk]\nagent = 'desk'\n";
+
+/// An agent that asks its model twenty times in one step, and says how often.
+async fn prepared(talker: &Arc<Talker>) -> Prepared {
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        let mut length = 0;
+        for _ in 0..20 {
+            length += step.complete().await?.content.unwrap_or_default().len();
+        }
+        Ok(native::finish(format!("{}", length > 0)))
+    })
+    .asks(conclave_runtime::manifest::Capability::Model, "Talks.");
+    let models = [("default".to_owned(), Arc::clone(talker) as Arc<dyn ModelClient>)].into();
+    let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
+    host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap()
+}
+
+fn options(store: &Store) -> RunOptions {
+    RunOptions {
+        ids: Arc::new(RoomId::from("talk")),
+        journals: store.journals(Durability::Group, crate::support::about()),
+        ..RunOptions::default()
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
+    let temp = tempfile::tempdir().unwrap();
+    let talker = Arc::new(Talker::default());
+    let prepared = prepared(&talker).await;
+    let store = Store::open_with(temp.path(), &Options { most_bytes: Some(300 << 10) }).unwrap();
+    let failure = prepared.start(Some("Talk.".to_owned()), options(&store)).unwrap().outcome().await.unwrap_err();
+    assert_eq!(failure.cause.kind(), std::io::ErrorKind::StorageFull, "{failure}");
+    let bought = talker.0.load(Ordering::SeqCst);
+    assert!(bought > 1 && bought < 20, "the disk was full in the middle: {bought}");
+    drop(store);
+
+    let reader = Reader::open(temp.path()).unwrap();
+    assert_eq!(reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
+    drop(reader);
+    let store = Store::open(temp.path()).unwrap();
+    let mut session = prepared.reopen(&RoomId::from("talk"), options(&store)).unwrap();
+    assert!(session.is_cut_off());
+    let outcome = session.go_on().await.unwrap();
+    assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("true")));
+    // The one whose answer could not be kept is asked for again, and no other.
+    let bought = talker.0.load(Ordering::SeqCst);
+    assert!((20..=21).contains(&bought), "{bought}");
+    assert!(Reader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
+}
+
+/// A clock that is set by hand; whoever sleeps until a time that has passed wakes at once.
+#[derive(Default)]
+struct Jumping(Mutex<u64>);
+
+impl Clock for Jumping {
+    fn now(&self) -> Millis {
+        Millis(*self.0.lock().unwrap())
+    }
+
+    fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+        let is_over = at <= self.now();
+        Box::pin(async move {
+            if !is_over {
+                std::future::pending::<()>().await;
+            }
+        })
+    }
+}
+
+/// Moves the clock each time it is asked.
+struct Mover(Arc<Jumping>, Vec<i64>, AtomicU64);
+
+impl ModelClient for Mover {
+    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let asked = self.2.fetch_add(1, Ordering::SeqCst);
+        let by = self.1.get(usize::try_from(asked).unwrap()).copied().unwrap_or_default();
+        let mut now = self.0.0.lock().unwrap();
+        *now = now.saturating_add_signed(by);
+        drop(now);
+        Talker::default().complete(prompt, sink)
+    }
+}
+
+#[tokio::test]
+async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
+    const HOUR: i64 = 3_600_000;
+    let temp = tempfile::tempdir().unwrap();
+    let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000)));
+    let mover = Mover(Arc::clone(&clock), vec![-HOUR, 60_000, -2 * HOUR, 24 * HOUR], AtomicU64::default());
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        for _ in 0..4 {
+            step.complete().await?;
+        }
+        Ok(native::finish("well"))
+    })
+    .asks(conclave_runtime::manifest::Capability::Model, "Talks.");
+    let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
+    let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
+    let prepared = host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let options = RunOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..options(&store) };
+    let outcome = prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
+    drop(store);
+    let reader = Reader::open(temp.path()).unwrap();
+    let records = reader.records(&RoomId::from("talk")).unwrap();
+    let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
+    assert!(times.windows(2).any(|pair| pair[1] < pair[0]), "the clock went back: {times:?}");
+    // A room's own time never goes back, so nothing took less than no time.
+    let room = conclave_core::journal::fold(records);
+    assert_eq!(room.now().0, *times.iter().max().unwrap());
+    assert!(reader.verify(None).unwrap().problems.is_empty());
+}

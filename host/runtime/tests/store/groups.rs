@@ -1,0 +1,79 @@
+//! Records of many rooms share a commit, and whoever waits is told after it.
+
+use std::sync::{Arc, Barrier};
+
+use conclave_runtime::ids::RoomId;
+use conclave_runtime::store::{Durability, Reader, RunFilter, Store};
+use futures_executor::block_on;
+
+use crate::support::{about, append, entry, opened, records, said};
+
+const ROOMS: usize = 64;
+const EACH: u64 = 20;
+
+#[test]
+fn sixty_four_rooms_share_their_commits() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let start = Arc::new(Barrier::new(ROOMS));
+    let rooms = (0..ROOMS).map(|room| {
+        let (journals, start) = (store.journals(Durability::Group, about()), Arc::clone(&start));
+        std::thread::spawn(move || {
+            let name = format!("room{room}");
+            let mut journal = journals.open(&RoomId::from(name.as_str())).unwrap();
+            start.wait();
+            append(&mut *journal, &[opened(&name, "x")]).unwrap();
+            for seq in 1..EACH {
+                append(&mut *journal, &[said(seq, "y")]).unwrap();
+            }
+        })
+    });
+    rooms.collect::<Vec<_>>().into_iter().for_each(|room| room.join().unwrap());
+    let written = store.written();
+    assert_eq!(written.records, ROOMS as u64 * EACH);
+    assert!(written.commits < written.records / 2, "{written:?}");
+    let reader = Reader::open(temp.path()).unwrap();
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), ROOMS);
+    let checked = reader.verify(None).unwrap();
+    assert_eq!((checked.records, checked.problems), (ROOMS as u64 * EACH, Vec::new()));
+}
+
+#[test]
+fn what_nobody_waits_for_is_committed_all_the_same_and_without_an_fsync() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let mut journal = store.journals(Durability::Exit, about()).open(&RoomId::from("a")).unwrap();
+    journal.append(&entry(&[opened("a", "x")])).unwrap();
+    let patience = std::time::Instant::now();
+    while records(temp.path(), "a").is_empty() {
+        assert!(patience.elapsed().as_secs() < 60, "nothing was committed");
+        std::thread::yield_now();
+    }
+    assert_eq!(store.written().synced, 0);
+    block_on(journal.settle()).unwrap();
+    assert_eq!(store.written().synced, 1);
+}
+
+#[test]
+fn more_than_the_queue_holds_is_taken_in_its_time() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let mut journal = store.journals(Durability::Exit, about()).open(&RoomId::from("a")).unwrap();
+    journal.append(&entry(&[opened("a", "x")])).unwrap();
+    for seq in 1..10_000 {
+        journal.append(&entry(&[said(seq, "y")])).unwrap();
+    }
+    block_on(journal.settle()).unwrap();
+    assert_eq!(records(temp.path(), "a").len(), 10_000);
+}
+
+#[test]
+fn an_answer_that_nobody_waits_for_is_no_hindrance() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let mut journal = store.journals(Durability::Group, about()).open(&RoomId::from("a")).unwrap();
+    drop(journal.append(&entry(&[opened("a", "x")])).unwrap());
+    append(&mut *journal, &[said(1, "y")]).unwrap();
+    block_on(journal.settle()).unwrap();
+    assert_eq!(records(temp.path(), "a").len(), 2);
+}

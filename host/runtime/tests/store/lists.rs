@@ -1,0 +1,143 @@
+//! What is listed of runs, rooms and what they wait for.
+
+use std::sync::Arc;
+
+use conclave_core::ids::TimerId;
+use conclave_core::waits::{Wait, WaitChange, WaitKey};
+use conclave_runtime::config::Config;
+use conclave_runtime::event::{Event, HistoryChange, Spent};
+use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
+use conclave_runtime::journal::Entry;
+use conclave_runtime::native::{Failure, Plugin, Step};
+use conclave_runtime::outcome::Status;
+use conclave_runtime::store::{Durability, Found, Reader, RunFilter, Standing, Store};
+use conclave_runtime::{Host, HostOptions, RunOptions};
+
+use crate::support::{about, append, copied, end, ended, kept, open, opened, record, run, said};
+
+fn begun(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
+    WaitChange::Begun(Wait { key, kind: kind.to_owned(), target: "t".to_owned(), at: at.map(Millis), request: None })
+}
+
+#[test]
+fn a_run_is_listed_as_it_stands() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    ended(&store, "aa1");
+    let going = run(&store, "ab2", 2);
+    drop(run(&store, "ab2/1", 1));
+    let reader = Reader::open(temp.path()).unwrap();
+    let runs = reader.runs(&RunFilter::default()).unwrap();
+    let standing: Vec<_> = runs.iter().map(|run| (run.run.as_str(), run.standing, run.rooms, run.records)).collect();
+    assert_eq!(standing, [("ab2", Standing::Running, 2, 3), ("aa1", Standing::Ended(Status::Done), 1, 3)]);
+    let run = &runs[1];
+    assert_eq!((run.turns, run.tokens, run.cost_micro_usd), (3, 40, 500));
+    assert_eq!(
+        (run.entry.as_str(), run.text.as_str(), run.principal.as_str(), run.command.as_str()),
+        ("desk", "Good morning", "ada", "run")
+    );
+    assert!(run.locked && run.reason.is_some() && run.ended == Some(Millis(1_002)));
+    assert_eq!(reader.rooms(&RoomId::from("ab2")).unwrap().len(), 2);
+    let one = |filter: RunFilter| reader.runs(&filter).unwrap().len();
+    assert_eq!(one(RunFilter { status: Some("done".to_owned()), ..RunFilter::default() }), 1);
+    assert_eq!(one(RunFilter { status: Some("running".to_owned()), ..RunFilter::default() }), 1);
+    assert_eq!(one(RunFilter { text: Some("GOOD".to_owned()), most: Some(1), ..RunFilter::default() }), 1);
+    assert_eq!(one(RunFilter { cost: Some(501), ..RunFilter::default() }), 0);
+    assert_eq!(one(RunFilter { agent: Some("nobody".to_owned()), ..RunFilter::default() }), 0);
+    assert_eq!(reader.find("aa").unwrap(), Found::One(RoomId::from("aa1")));
+    assert_eq!(reader.find("ab/1").unwrap(), Found::One(RoomId::from("ab2/1")));
+    assert!(matches!(reader.find("a").unwrap(), Found::Several(several) if several.len() == 2));
+    for nothing in ["", "%", "b", "/1"] {
+        assert_eq!(reader.find(nothing).unwrap(), Found::Nothing, "{nothing}");
+    }
+    drop((going, store));
+    let runs = reader.runs(&RunFilter::default()).unwrap();
+    assert_eq!(runs[0].standing, Standing::CutOff);
+}
+
+#[test]
+fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reopened() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    drop(run(&store, "a", 2));
+    drop(store);
+    let store = Store::open(temp.path()).unwrap();
+    let standing = || Reader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
+    assert_eq!(standing(), Standing::CutOff);
+    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    append(&mut *again.journal, &[said(2, "x")]).unwrap();
+    assert_eq!(standing(), Standing::Running);
+    end(&mut *again.journal, said(3, "x"), Status::MaxTurns);
+    assert_eq!(standing(), Standing::Ended(Status::MaxTurns));
+}
+
+#[test]
+fn what_a_room_waits_for_is_listed_until_it_is_over() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let mut journal = open(&store, "a");
+    let (call, model, timer) = (WaitKey::Call(CallId(1)), WaitKey::Model(CallId(1), 0), WaitKey::Timer(TimerId(4)));
+    let mut take = |record, waits: &[WaitChange]| {
+        let entry = Entry { records: &[record], waits, outcome: None, spent: Spent::default() };
+        kept(journal.append(&entry).unwrap()).unwrap();
+        let waits = Reader::open(temp.path()).unwrap().waits(Some(&RoomId::from("a"))).unwrap();
+        waits.into_iter().map(|wait| (wait.wait.key, wait.is_live)).collect::<Vec<_>>()
+    };
+    let begun = [begun(call, "step", None), begun(model, "model", None), begun(timer, "timer", Some(7))];
+    assert_eq!(take(opened("a", "x"), &begun), [(timer, true), (call, true), (model, true)]);
+    assert_eq!(take(said(1, "x"), &[WaitChange::Over(model)]), [(timer, true), (call, true)]);
+    assert_eq!(take(said(2, "x"), &[begun[1].clone(), WaitChange::Abandoned(CallId(1))]), [(timer, true)]);
+    assert_eq!(take(said(3, "x"), &[begun[0].clone(), WaitChange::Finished]), []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_nobody_goes_on_with_gets_an_end() {
+    let temp = tempfile::tempdir().unwrap();
+    let (folder, cut_off) = (temp.path().join("store"), temp.path().join("cut-off"));
+    let desk = Plugin::agent("desk", |_: Step| std::future::pending::<Result<&'static str, Failure>>());
+    let text = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\n[tasks.desk]\nagent = \"desk\"\n";
+    let config = Config::parse("desk.toml", "", text).unwrap_or_else(|problems| panic!("{problems}"));
+    let host = Host::new(HostOptions { native: vec![desk], ..HostOptions::default() }).unwrap();
+    let store = Store::open(&folder).unwrap();
+    let journals = store.journals(Durability::Group, about());
+    let options = RunOptions { journals, ids: Arc::new(RoomId::from("a")), ..RunOptions::default() };
+    let run = host.load(&config).await.unwrap().start(Some("Wait".to_owned()), options).unwrap();
+    let going = tokio::spawn(run.outcome());
+    let begun = std::time::Instant::now();
+    while Reader::open(&folder).unwrap().waits(None).unwrap().is_empty() {
+        assert!(begun.elapsed().as_secs() < 60, "it never waited for its agent");
+        tokio::task::yield_now().await;
+    }
+    assert!(store.give_up(&RoomId::from("a"), "x").is_err(), "this process has it under way");
+    // As if the machine had stopped here.
+    copied(&folder, &cut_off);
+    going.abort();
+    let store = Store::open(&cut_off).unwrap();
+    let reader = Reader::open(&cut_off).unwrap();
+    let before = reader.records(&RoomId::from("a")).unwrap().len();
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
+    assert!(store.give_up(&RoomId::from("nothing"), "x").is_err());
+    for _ in 0..2 {
+        store.give_up(&RoomId::from("a"), "no longer wanted").unwrap();
+        let run = reader.runs(&RunFilter::default()).unwrap().remove(0);
+        assert_eq!(run.standing, Standing::Ended(Status::Kill));
+        assert_eq!((run.reason.as_deref(), run.agents), (Some("no longer wanted"), vec!["desk".to_owned()]));
+        assert_eq!(reader.records(&RoomId::from("a")).unwrap().len(), before + 2, "what has ended stays as it is");
+    }
+    assert!(reader.waits(None).unwrap().is_empty());
+}
+
+/// Its history was changed, and nothing was ever said in it.
+#[test]
+fn a_room_that_was_never_opened_can_be_given_up() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let changed = Event::HistoryChanged { task: TaskName::from("desk"), change: HistoryChange::Clear { start: 0 } };
+    append(&mut *open(&store, "a"), &[record(0, 1_000, changed)]).unwrap();
+    store.give_up(&RoomId::from("a"), "it is over").unwrap();
+    let reader = Reader::open(temp.path()).unwrap();
+    let runs = reader.runs(&RunFilter::default()).unwrap();
+    assert_eq!(runs[0].standing, Standing::Ended(Status::Kill));
+    assert_eq!(runs[0].reason.as_deref(), Some("it is over"));
+    assert_eq!(reader.check().unwrap().problems, Vec::<String>::new());
+}

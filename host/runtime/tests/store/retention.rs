@@ -1,0 +1,77 @@
+//! What is removed, and what never is.
+
+use conclave_runtime::event::Event;
+use conclave_runtime::ids::{CallId, Millis, RoomId};
+use conclave_runtime::outcome::Status;
+use conclave_runtime::store::{Reader, Retention, RunFilter, Store};
+
+use crate::support::{append, end, ended, record, records, run, said};
+
+#[test]
+fn only_what_has_ended_goes_and_the_chain_stays_whole() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    for room in ["a", "b", "c"] {
+        ended(&store, room);
+    }
+    let going = run(&store, "d", 2);
+    let head = Reader::open(temp.path()).unwrap().verify(None).unwrap().head.unwrap();
+    let dry = store.collect(&Retention { runs: Some(2), before: None, dry: true }).unwrap();
+    let names = |runs: &[RoomId]| runs.iter().map(ToString::to_string).collect::<Vec<_>>();
+    assert_eq!((names(&dry.runs), dry.records), (vec!["a".to_owned(), "b".to_owned()], 6));
+    let reader = Reader::open(temp.path()).unwrap();
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 4, "a dry run removes nothing");
+    assert!(store.collect(&Retention::default()).unwrap().runs.is_empty());
+    assert!(store.collect(&Retention { before: Some(Millis(1)), ..Retention::default() }).unwrap().runs.is_empty());
+    let both = Retention { before: Some(Millis(u64::MAX)), runs: Some(3), dry: false };
+    assert_eq!(names(&store.collect(&both).unwrap().runs), ["a"]);
+    let all = Retention { runs: Some(0), ..Retention::default() };
+    assert_eq!(names(&store.collect(&all).unwrap().runs), ["b", "c"]);
+    assert_eq!(reader.runs(&RunFilter::default()).unwrap().len(), 1, "what goes on stays");
+    let checked = reader.verify(Some(&head)).unwrap();
+    assert_eq!(checked.problems, Vec::<String>::new());
+    assert!(reader.check().unwrap().problems.is_empty());
+    assert!(reader.audit(1, 100).unwrap().iter().take(9).all(|line| line.record.is_none()));
+    // A name is free again once its run is gone, and so is what was taken out of the new one not forgiven.
+    ended(&store, "a");
+    drop((going, store));
+    crate::support::sql(temp.path()).execute("DELETE FROM events WHERE room = 'a' AND seq = 1", []).unwrap();
+    let problems = Reader::open(temp.path()).unwrap().verify(None).unwrap().problems;
+    assert!(problems.iter().any(|problem| problem.contains("record 1 of room a") && problem.contains("taken out")), "{problems:?}");
+}
+
+#[test]
+fn a_run_that_has_ended_and_is_still_under_way_stays() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let mut session = run(&store, "a", 2);
+    end(&mut *session, said(2, "so far"), Status::Done);
+    ended(&store, "b");
+    ended(&store, "b/1");
+    let all = Retention { runs: Some(0), ..Retention::default() };
+    assert_eq!(store.collect(&all).unwrap().runs, [RoomId::from("b")]);
+    append(&mut *session, &[said(3, "and on")]).unwrap();
+    drop(session);
+    assert_eq!(records(temp.path(), "a").len(), 4);
+    assert_eq!(store.collect(&all).unwrap().runs, [RoomId::from("a")]);
+}
+
+#[test]
+fn blobs_go_when_nothing_refers_to_them_any_more() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let keep = |bytes: &[u8]| store.blobs().keep(bytes, "text/plain", None).unwrap();
+    let (used, deep, unused) = (keep(b"used"), keep(b"deep"), keep(b"unused"));
+    let mut journal = run(&store, "a", 1);
+    let text = format!("{}\"{}\"", "x".repeat(40_000), deep.sha256);
+    let answered = Event::UserAnswered { call: CallId(1), text: Some(text), attachments: vec![used.clone()] };
+    append(&mut *journal, &[record(1, 2, answered)]).unwrap();
+    assert_eq!(store.collect(&Retention::default()).unwrap().blobs, 0, "a record may refer to it in a moment");
+    drop((journal, store));
+    let store = Store::open(temp.path()).unwrap();
+    let collected = store.collect(&Retention::default()).unwrap();
+    assert_eq!((collected.blobs, collected.bytes), (1, 6));
+    let reader = Reader::open(temp.path()).unwrap();
+    let is_there = |blob: &conclave_runtime::blobs::Blob| reader.blob(&blob.sha256).unwrap().is_some();
+    assert!(is_there(&used) && is_there(&deep) && !is_there(&unused));
+}

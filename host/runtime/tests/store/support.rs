@@ -1,0 +1,96 @@
+//! Records of a made-up run, and a store to put them in.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use conclave_runtime::event::{Event, Opening, Principal, RULES, Record, Spent};
+use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Keeping};
+use conclave_runtime::outcome::{Outcome, Status};
+use conclave_runtime::setup::Setup;
+use conclave_runtime::store::{About, Durability, Reader, Store};
+use futures_executor::block_on;
+
+pub fn setup() -> Arc<Setup> {
+    let (entry, limits) = (TaskName::from("desk"), conclave_runtime::limits::RunLimits::default());
+    let (tasks, plugins, models, channels) = Default::default();
+    Arc::new(Setup { entry, tasks, plugins, models, channels, policy: Vec::new(), limits })
+}
+
+pub fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
+    Arc::new(Record { seq, at: Millis(at), principal: Principal("ada".into()), rules: RULES, event })
+}
+
+pub fn opened(room: &str, text: &str) -> Arc<Record> {
+    let opening = Opening { room: RoomId::from(room), entry: TaskName::from("desk"), content: Some(text.to_owned()), ..Opening::default() };
+    record(0, 1_000, Event::RoomOpened { setup: setup(), opening })
+}
+
+pub fn said(seq: u64, text: &str) -> Arc<Record> {
+    record(seq, 1_000 + seq, Event::UserAnswered { call: CallId(seq), text: Some(text.to_owned()), attachments: Vec::new() })
+}
+
+pub fn entry(records: &[Arc<Record>]) -> Entry<'_> {
+    Entry { records, waits: &[], outcome: None, spent: Spent::default() }
+}
+
+pub fn kept(keeping: Keeping) -> Result<(), JournalFailure> {
+    match keeping {
+        Keeping::Kept => Ok(()),
+        Keeping::Soon(kept) | Keeping::First(kept) => block_on(kept),
+    }
+}
+
+/// Appends, and waits until it is kept.
+pub fn append(journal: &mut dyn Journal, records: &[Arc<Record>]) -> Result<(), JournalFailure> {
+    journal.append(&entry(records)).and_then(kept)
+}
+
+pub fn end(journal: &mut dyn Journal, record: Arc<Record>, status: Status) {
+    let outcome = Arc::new(Outcome::new(status, "it was so"));
+    let records = [record];
+    let spent = Spent { turns: 3, tokens: 40, cost_micro_usd: 500, ..Spent::default() };
+    kept(journal.append(&Entry { records: &records, waits: &[], outcome: Some(&outcome), spent }).unwrap()).unwrap();
+}
+
+pub fn about() -> About {
+    About { config: Some("/work/desk.toml".into()), command: "run".to_owned(), locked: true }
+}
+
+pub fn open(store: &Store, room: &str) -> Box<dyn Journal> {
+    store.journals(Durability::Group, about()).open(&RoomId::from(room)).unwrap()
+}
+
+/// A run of so many records, kept.
+pub fn run(store: &Store, room: &str, records: u64) -> Box<dyn Journal> {
+    let mut journal = open(store, room);
+    append(&mut *journal, &[opened(room, "Good morning")]).unwrap();
+    for seq in 1..records {
+        append(&mut *journal, &[said(seq, "yes")]).unwrap();
+    }
+    journal
+}
+
+/// A run that has ended.
+pub fn ended(store: &Store, room: &str) {
+    let mut journal = run(store, room, 2);
+    end(&mut *journal, said(2, "bye"), Status::Done);
+}
+
+pub fn records(folder: &Path, room: &str) -> Vec<Record> {
+    Reader::open(folder).unwrap().records(&RoomId::from(room)).unwrap()
+}
+
+/// The store's file as it is now, without whoever writes it.
+pub fn copied(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for name in ["log.db", "log.db-wal"] {
+        if from.join(name).exists() {
+            std::fs::copy(from.join(name), to.join(name)).unwrap();
+        }
+    }
+}
+
+pub fn sql(folder: &Path) -> rusqlite::Connection {
+    rusqlite::Connection::open(folder.join("log.db")).unwrap()
+}

@@ -1,0 +1,230 @@
+//! What is kept: tasks whose events go to a store beside the same without, what reading them back costs, and tasks that wait.
+
+use std::fs;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use conclave_core::config::Config;
+use conclave_core::ids::RoomId;
+use conclave_core::journal::fold;
+use conclave_core::outcome::Status;
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::journal::{Journals, NoJournals};
+use conclave_runtime::model::{Completion, Prompt};
+use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
+use conclave_runtime::store::{About, Durability, Reader, Store};
+use conclave_runtime::{Ask, Host, HostOptions, Prepared, RunOptions};
+use tokio::task::JoinSet;
+
+use crate::BenchError;
+use crate::conclave::Hosted;
+use crate::measure::Times;
+
+/// Tasks at once.
+const TASKS: u32 = 64;
+
+/// A folder that is removed in the end. On the disk that builds are on: elsewhere may be memory.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn make(beside: &Path, name: &str) -> Result<Self, BenchError> {
+        let path = beside.with_file_name(format!("bench-{name}-{}", std::process::id()));
+        fs::create_dir_all(&path).map_err(|cause| BenchError::Write { path: path.clone(), cause })?;
+        Ok(Self(path))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        drop(fs::remove_dir_all(&self.0));
+    }
+}
+
+/// Rounds of 64 tasks, durable and not.
+pub(crate) struct Durable {
+    folder: Folder,
+    store: Store,
+}
+
+impl Durable {
+    pub(crate) fn open(guests: &Path) -> Result<Self, BenchError> {
+        let folder = Folder::make(guests, "store")?;
+        let store = Store::open(&folder.0.join("store")).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        Ok(Self { folder, store })
+    }
+
+    /// The time of all without journals and one fsync for each group that the other side committed, and the time of all with.
+    pub(crate) async fn rounds(&self, hosted: &Hosted, rounds: u32) -> Result<(Times, Times), BenchError> {
+        let (mut without, mut with, mut syncs, mut groups) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+        for _ in 0..=rounds {
+            let began = Instant::now();
+            hosted.run_at_once(TASKS, &(Arc::new(NoJournals) as Arc<dyn Journals>)).await?;
+            without.push(began.elapsed());
+            let before = self.store.written().synced;
+            let journals = self.store.journals(Durability::Group, About::default());
+            let began = Instant::now();
+            hosted.run_at_once(TASKS, &journals).await?;
+            with.push(began.elapsed());
+            groups.push(u32::try_from(self.store.written().synced - before).unwrap_or(u32::MAX));
+            syncs.push(self.sync()?);
+        }
+        let sync = Times::of(syncs).median_ns;
+        let baseline = without.iter().zip(&groups).map(|(without, groups)| *without + Duration::from_nanos(sync) * *groups);
+        // The first round fills caches.
+        Ok((Times::of(baseline.skip(1).collect()), Times::of(with.split_off(1))))
+    }
+
+    /// What one fsync of a few pages costs in the same folder.
+    fn sync(&self) -> Result<Duration, BenchError> {
+        let path = self.folder.0.join("sync");
+        let failed = |cause| BenchError::Write { path: path.clone(), cause };
+        let mut file = fs::OpenOptions::new().create(true).append(true).open(&path).map_err(failed)?;
+        let began = Instant::now();
+        for _ in 0..8 {
+            file.write_all(&[0; 16 * 1024]).and_then(|()| file.sync_data()).map_err(failed)?;
+        }
+        Ok(began.elapsed() / 8)
+    }
+
+    /// One run of 10 000 steps is kept; then its records are folded, and read and folded. Times are of one event.
+    pub(crate) async fn replay(&self, hosted: &Hosted, times: u32) -> Result<(Times, Times), BenchError> {
+        let failed = |error: &dyn std::fmt::Display| BenchError::Conclave(error.to_string());
+        let room = RoomId::from("long");
+        hosted.run_long(&room, self.store.journals(Durability::Exit, About::default())).await?;
+        let (mut folded, mut read) = (Vec::new(), Vec::new());
+        for _ in 0..times {
+            let began = Instant::now();
+            let reader = Reader::open(self.store.folder()).map_err(|error| failed(&error))?;
+            let records = reader.records(&room).map_err(|error| failed(&error))?;
+            let count = u32::try_from(records.len()).unwrap_or(u32::MAX).max(1);
+            let took = began.elapsed();
+            let began = Instant::now();
+            if fold(records).outcome().is_none() {
+                return Err(BenchError::Answer("the journal leads to no outcome".to_owned()));
+            }
+            folded.push(began.elapsed() / count);
+            read.push((took + folded.last().map_or(Duration::ZERO, |one| *one * count)) / count);
+        }
+        Ok((Times::of(folded), Times::of(read)))
+    }
+}
+
+/// Tasks that wait for a model which answers nobody.
+pub(crate) struct Waiting {
+    /// Of the first tasks and of the last ones, until the model was asked.
+    pub(crate) first: Times,
+    pub(crate) last: Times,
+    /// Of the process, for each task.
+    pub(crate) kib: f64,
+    /// That are alive when all wait.
+    pub(crate) instances: u64,
+}
+
+/// How many are taken together for one time.
+const SHARE: usize = 100;
+/// How long until all have given their instances back.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+impl Waiting {
+    pub(crate) async fn measure(guests: &Path, tasks: u32) -> Result<Self, BenchError> {
+        let silent = Arc::new(Silent::default());
+        let models = [("default".to_owned(), Arc::clone(&silent) as Arc<dyn ModelClient>)].into();
+        let host = Host::new(HostOptions { models, ..HostOptions::default() }).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+        let config = Config::parse("waiting.toml", &folder.to_string_lossy(), WAITING)
+            .map_err(|problems| BenchError::Conclave(problems.to_string()))?;
+        let prepared = host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let before = resident();
+        let (mut running, mut times) = (JoinSet::new(), Vec::new());
+        for number in 1..=u64::from(tasks) {
+            let began = Instant::now();
+            running.spawn(start(&prepared)?);
+            while silent.0.load(Ordering::Relaxed) < number {
+                if began.elapsed() > PATIENCE {
+                    return Err(BenchError::Answer(format!("task {number} never asked its model")));
+                }
+                tokio::task::yield_now().await;
+            }
+            times.push(began.elapsed());
+        }
+        let until = Instant::now() + PATIENCE;
+        while host.engine().live() > 0 && Instant::now() < until {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let instances = host.engine().live() as u64;
+        let kib = resident().saturating_sub(before) as f64 / f64::from(tasks);
+        running.abort_all();
+        let share = SHARE.min(times.len());
+        let last = times.split_off(times.len() - share);
+        // The very first loads and fills; what follows is the measure.
+        let first = times.into_iter().skip(share.min(10)).take(share).collect();
+        Ok(Self { first: Times::of(first), last: Times::of(last), kib, instances })
+    }
+}
+
+const WAITING: &str = r#"
+entry = "main"
+[models.default]
+kind = "native"
+[plugins.asks]
+source = "agent_models.wasm"
+grants.model = ["default"]
+[tasks.main]
+agent = "asks"
+[limits.run]
+wall = "1 h"
+"#;
+
+fn start(prepared: &Prepared) -> Result<impl Future<Output = ()> + Send + use<>, BenchError> {
+    let run = prepared.start(Some("go".to_owned()), RunOptions::default()).map_err(|error| BenchError::Conclave(error.to_string()))?;
+    Ok(async move { drop(run.outcome().await) })
+}
+
+/// A model that was asked so often, and answers never.
+#[derive(Default)]
+struct Silent(AtomicU64);
+
+impl ModelClient for Silent {
+    fn complete(&self, _: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Box::pin(std::future::pending())
+    }
+}
+
+/// KiB of memory that this process really has; 0 where nobody says.
+fn resident() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    line.and_then(|line| line.split_whitespace().next()).and_then(|kib| kib.parse().ok()).unwrap_or_default()
+}
+
+impl Hosted {
+    /// So many tasks at once, each in a run of its own, until all have ended.
+    async fn run_at_once(&self, tasks: u32, journals: &Arc<dyn Journals>) -> Result<(), BenchError> {
+        let mut running = JoinSet::new();
+        for _ in 0..tasks {
+            let options = RunOptions { journals: Arc::clone(journals), ..RunOptions::default() };
+            let run = self.prepared().start(Some("go".to_owned()), options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+            running.spawn(run.outcome());
+        }
+        while let Some(ended) = running.join_next().await {
+            let outcome = ended.map_err(|error| BenchError::Conclave(error.to_string()))?;
+            let outcome = outcome.map_err(|error| BenchError::Conclave(error.to_string()))?;
+            if outcome.status != Status::Done {
+                return Err(BenchError::Answer(format!("{outcome:?}")));
+            }
+        }
+        Ok(())
+    }
+
+    /// A run of 10 000 steps, kept under this name.
+    async fn run_long(&self, room: &RoomId, journals: Arc<dyn Journals>) -> Result<(), BenchError> {
+        let options = RunOptions { ids: Arc::new(room.clone()), journals, ..RunOptions::default() };
+        let mut session = self.prepared().session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let ask = Ask { entry: Some("talk".into()), ..Ask::from("go") };
+        session.run(ask).await.map(drop).map_err(|error| BenchError::Conclave(error.to_string()))
+    }
+}

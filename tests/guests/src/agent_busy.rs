@@ -1,0 +1,81 @@
+//! An agent for the kill tests: asks models, sends a request, writes, counts, calls tools of every kind, starts a background task, and finishes with what it was told of each.
+
+use std::collections::BTreeMap;
+
+use conclave_sdk::{Agent, Error, Result, Turn, View, call, delegate_in_background, fetch, files, finish, kv, model, scratch};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+/// The message that it gets.
+#[derive(Deserialize, Serialize)]
+struct Work {
+    /// Where the world is.
+    url: String,
+    /// Begins the name of everything that it does.
+    id: String,
+    /// One step, and nothing started.
+    #[serde(default)]
+    short: bool,
+}
+
+struct Busy;
+
+impl Agent for Busy {
+    fn step(view: &View) -> Result<Turn> {
+        let work: Work = serde_json::from_str(&view.intent().unwrap_or_default()).map_err(|error| Error::other(error.to_string()))?;
+        let mut notes: BTreeMap<String, String> = scratch::get()?.unwrap_or_default();
+        if let Some(told) = view.tool_outputs().first() {
+            let tool = CALLS.get(view.iteration().saturating_sub(1) as usize).copied().unwrap_or("other");
+            notes.insert(tool.to_owned(), told.content.clone());
+        }
+        let turn = step(view.iteration() as usize, &work, &mut notes);
+        scratch::set(&notes)?;
+        Ok(turn)
+    }
+}
+
+/// In this order, one in each step.
+const CALLS: [&str; 5] = ["once.do", "probe.run", "many.do", "pay.do", "counter.count"];
+
+fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Turn {
+    let Work { url, id, short } = work;
+    if number == 0 {
+        notes.insert("model-0".to_owned(), asked(model::Audience::Room));
+        notes.insert("fetch".to_owned(), sent(&format!("{url}/effect/{id}/fetch")));
+        notes.insert("file".to_owned(), came(files::write(&format!("/data/{}.txt", id.replace('/', "-")), id.as_bytes())));
+        notes.insert("kv".to_owned(), came(kv::set(id, id.as_bytes())));
+        notes.insert("read".to_owned(), came(kv::get(id).map(drop)));
+        notes.insert("model-1".to_owned(), asked(model::Audience::Hidden));
+    }
+    match CALLS.get(number) {
+        _ if *short => finish(json!(notes)),
+        Some(tool @ &"probe.run") => call(*tool, json!({ "method": "POST", "url": format!("{url}/effect/{id}/probe") })),
+        Some(tool @ &"counter.count") => call(*tool, json!({})),
+        Some(tool) => call(*tool, json!({ "id": format!("{id}/{tool}") })),
+        None if number == CALLS.len() => {
+            let task = json!({ "url": url, "id": format!("{id}/child"), "short": true });
+            delegate_in_background("child", task.to_string())
+        }
+        None => finish(json!(notes)),
+    }
+}
+
+fn asked(stream_to: model::Audience) -> String {
+    match model::complete(&model::Request { stream_to, ..model::Request::default() }) {
+        Ok(completion) => format!("ok {}", completion.content.unwrap_or_default()),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+fn sent(url: &str) -> String {
+    match fetch::post(url).send() {
+        Ok(response) => format!("ok {}", response.status()),
+        Err(error) => format!("{error:?}"),
+    }
+}
+
+fn came<E: std::fmt::Debug>(result: std::result::Result<(), E>) -> String {
+    result.map_or_else(|error| format!("{error:?}"), |()| "ok".to_owned())
+}
+
+conclave_sdk::export!(agent: Busy, asks: [model, fetch, files, kv, scratch, tools?, delegate?]);

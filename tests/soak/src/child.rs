@@ -1,0 +1,308 @@
+//! The child: a host with several runs at once, which goes on with whatever is there, and says what it has been told of.
+
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conclave_runtime::approve::Approver;
+use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
+use conclave_runtime::config::Config;
+use conclave_runtime::ids::{ChannelId, Millis, RoomId, TaskName};
+use conclave_runtime::kv::Sqlite;
+use conclave_runtime::model::{Completion, ModelError, Prompt, Stop, Usage};
+use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
+use conclave_runtime::native::{Call, Failure, Plugin, Tool};
+use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::{Ask, Host, HostOptions, Prepared, ResumeError, RunOptions, kill_points};
+use serde_json::json;
+
+use crate::kept::{Keep, digest};
+use crate::talk;
+
+/// A clock that jumps in the middle.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clockwork {
+    #[default]
+    Steady,
+    /// An hour back.
+    Back,
+    /// A day forward.
+    Forward,
+}
+
+/// What a child is told to do.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// Its own: `kept`, `files`, and what plugins keep.
+    pub folder: PathBuf,
+    pub guests: PathBuf,
+    pub stock: PathBuf,
+    pub cache: PathBuf,
+    /// The world's.
+    pub port: u16,
+    pub runs: u32,
+    pub keep: Keep,
+    pub clockwork: Clockwork,
+    /// A kill point, and at which time it is come by.
+    pub kill: Option<(String, u64)>,
+}
+
+impl Child {
+    /// As words that [`of_words`](Self::of_words) takes.
+    #[must_use]
+    pub fn words(&self) -> String {
+        let Self { folder, guests, stock, cache, port, runs, keep, clockwork, kill } = self;
+        let kill = kill.clone().unwrap_or_default();
+        json!([folder, guests, stock, cache, port, runs, keep.word(), format!("{clockwork:?}"), kill.0, kill.1]).to_string()
+    }
+
+    /// The other way; none when they are no such words.
+    #[must_use]
+    pub fn of_words(words: &str) -> Option<Self> {
+        let (folder, guests, stock, cache, port, runs, keep, clockwork, name, nth): (
+            PathBuf,
+            PathBuf,
+            PathBuf,
+            PathBuf,
+            u16,
+            u32,
+            String,
+            String,
+            String,
+            u64,
+        ) = serde_json::from_str(words).ok()?;
+        let clockwork = match clockwork.as_str() {
+            "Back" => Clockwork::Back,
+            "Forward" => Clockwork::Forward,
+            _ => Clockwork::Steady,
+        };
+        let kill = (!name.is_empty()).then_some((name, nth));
+        Some(Self { folder, guests, stock, cache, port, runs, keep: Keep::of_word(&keep)?, clockwork, kill })
+    }
+
+    /// Lives until all runs have ended, or until it is killed.
+    ///
+    /// # Errors
+    /// In words, what kept it from beginning or from going on.
+    pub fn live(self) -> Result<(), String> {
+        // A test's harness may have begun a line.
+        say("");
+        if let Some((name, nth)) = &self.kill {
+            kill_points::arm(name, *nth);
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+        runtime.map_err(|error| error.to_string())?.block_on(self.go_on())
+    }
+
+    async fn go_on(self) -> Result<(), String> {
+        let kept = self.folder.join("kept");
+        let (journals, blobs) = self.keep.open(&kept)?;
+        let begun = self.keep.read(&kept)?.rooms;
+        std::fs::create_dir_all(self.folder.join("files")).map_err(|error| error.to_string())?;
+        let host = Host::new(HostOptions {
+            cache: Some(self.cache.clone()),
+            native: vec![tool("once", self.port, false), tool("many", self.port, true), tool("pay", self.port, false)],
+            models: [("default".to_owned(), Arc::new(Seller(self.port)) as Arc<dyn ModelClient>)].into(),
+            blobs,
+            kv: Arc::new(Sqlite::new(self.folder.join("kv.sqlite"))),
+            ..HostOptions::default()
+        });
+        let host = host.map_err(|error| error.to_string())?;
+        let config = Config::parse("soak.toml", &self.folder.to_string_lossy(), &self.config()).map_err(|problems| problems.to_string())?;
+        let prepared = Arc::new(host.load(&config).await.map_err(|error| error.to_string())?);
+        say("ready");
+        let clock = Arc::new(Jumping { began: Instant::now(), clockwork: self.clockwork });
+        let mut running = tokio::task::JoinSet::new();
+        for number in 0..self.runs {
+            let room = RoomId::from(format!("run{number}"));
+            let options = RunOptions {
+                ids: Arc::new(room.clone()),
+                journals: Arc::clone(&journals),
+                subscribers: Subscribers::new([Arc::new(Acknowledges) as Arc<dyn Subscriber>]),
+                approver: Arc::new(People(self.port)),
+                channels: Arc::new(People(self.port)),
+                clock: Arc::clone(&clock) as Arc<dyn Clock>,
+                ..RunOptions::default()
+            };
+            let message = json!({ "url": format!("http://127.0.0.1:{}", self.port), "id": room.as_str() }).to_string();
+            let has_begun = begun.get(&room).is_some_and(|records| !records.is_empty());
+            running.spawn(one(Arc::clone(&prepared), room, options, message, has_begun));
+        }
+        while let Some(ended) = running.join_next().await {
+            ended.map_err(|error| error.to_string())??;
+        }
+        drop((running, journals, prepared, host));
+        say("over");
+        Ok(())
+    }
+
+    fn config(&self) -> String {
+        let world = format!("urls = [\"http://127.0.0.1:{}/*\"], methods = [\"POST\"], private = [\"127.0.0.1\"]", self.port);
+        let guest = |name: &str| self.guests.join(format!("{name}.wasm")).display().to_string();
+        let mut text = format!(
+            r#"
+entry = "main"
+[models.default]
+kind = "native"
+[plugins.busy]
+source = "{busy}"
+grants.model = ["default"]
+grants.tools = ["*"]
+grants.fetch = {{ {world} }}
+grants.files = [{{ dir = "files", at = "/data", mode = "read-write" }}]
+grants.kv = true
+grants.delegate = ["child"]
+[plugins.probe]
+source = "{probe}"
+grants.fetch = {{ {world} }}
+[plugins.counter]
+source = "{counter}"
+grants.kv = true
+[plugins.strategy]
+source = "{strategy}"
+grants.rooms = ["terminal"]
+[tasks.main]
+agent = "busy"
+[tasks.child]
+agent = "busy"
+deliver = "strategy"
+[limits.run]
+wall = "20 min"
+"#,
+            busy = guest("agent_busy"),
+            probe = guest("fetch_probe"),
+            counter = guest("kv_quota"),
+            strategy = self.stock.join("immediate.wasm").display(),
+        );
+        for name in ["once", "many", "pay"] {
+            let _ = writeln!(text, "[plugins.{name}]\nsource = \"native:{name}\"");
+        }
+        text + "[[policy]]\ntool = \"pay.*\"\ndecide = \"ask\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n"
+    }
+}
+
+/// A run from its beginning, or from where it was.
+async fn one(prepared: Arc<Prepared>, room: RoomId, options: RunOptions, message: String, has_begun: bool) -> Result<(), String> {
+    let outcome = if has_begun {
+        let session = prepared.reopen(&room, options);
+        session.map_err(|error: ResumeError| error.to_string())?.go_on().await.map_err(|error| error.to_string())?
+    } else {
+        match prepared.reopen(&room, options.clone()) {
+            // Its journal was made, and nothing was in it.
+            Ok(mut session) => session.run(Ask::from(message)).await.map_err(|error| error.to_string())?,
+            Err(ResumeError::Unknown { .. }) => {
+                let run = prepared.start(Some(message), options).map_err(|error| error.to_string())?;
+                run.outcome().await.map_err(|error| error.to_string())?
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    };
+    say(&format!("ended {room} {:?}", outcome.status));
+    Ok(())
+}
+
+/// One write, so that a kill tears no line apart.
+fn say(line: &str) {
+    let _ = std::io::stdout().lock().write_all(format!("{line}\n").as_bytes());
+}
+
+/// Tells the parent of each record that people were told of.
+struct Acknowledges;
+
+impl Subscriber for Acknowledges {
+    fn on(&self, happening: &Happening) {
+        if let What::Recorded { record } = &happening.what {
+            say(&format!("ack {} {} {}", happening.room, record.seq, digest(record)));
+        }
+    }
+}
+
+/// A tool of the program's own, which does something to the world.
+fn tool(name: &'static str, port: u16, is_idempotent: bool) -> Plugin {
+    let schema = json!({ "type": "object", "required": ["id"], "properties": { "id": { "type": "string" } } });
+    let tool = Tool::new("do", "Does something to the world.", schema, move |call: Call| async move {
+        let id = call.arguments["id"].as_str().unwrap_or_default().to_owned();
+        let answer = talk::post(port, &format!("/effect/{id}"), "").await;
+        answer.map(|_| "ok".to_owned()).map_err(|error| Failure::new(error.to_string()))
+    });
+    Plugin::tools(name, [if is_idempotent { tool.idempotent() } else { tool }])
+}
+
+/// Buys replies from the world.
+struct Seller(u16);
+
+impl ModelClient for Seller {
+    fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let port = self.0;
+        Box::pin(async move {
+            let key = Path::new("/model").join(key(&prompt)).display().to_string();
+            let id = talk::post(port, &key, "").await.map_err(|error| ModelError::Other { message: error.to_string() })?;
+            sink.text("said");
+            let usage = Usage { input_tokens: 7, output_tokens: 3, ..Usage::default() };
+            let (content, model) = (Some(format!("said {id}")), "soak".to_owned());
+            Ok(Completion { id, content, reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })
+        })
+    }
+}
+
+/// No two requests of a round have one prompt: it begins with the run's name.
+fn key(prompt: &Prompt) -> String {
+    use std::hash::{DefaultHasher, Hash, Hasher};
+    let mut hasher = DefaultHasher::new();
+    format!("{prompt:?}").hash(&mut hasher);
+    format!("{:016x}", hasher.finish())
+}
+
+/// Whoever is asked and told; the world decides how long it takes.
+struct People(u16);
+
+impl Approver for People {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+        let port = self.0;
+        Box::pin(async move {
+            match talk::post(port, "/approve/", &format!("{request:?}")).await {
+                Ok(_) => Approval::Approved,
+                Err(error) => Approval::Refused { reason: error.to_string() },
+            }
+        })
+    }
+}
+
+impl Channels for People {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+        let port = self.0;
+        Box::pin(async move { talk::post(port, "/speak/", &text).await.map(drop).map_err(|error| error.to_string()) })
+    }
+}
+
+/// The machine's clock, until it jumps.
+struct Jumping {
+    began: Instant,
+    clockwork: Clockwork,
+}
+
+/// When it jumps.
+const JUMP: Duration = Duration::from_millis(150);
+
+impl Clock for Jumping {
+    fn now(&self) -> Millis {
+        let now = SystemClock.now();
+        match self.clockwork {
+            Clockwork::Back if self.began.elapsed() > JUMP => Millis(now.0.saturating_sub(3_600_000)),
+            Clockwork::Forward if self.began.elapsed() > JUMP => now.plus(86_400_000),
+            _ => now,
+        }
+    }
+
+    fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(at.since(self.now()))))
+    }
+}

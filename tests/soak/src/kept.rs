@@ -1,0 +1,177 @@
+//! Where a child keeps its journals, and what the parent finds there between two lives.
+
+use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use conclave_core::event::Record;
+use conclave_core::ids::RoomId;
+use conclave_core::journal::{from_lines, to_line};
+use conclave_runtime::blobs::{BlobError, Blobs, describe};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, JsonLines, Keeping, Reopened};
+use conclave_runtime::message::Blob;
+use conclave_runtime::models::BlobSource;
+use conclave_runtime::store::{About, Durability, Reader, RunFilter, Store};
+
+/// How journals are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    Lines,
+    Store(Durability),
+    /// Wrong on purpose: it says that records are kept, and writes them when the next ones come. The parent must find it out.
+    Late,
+}
+
+/// What a host keeps its runs and its attachments in.
+pub(crate) type Opened = (Arc<dyn Journals>, Arc<dyn Blobs>);
+
+impl Keep {
+    /// As the child's command line has it.
+    #[must_use]
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Lines => "lines",
+            Self::Late => "late",
+            Self::Store(Durability::Sync) => "sync",
+            Self::Store(Durability::Group) => "group",
+            Self::Store(Durability::Exit) => "exit",
+        }
+    }
+
+    /// The other way.
+    #[must_use]
+    pub fn of_word(word: &str) -> Option<Self> {
+        match word {
+            "lines" => Some(Self::Lines),
+            "late" => Some(Self::Late),
+            "sync" => Some(Self::Store(Durability::Sync)),
+            "group" => Some(Self::Store(Durability::Group)),
+            "exit" => Some(Self::Store(Durability::Exit)),
+            _ => None,
+        }
+    }
+
+    /// For the child: where it writes.
+    pub(crate) fn open(self, folder: &Path) -> Result<Opened, String> {
+        match self {
+            Self::Lines | Self::Late => {
+                let blobs = folder.join("blobs");
+                std::fs::create_dir_all(&blobs).map_err(|error| error.to_string())?;
+                let lines = JsonLines::in_folder(folder);
+                let journals: Arc<dyn Journals> = if self == Self::Late { Arc::new(LateJournals(lines)) } else { Arc::new(lines) };
+                Ok((journals, Arc::new(BlobFiles(blobs))))
+            }
+            Self::Store(durability) => {
+                let store = Store::open(folder).map_err(|error| error.to_string())?;
+                let about = About { command: "soak".to_owned(), ..About::default() };
+                Ok((store.journals(durability, about), store.blobs()))
+            }
+        }
+    }
+
+    /// For the parent: everything that is there.
+    pub(crate) fn read(self, folder: &Path) -> Result<Kept, String> {
+        match self {
+            Self::Lines | Self::Late => read_lines(folder),
+            Self::Store(_) => read_store(folder),
+        }
+    }
+}
+
+/// The records of each room.
+#[derive(Clone, Debug, Default)]
+pub struct Kept {
+    pub rooms: BTreeMap<RoomId, Vec<Record>>,
+    /// What is wrong with the store itself.
+    pub problems: Vec<String>,
+}
+
+/// What a record is known by.
+pub(crate) fn digest(record: &Record) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    to_line(record).hash(&mut hasher);
+    hasher.finish()
+}
+
+fn read_lines(folder: &Path) -> Result<Kept, String> {
+    let mut kept = Kept::default();
+    let Ok(files) = std::fs::read_dir(folder) else { return Ok(kept) };
+    for path in files.flatten().map(|file| file.path()).filter(|path| path.extension().is_some_and(|kind| kind == "jsonl")) {
+        let text = std::fs::read_to_string(&path).map_err(|error| error.to_string())?;
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        let records = from_lines(whole).map_err(|error| format!("{}: {error}", path.display()))?;
+        let name = path.file_stem().unwrap_or_default().to_string_lossy().replace('-', "/");
+        kept.rooms.insert(RoomId::from(name), records);
+    }
+    Ok(kept)
+}
+
+fn read_store(folder: &Path) -> Result<Kept, String> {
+    let mut kept = Kept::default();
+    if !folder.exists() {
+        return Ok(kept);
+    }
+    let reader = match Reader::open(folder) {
+        Ok(reader) => reader,
+        // It was killed before it had made it.
+        Err(conclave_runtime::store::StoreError::Missing { .. }) => return Ok(kept),
+        Err(error) => return Err(error.to_string()),
+    };
+    let text = |error: conclave_runtime::store::StoreError| error.to_string();
+    for run in reader.runs(&RunFilter::default()).map_err(text)? {
+        for room in reader.rooms(&run.run).map_err(text)? {
+            let records = reader.records(&room.room).map_err(text)?;
+            kept.rooms.insert(room.room, records);
+        }
+    }
+    kept.problems.extend(reader.check().map_err(text)?.problems);
+    kept.problems.extend(reader.verify(None).map_err(text)?.problems);
+    Ok(kept)
+}
+
+/// One file for each blob.
+struct BlobFiles(PathBuf);
+
+impl BlobSource for BlobFiles {
+    fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
+        std::fs::read(self.0.join(sha256)).ok().map(Into::into)
+    }
+}
+
+impl Blobs for BlobFiles {
+    fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+        let blob = describe(bytes, media_type, name)?;
+        // Whole or not at all; a failure is found when it is read.
+        let made = self.0.join(format!("{}.{}", blob.sha256, std::process::id()));
+        let _ = std::fs::write(&made, bytes).and_then(|()| std::fs::rename(&made, self.0.join(&blob.sha256)));
+        Ok(blob)
+    }
+}
+
+/// Journals that do in the wrong order what a journal does.
+struct LateJournals(JsonLines);
+
+struct LateJournal {
+    inner: Box<dyn Journal>,
+    late: Vec<Arc<Record>>,
+}
+
+impl Journals for LateJournals {
+    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        Ok(Box::new(LateJournal { inner: self.0.open(room)?, late: Vec::new() }))
+    }
+
+    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+        let late = |inner| Box::new(LateJournal { inner, late: Vec::new() });
+        Ok(self.0.reopen(room)?.map(|Reopened { records, journal }| Reopened { records, journal: late(journal) }))
+    }
+}
+
+impl Journal for LateJournal {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        let late = std::mem::replace(&mut self.late, entry.records.to_vec());
+        let records: &[Arc<Record>] = if entry.outcome.is_some() { &[late, std::mem::take(&mut self.late)].concat() } else { &late };
+        self.inner.append(&Entry { records, ..*entry })
+    }
+}

@@ -1,0 +1,286 @@
+//! Rounds: a new world, a child that is killed some times, a last life that may end its work, and a judgement.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use conclave_core::ids::RoomId;
+use conclave_runtime::kill_points::NAMES;
+
+use crate::check::Known;
+use crate::child::{Child, Clockwork};
+use crate::kept::Keep;
+use crate::random::Random;
+use crate::totals::Totals;
+use crate::world::World;
+
+/// A life that goes on for longer hangs.
+const PATIENCE: Duration = Duration::from_secs(90);
+
+/// Where components are.
+#[derive(Clone, Debug)]
+pub struct Place {
+    pub guests: PathBuf,
+    pub stock: PathBuf,
+    pub cache: PathBuf,
+}
+
+/// How much is done.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    pub kills: u64,
+    pub seed: u64,
+    /// Runs of a child, at once.
+    pub runs: u32,
+    /// Kills of one round, at most.
+    pub each: u64,
+    pub keep: Keep,
+    /// Worlds at once.
+    pub at_once: u32,
+    /// The world's slowest answer.
+    pub slowest_ms: u64,
+}
+
+/// Kills children until there were enough. `command` starts one: it gets [`Child::words`] by whatever way it likes.
+///
+/// # Errors
+/// In words, what kept it from being done at all; what it found is among the totals.
+pub fn soak(
+    place: &Place,
+    plan: &Plan,
+    command: &(dyn Fn(&Child) -> Command + Sync),
+    follow: &(dyn Fn(&Totals) + Sync),
+) -> Result<Totals, String> {
+    let began = Instant::now();
+    let (next, totals) = (AtomicU64::new(0), Mutex::new(Totals::default()));
+    let failed = Mutex::new(None);
+    std::thread::scope(|scope| {
+        for _ in 0..plan.at_once.max(1) {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if is_enough(&lock(&totals), plan) || lock(&failed).is_some() {
+                        return;
+                    }
+                    match round(place, plan, plan.seed.wrapping_add(number), command) {
+                        Ok(more) => {
+                            let mut totals = lock(&totals);
+                            totals.add(more);
+                            totals.took = began.elapsed();
+                            follow(&totals);
+                        }
+                        Err(error) => *lock(&failed) = Some(error),
+                    }
+                }
+            });
+        }
+    });
+    match failed.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        Some(error) => Err(error),
+        None => Ok(totals.into_inner().unwrap_or_else(PoisonError::into_inner)),
+    }
+}
+
+/// So many problems say enough.
+const PROBLEMS: usize = 20;
+
+fn is_enough(totals: &Totals, plan: &Plan) -> bool {
+    totals.killed() >= plan.kills || totals.problems.len() >= PROBLEMS
+}
+
+fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Command + Sync)) -> Result<Totals, String> {
+    let text = |error: std::io::Error| error.to_string();
+    let mut random = Random::new(seed);
+    let folder = tempfile::tempdir().map_err(text)?;
+    let world = World::open(random.next(), plan.slowest_ms).map_err(text)?;
+    let clockwork = match random.below(8) {
+        0 => Clockwork::Back,
+        1 => Clockwork::Forward,
+        _ => Clockwork::Steady,
+    };
+    let mut known = Known::default();
+    let mut problems = Vec::new();
+    let kills = 1 + random.below(plan.each);
+    let mut life_number = 0;
+    loop {
+        life_number += 1;
+        let is_last = life_number > kills;
+        let death = if is_last { Death::Natural } else { Death::drawn(&mut random) };
+        let child = Child {
+            folder: folder.path().to_owned(),
+            guests: place.guests.clone(),
+            stock: place.stock.clone(),
+            cache: place.cache.clone(),
+            port: world.port(),
+            runs: plan.runs,
+            keep: plan.keep,
+            clockwork,
+            kill: death.point(),
+        };
+        let life = live(command(&child), &death).map_err(text)?;
+        known.totals.lives += 1;
+        for (room, seq, digest) in life.acknowledged {
+            known.acknowledged.insert((RoomId::from(room), seq), digest);
+        }
+        if life.was_killed {
+            *known.totals.kills.entry(death.name()).or_default() += 1;
+        }
+        let kept = plan.keep.read(&folder.path().join("kept"))?;
+        if life.is_over || is_last {
+            if !life.is_over {
+                problems.push(format!("the last life ended without its work: {}", life.said));
+            }
+            problems.extend(known.judge(&kept, &world.counts(), plan.runs, clockwork));
+            break;
+        }
+        if !life.was_killed {
+            problems.push(format!("a life ended by itself: {}", life.said));
+            break;
+        }
+        problems.extend(known.look(&kept, &world.counts()));
+        if !problems.is_empty() {
+            break;
+        }
+    }
+    known.totals.rounds = 1;
+    if !problems.is_empty() && plan.keep != Keep::Late {
+        keep_for_a_look(folder, seed);
+    }
+    known.totals.problems = problems.into_iter().map(|problem| format!("seed {seed}: {problem}")).collect();
+    Ok(known.totals)
+}
+
+/// What a round with a problem left behind stays there.
+fn keep_for_a_look(folder: tempfile::TempDir, seed: u64) {
+    let path = folder.keep();
+    eprintln!("seed {seed}: {} is kept", path.display());
+}
+
+/// How a life ends.
+enum Death {
+    Natural,
+    /// So long after it was ready.
+    AnyTime(Duration),
+    Point(&'static str, u64),
+}
+
+impl Death {
+    fn drawn(random: &mut Random) -> Self {
+        let point = random.below(NAMES.len() as u64 + 4);
+        match NAMES.get(usize::try_from(point).unwrap_or(usize::MAX)) {
+            Some(name) => {
+                let often = matches!(
+                    *name,
+                    "before-append" | "after-append" | "before-perform" | "after-perform" | "before-commit" | "after-commit"
+                );
+                Self::Point(name, 1 + random.below(if often { 25 } else { 3 }))
+            }
+            None => Self::AnyTime(Duration::from_millis(random.below(250))),
+        }
+    }
+
+    fn point(&self) -> Option<(String, u64)> {
+        match self {
+            Self::Point(name, nth) => Some(((*name).to_owned(), *nth)),
+            _ => None,
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Point(name, _) => (*name).to_owned(),
+            Self::AnyTime(_) => "at any time".to_owned(),
+            Self::Natural => "at its end".to_owned(),
+        }
+    }
+}
+
+/// What the parent saw of a life.
+#[derive(Default)]
+struct Life {
+    acknowledged: Vec<(String, u64, u64)>,
+    /// All work ended.
+    is_over: bool,
+    was_killed: bool,
+    /// The last lines of a life that went wrong.
+    said: String,
+}
+
+fn live(mut command: Command, death: &Death) -> std::io::Result<Life> {
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
+    let (sender, lines) = channel::<String>();
+    let errors = child
+        .stderr
+        .take()
+        .map(|errors| std::thread::spawn(move || BufReader::new(errors).lines().map_while(Result::ok).collect::<Vec<_>>().join(" | ")));
+    let output = child.stdout.take();
+    let reading = std::thread::spawn(move || {
+        let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines().map_while(Result::ok));
+        lines.for_each(|line| drop(sender.send(line)));
+    });
+    let mut life = Life::default();
+    let mut until = Instant::now() + PATIENCE;
+    let mut is_ours = false;
+    loop {
+        match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(line) => {
+                if line == "ready"
+                    && let Death::AnyTime(after) = death
+                {
+                    until = Instant::now() + *after;
+                    is_ours = true;
+                }
+                life.take(&line);
+            }
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                if !is_ours {
+                    life.said = "it hung".to_owned();
+                }
+                child.kill()?;
+                until = Instant::now() + PATIENCE;
+            }
+        }
+    }
+    let status = child.wait()?;
+    drop(reading.join());
+    let errors = errors.and_then(|errors| errors.join().ok()).unwrap_or_default();
+    life.was_killed = is_killed(status) && life.said.is_empty();
+    if !errors.is_empty() {
+        life.said = format!("{} {}", life.said, errors.chars().rev().take(600).collect::<String>().chars().rev().collect::<String>());
+    }
+    Ok(life)
+}
+
+#[cfg(unix)]
+fn is_killed(status: std::process::ExitStatus) -> bool {
+    std::os::unix::process::ExitStatusExt::signal(&status) == Some(9)
+}
+
+#[cfg(not(unix))]
+fn is_killed(status: std::process::ExitStatus) -> bool {
+    !status.success()
+}
+
+impl Life {
+    fn take(&mut self, line: &str) {
+        let words: Vec<&str> = line.split(' ').collect();
+        match words.as_slice() {
+            ["ack", room, seq, digest] => {
+                if let (Ok(seq), Ok(digest)) = (seq.parse(), digest.parse()) {
+                    self.acknowledged.push(((*room).to_owned(), seq, digest));
+                }
+            }
+            ["over"] => self.is_over = true,
+            _ => {}
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

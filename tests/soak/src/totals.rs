@@ -1,0 +1,86 @@
+//! What a soak came to, for people.
+
+use std::collections::BTreeMap;
+use std::fmt::{self, Display, Formatter};
+use std::time::Duration;
+
+/// Sums over all rounds.
+#[derive(Clone, Debug, Default)]
+pub struct Totals {
+    pub rounds: u64,
+    pub lives: u64,
+    /// By point; `at any time` among them.
+    pub kills: BTreeMap<String, u64>,
+    pub runs: u64,
+    pub records: u64,
+    pub acknowledged: u64,
+    /// `Resumed` events.
+    pub resumed: u64,
+    /// Attempts whose end nobody knows, each told to its agent.
+    pub interrupted: u64,
+    /// Model replies that reached nobody, and were bought again.
+    pub bought_again: u64,
+    pub effects: u64,
+    pub duplicates: u64,
+    pub lost: u64,
+    /// Results that were said again because nobody knew whether they had been heard.
+    pub said_again: u64,
+    /// Everything that is not as promised, with its round's seed.
+    pub problems: Vec<String>,
+    pub took: Duration,
+}
+
+impl Totals {
+    /// How often a child was killed.
+    #[must_use]
+    pub fn killed(&self) -> u64 {
+        self.kills.values().sum()
+    }
+
+    pub(crate) fn add(&mut self, more: Self) {
+        let Self { rounds, lives, kills, runs, records, acknowledged, resumed, interrupted, bought_again, .. } = &more;
+        self.rounds += rounds;
+        self.lives += lives;
+        kills.iter().for_each(|(point, count)| *self.kills.entry(point.clone()).or_default() += count);
+        self.runs += runs;
+        self.records += records;
+        self.acknowledged += acknowledged;
+        self.resumed += resumed;
+        self.interrupted += interrupted;
+        self.bought_again += bought_again;
+        self.effects += more.effects;
+        self.duplicates += more.duplicates;
+        self.lost += more.lost;
+        self.said_again += more.said_again;
+        self.problems.extend(more.problems);
+    }
+}
+
+impl Display for Totals {
+    fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
+        for (point, count) in &self.kills {
+            writeln!(out, "{:<32}{count:>8}", format!("killed {point}"))?;
+        }
+        let lines = [
+            ("kills", self.killed()),
+            ("rounds", self.rounds),
+            ("lives", self.lives),
+            ("runs, all ended", self.runs),
+            ("records", self.records),
+            ("acknowledged records", self.acknowledged),
+            ("rooms resumed", self.resumed),
+            ("effects", self.effects),
+            ("attempts told `interrupted`", self.interrupted),
+            ("replies lost on the way", self.bought_again),
+            ("results said again", self.said_again),
+            ("effects done twice", self.duplicates),
+            ("acknowledged records lost", self.lost),
+            ("problems", self.problems.len() as u64),
+        ];
+        for (what, count) in lines {
+            writeln!(out, "{what:<32}{count:>8}")?;
+        }
+        writeln!(out, "{:<32}{:>7.0}s", "took", self.took.as_secs_f64())?;
+        self.problems.iter().try_for_each(|problem| writeln!(out, "PROBLEM {problem}"))
+    }
+}

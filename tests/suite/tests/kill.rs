@@ -1,0 +1,57 @@
+//! A busy host is killed with SIGKILL, at named points and at any time, and started again: nothing that was acknowledged is lost, nothing
+//! is done twice, all work ends. `cargo xtask soak` does the same ten times as often.
+
+use std::process::Command;
+
+use conclave_runtime::store::Durability;
+use conclave_soak::{Child, Keep, Place, Plan, Totals, soak};
+use conclave_test_support::guest;
+
+/// What the host that is killed is told; only then is [`the_child`] one.
+const WORDS: &str = "CONCLAVE_SOAK_CHILD";
+
+/// Not a test of its own: the host that the other tests start and kill.
+#[test]
+fn the_child() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    Child::of_words(&words).expect("the parent's words").live().expect("the host lives");
+}
+
+fn killed(kills: u64, seed: u64, keep: Keep) -> Totals {
+    // The agent at the heart of it; the child finds it by its name.
+    assert!(std::path::Path::new(&guest("agent_busy")).is_file());
+    let place =
+        Place { guests: conclave_test_support::guests(), stock: conclave_test_support::stock(), cache: conclave_test_support::cache() };
+    let plan = Plan { kills, seed, runs: 3, each: 14, keep, at_once: 2, slowest_ms: 12 };
+    let command = |child: &Child| {
+        let mut command = Command::new(std::env::current_exe().expect("a test runs from a file"));
+        command.args(["kill::the_child", "--exact", "--nocapture", "--test-threads=1"]).env(WORDS, child.words());
+        command
+    };
+    let totals = soak(&place, &plan, &command, &|_| {}).expect("the kills can be done");
+    println!("{totals}");
+    totals
+}
+
+fn all_is_well(kills: u64, seed: u64, keep: Keep) {
+    let totals = killed(kills, seed, keep);
+    assert!(totals.problems.is_empty(), "{totals}");
+    assert!(totals.killed() >= kills && totals.resumed > 0 && totals.duplicates == 0 && totals.lost == 0, "{totals}");
+}
+
+#[test]
+fn fifty_kills_lose_nothing_and_repeat_nothing() {
+    all_is_well(50, 0x5eed, Keep::Store(Durability::Group));
+}
+
+#[test]
+fn nor_do_kills_with_an_fsync_for_each_record() {
+    all_is_well(8, 0xfeed, Keep::Store(Durability::Sync));
+}
+
+/// These tests can fail.
+#[test]
+fn a_journal_that_says_kept_before_it_writes_is_found_out() {
+    let totals = killed(12, 0xbad, Keep::Late);
+    assert!(totals.lost > 0 || totals.duplicates > 0, "{totals}");
+}

@@ -1,0 +1,139 @@
+//! What people look at afterwards: the program runs, then `runs`, `show`, `audit`, `approvals` and `store` say what happened.
+
+use std::fs;
+
+use conclave_test_support::{Rig, calling, stepping};
+use serde_json::{Value, json};
+
+use crate::cli::text;
+use crate::resume_cli::{command, conclave, kill, start, until};
+
+fn echo() -> Rig {
+    Rig::new().with_file("c.toml", stepping("agent_echo", "", ""))
+}
+
+/// Its tool is asked about.
+fn asking() -> Rig {
+    let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
+    Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule)
+}
+
+/// What a command says that must go well.
+fn said(rig: &Rig, arguments: &[&str]) -> String {
+    let output = conclave(rig, arguments);
+    assert_eq!(output.status.code(), Some(0), "{arguments:?}: {}{}", text(&output.stdout), text(&output.stderr));
+    text(&output.stdout)
+}
+
+fn lines(rig: &Rig, arguments: &[&str]) -> Vec<Value> {
+    said(rig, &[arguments, &["--json"]].concat()).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+}
+
+#[test]
+fn a_run_is_listed_shown_and_whole() {
+    let rig = echo();
+    said(&rig, &["run", "c.toml", "hello"]);
+    let runs = lines(&rig, &["runs"]);
+    let run = runs[0]["run"].as_str().expect("a name").to_owned();
+    assert_eq!((runs.len(), &runs[0]["standing"], &runs[0]["text"]), (1, &json!("done"), &json!("hello")));
+    let shown = &lines(&rig, &["show", &run])[0];
+    assert_eq!((&shown["type"], &shown["took_ms"], &shown["ended"]["answer"]), (&json!("timeline"), &runs[0]["took_ms"], &json!("hello")));
+    assert!(said(&rig, &["show", &run[..6]]).contains("task main agent subject"));
+    assert!(said(&rig, &["show", "--html=-"]).starts_with("<!doctype html>"));
+    let audit = lines(&rig, &["audit"]);
+    assert!(!audit.is_empty() && audit.iter().all(|entry| entry["kind"] == "allowed"), "{audit:?}");
+    assert!(said(&rig, &["store", "check"]).contains(" of 1 room, 1 payload"));
+    assert!(said(&rig, &["approvals"]).contains("nothing waits for an approval"));
+    // Where it is narrow the address is still there, whole.
+    let narrow = command(&rig, &["audit"]).env("COLUMNS", "60").output().expect("it runs");
+    let first = audit[0]["event"].as_str().expect("an address");
+    let line = text(&narrow.stdout).lines().next().expect("an entry").to_owned();
+    assert!(line.ends_with(&format!("[{first}]")) && line.chars().count() <= 60, "{line}");
+}
+
+#[test]
+fn runs_of_a_batch_are_listed_and_their_store_is_whole() {
+    let rig = echo().with_file("in", "a\nb\nc\n");
+    said(&rig, &["batch", "in", "--config", "c.toml"]);
+    let runs = lines(&rig, &["runs"]);
+    assert_eq!(runs.len(), 3, "{runs:?}");
+    for check in [["store", "check"], ["audit", "verify"]] {
+        assert!(said(&rig, &check).contains("whole"));
+    }
+    let name = runs[0]["run"].as_str().expect("a name");
+    assert_eq!(lines(&rig, &["show", name])[0]["run"], name);
+}
+
+#[test]
+fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let waits = until("a run that waits", || lines(&rig, &["runs", "--status", "waiting"]).pop());
+    assert_eq!((&waits["standing"], &waits["waits"]), (&json!("running"), &json!(["approval"])));
+    let listed = said(&rig, &["runs"]);
+    assert!(listed.contains("running, waits") && listed.contains("1 question waits for you: `conclave approvals`"), "{listed}");
+    let took = || lines(&rig, &["show"])[0]["took_ms"].as_u64().expect("a number");
+    let before = took();
+    until("time that goes on", || (took() > before).then_some(()));
+    assert_eq!(lines(&rig, &["show"])[0]["totals"]["approvals"], 1);
+    kill(child);
+    let listed = said(&rig, &["runs"]);
+    assert!(listed.contains("cut off, waits"), "{listed}");
+
+    // A word that nobody has heard yet.
+    let approval = lines(&rig, &["approvals"]).pop().expect("it waits still");
+    said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
+    let listed = said(&rig, &["approvals"]);
+    assert!(listed.contains("approved, not yet heard"), "{listed}");
+    assert_eq!(lines(&rig, &["approvals"])[0]["said"], "approved");
+
+    // The time in which nobody ran counts nowhere, and one question stays one.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    said(&rig, &["resume", "--approvals", "wait"]);
+    let (run, shown) = (lines(&rig, &["runs"]).remove(0), lines(&rig, &["show"]).remove(0));
+    assert_eq!((&run["took_ms"], &shown["totals"]["approvals"], &run["waits"]), (&shown["took_ms"], &json!(1), &json!([])));
+    let passed = run["changed"].as_u64().expect("a moment") - run["started"].as_u64().expect("a moment");
+    assert!(run["took_ms"].as_u64().expect("a number") + 300 <= passed, "{run}");
+    let rows = shown["rows"].as_array().expect("rows");
+    let at = |is: &str| rows.iter().position(|row| row["is"] == is).unwrap_or_else(|| panic!("{is} is a row: {rows:?}"));
+    assert!(at("approval") < at("resumed") && at("resumed") < at("tool"), "{rows:?}");
+}
+
+#[test]
+fn an_audit_is_in_the_order_of_time_over_all_runs() {
+    let rig = asking().with_file("e.toml", stepping("agent_echo", "", ""));
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let approval = until("a call that waits", || lines(&rig, &["approvals"]).pop());
+    said(&rig, &["run", "e.toml", "in between"]);
+    said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
+    child.wait_with_output().expect("it ends");
+    let audit = lines(&rig, &["audit"]);
+    let times: Vec<u64> = audit.iter().map(|entry| entry["at"].as_u64().expect("a moment")).collect();
+    assert!(times.is_sorted(), "{audit:#?}");
+    assert_eq!(audit.last().expect("entries")["kind"], "decided");
+}
+
+#[test]
+fn a_store_that_is_damaged_is_told_and_the_others_are_listed() {
+    let rig = echo().with_file("in", "a\n");
+    said(&rig, &["run", "c.toml", "hello"]);
+    said(&rig, &["batch", "in", "--config", "c.toml"]);
+    let folder = rig.folder().join("state/stores/1");
+    for part in ["log.db-wal", "log.db-shm"] {
+        let _ = fs::remove_file(folder.join(part));
+    }
+    fs::write(folder.join("log.db"), "this is no database, and never was one ".repeat(400)).expect("it is written");
+    let output = conclave(&rig, &["runs", "--json"]);
+    assert_eq!((output.status.code(), text(&output.stdout).lines().count()), (Some(0), 1), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).matches("warning:").count(), 1, "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_folder_of_lines_is_no_store_and_says_so() {
+    let rig = echo();
+    said(&rig, &["run", "c.toml", "hello", "--journal", "j"]);
+    let output = conclave(&rig, &["show", "--store", "j"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("lines of JSON") && stderr.contains("conclave why --journal"), "{stderr}");
+}

@@ -1,0 +1,282 @@
+//! Calls that wait for a model give their sandbox back: many more can wait than there are sandboxes, and each goes on as if it had never
+//! left.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conclave_core::config::Config;
+use conclave_core::event::Event;
+use conclave_core::fault::{CallReport, FaultKind};
+use conclave_core::ids::RoomId;
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::engine::EngineSettings;
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
+use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::{Host, HostOptions, Prepared, Run, RunOptions};
+use conclave_test_support::{block_on, guest};
+use tokio::sync::Semaphore;
+use tokio::sync::oneshot;
+
+/// Answers when it is told to.
+struct Slow {
+    open: Arc<Semaphore>,
+    asked: Arc<Mutex<Vec<String>>>,
+    /// Answers that are given one by one, by what was asked.
+    singly: Mutex<BTreeMap<String, oneshot::Sender<()>>>,
+    is_single: bool,
+}
+
+impl Slow {
+    fn new(is_single: bool) -> Arc<Self> {
+        Arc::new(Self { open: Arc::new(Semaphore::new(0)), asked: Arc::default(), singly: Mutex::default(), is_single })
+    }
+
+    fn asked(&self) -> usize {
+        self.asked.lock().expect("nobody panics").len()
+    }
+
+    fn answer_all(&self) {
+        self.open.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
+    fn answer(&self, asked: &str) {
+        let waits = self.singly.lock().expect("nobody panics").remove(asked).expect("it was asked");
+        waits.send(()).expect("it is waited for");
+    }
+}
+
+impl ModelClient for Slow {
+    fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let asked = prompt.last_text().to_owned();
+        let (sender, receiver) = oneshot::channel();
+        if self.is_single {
+            self.singly.lock().expect("nobody panics").insert(asked.clone(), sender);
+        }
+        let (open, is_single) = (Arc::clone(&self.open), self.is_single);
+        self.asked.lock().expect("nobody panics").push(asked.clone());
+        Box::pin(async move {
+            if is_single {
+                let _ = receiver.await;
+            } else {
+                drop(open.acquire().await);
+            }
+            let (id, model, usage) = ("1".to_owned(), "slow".to_owned(), Usage::default());
+            Ok(Completion {
+                id,
+                content: Some(format!("={asked}")),
+                reasoning: None,
+                tool_calls: Vec::new(),
+                stop: Stop::End,
+                usage,
+                model,
+            })
+        })
+    }
+}
+
+#[derive(Default)]
+struct Lines(Mutex<Vec<String>>);
+
+impl Subscriber for Lines {
+    fn on(&self, happening: &Happening) {
+        if let What::Logged { message, .. } = &happening.what {
+            self.0.lock().expect("nobody panics").push(message.clone());
+        }
+    }
+}
+
+struct World {
+    host: Host,
+    model: Arc<Slow>,
+    folder: tempfile::TempDir,
+    config: String,
+    journals: MemoryJournals,
+    lines: Arc<Lines>,
+}
+
+impl World {
+    fn new(is_single: bool, engine: EngineSettings, settings: &str, limits: &str) -> Self {
+        let model = Slow::new(is_single);
+        let cache = guest("agent_waits").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+        let models = [("default".to_owned(), Arc::clone(&model) as Arc<dyn ModelClient>)].into();
+        let host = Host::new(HostOptions { cache, models, engine, ..HostOptions::default() }).expect("the engine starts");
+        let config = format!(
+            "entry = \"main\"\n[models.default]\nkind = \"native\"\n[plugins.waits]\nsource = \"{}\"\ngrants.model = [\"default\"]\n\
+             config = {{ {settings} }}\nlimits = {{ {limits} }}\n[tasks.main]\nagent = \"waits\"\n",
+            guest("agent_waits").display()
+        );
+        let folder = tempfile::tempdir().expect("a test can make a folder");
+        Self { host, model, folder, config, journals: MemoryJournals::default(), lines: Arc::default() }
+    }
+
+    async fn prepare(&self) -> Prepared {
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let config = Config::parse("conclave.toml", &folder, &self.config).unwrap_or_else(|problems| panic!("{problems}"));
+        let prepared = self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
+        prepared.unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    fn start(&self, prepared: &Prepared, room: &str) -> Run {
+        let options = RunOptions {
+            ids: Arc::new(RoomId::from(room)),
+            journals: Arc::new(self.journals.clone()),
+            subscribers: Subscribers::new([Arc::clone(&self.lines) as Arc<dyn Subscriber>]),
+            ..RunOptions::default()
+        };
+        prepared.start(Some("go".to_owned()), options).expect("a journal in memory opens")
+    }
+
+    fn report(&self, room: &str) -> (CallReport, Option<FaultKind>) {
+        let stepped = self.journals.records(&RoomId::from(room)).iter().find_map(|record| match &record.event {
+            Event::AgentStepped { answer, report, .. } => Some((report.clone(), answer.as_ref().err().map(|fault| fault.kind))),
+            _ => None,
+        });
+        stepped.expect("it has stepped")
+    }
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("it never happened: {what}");
+}
+
+fn parks() -> EngineSettings {
+    EngineSettings { park_after: Some(Duration::from_millis(5)), slots: 4, ..EngineSettings::default() }
+}
+
+#[test]
+fn many_more_wait_than_there_are_sandboxes() {
+    const MANY: usize = 1_000;
+    block_on(async {
+        // On a machine that is busy with other tests a call is charged for time in which it did not run.
+        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", "cpu = \"60s\"");
+        let prepared = world.prepare().await;
+        let runs: Vec<_> = (0..MANY).map(|index| tokio::spawn(world.start(&prepared, &format!("room{index}")).outcome())).collect();
+        until("all have asked", || world.model.asked() == MANY).await;
+        until("none holds a sandbox", || world.host.engine().live() == 0).await;
+        assert_eq!(world.host.engine().waiting(), MANY);
+        world.model.answer_all();
+        for run in runs {
+            let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+            assert_eq!(outcome.content.as_deref(), Some("=0 =1"));
+        }
+        assert_eq!((world.host.engine().live(), world.host.engine().waiting()), (0, 0));
+        assert_eq!(world.model.asked(), 2 * MANY, "nothing was asked twice");
+    });
+}
+
+#[test]
+fn answers_may_come_in_another_order_than_they_are_waited_for() {
+    block_on(async {
+        let world = World::new(true, parks(), "asks = 4, at_once = true", "");
+        let prepared = world.prepare().await;
+        let run = tokio::spawn(world.start(&prepared, "room").outcome());
+        until("all are asked", || world.model.asked() == 4).await;
+        for asked in ["0", "2", "3", "1"] {
+            until("it is parked", || world.host.engine().waiting() == 1 && world.host.engine().live() == 0).await;
+            world.model.answer(asked);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+        assert_eq!(outcome.content.as_deref(), Some("=3 =2 =1 =0"));
+        assert_eq!(world.model.asked(), 4);
+    });
+}
+
+/// Parked or not: the same answer, the same lines, the same scratch.
+#[test]
+fn nothing_is_told_twice() {
+    let run = |engine: EngineSettings| {
+        block_on(async {
+            let parks = engine.park_after.is_some();
+            let world = World::new(true, engine, "asks = 3", "");
+            let prepared = world.prepare().await;
+            let run = tokio::spawn(world.start(&prepared, "room").outcome());
+            for asked in ["0", "1", "2"] {
+                until("it asks", || world.model.singly.lock().expect("nobody panics").contains_key(asked)).await;
+                if parks {
+                    until("it is parked", || world.host.engine().waiting() == 1 && world.host.engine().live() == 0).await;
+                }
+                world.model.answer(asked);
+            }
+            let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+            let (report, fault) = world.report("room");
+            assert_eq!(fault, None);
+            let lines = world.lines.0.lock().expect("nobody panics").clone();
+            (outcome.content.clone(), lines, report.scratch, report.denials, report.log_dropped)
+        })
+    };
+    let parked = run(parks());
+    let held = run(EngineSettings { park_after: None, ..parks() });
+    assert_eq!(parked, held);
+    assert_eq!(parked.1.len(), 3, "{:?}", parked.1);
+}
+
+#[test]
+fn a_call_that_computed_long_keeps_its_sandbox_until_the_wait_was_worth_it() {
+    block_on(async {
+        let world = World::new(true, parks(), "asks = 1, rounds = 300000000", "cpu = \"60s\", wall = \"120s\"");
+        let prepared = world.prepare().await;
+        let run = tokio::spawn(world.start(&prepared, "room").outcome());
+        until("it asks", || world.model.asked() == 1).await;
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!((world.host.engine().live(), world.host.engine().waiting()), (1, 0), "it would have to compute for longer again");
+        until("it is parked in the end", || world.host.engine().waiting() == 1 && world.host.engine().live() == 0).await;
+        world.model.answer("0");
+        assert!(run.await.expect("it does not panic").is_ok());
+        assert!(world.report("room").0.cpu_ticks > 1, "it did compute: {:?}", world.report("room"));
+    });
+}
+
+#[test]
+fn a_parked_call_that_is_stopped_leaves_nothing() {
+    block_on(async {
+        let world = World::new(true, parks(), "asks = 1", "");
+        let prepared = world.prepare().await;
+        let run = world.start(&prepared, "room");
+        let stopper = run.stopper();
+        let run = tokio::spawn(run.outcome());
+        until("it is parked", || world.host.engine().waiting() == 1).await;
+        stopper.stop("enough");
+        run.await.expect("it does not panic").expect("a journal in memory does not fail");
+        until("nothing is left", || world.host.engine().waiting() == 0 && world.host.engine().live() == 0).await;
+    });
+}
+
+#[test]
+fn a_parked_call_ends_at_its_wall_limit() {
+    block_on(async {
+        let world = World::new(true, parks(), "asks = 1", "wall = \"300ms\"");
+        let prepared = world.prepare().await;
+        let run = tokio::spawn(world.start(&prepared, "room").outcome());
+        until("it is parked", || world.host.engine().waiting() == 1).await;
+        run.await.expect("it does not panic").expect("a journal in memory does not fail");
+        assert_eq!(world.report("room").1, Some(FaultKind::Wall));
+        assert_eq!((world.host.engine().live(), world.host.engine().waiting()), (0, 0));
+    });
+}
+
+/// Each attempt would compute all that was computed before: that is paid from the same limit.
+#[test]
+fn a_guest_that_asks_again_and_again_computes_no_more_than_it_may() {
+    block_on(async {
+        let settings = "asks = 250, rounds = 3000000";
+        let world = World::new(false, EngineSettings { park_after: Some(Duration::ZERO), ..parks() }, settings, "cpu = \"300ms\"");
+        world.model.answer_all();
+        let prepared = world.prepare().await;
+        let outcome = world.start(&prepared, "room").outcome().await;
+        assert!(outcome.is_ok());
+        let (report, fault) = world.report("room");
+        assert_eq!(fault, Some(FaultKind::Cpu), "{report:?}");
+        assert!(report.cpu_ticks <= 31, "{report:?}");
+    });
+}

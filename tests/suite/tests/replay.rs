@@ -1,0 +1,270 @@
+//! A run that is cut off at every record of its journal goes on to the same end: what was answered is not asked again, what was done is not
+//! done again, and what nobody can say anything of is told as `interrupted`.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+
+use conclave_core::config::Config;
+use conclave_core::event::{Event, Record};
+use conclave_core::ids::{Millis, RoomId};
+use conclave_core::outcome::Outcome;
+use conclave_models::test_server::{Answer, Server};
+use conclave_runtime::clock::{BoxFuture, Clock};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals};
+use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
+use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
+use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
+use conclave_test_support::{block_on, guest};
+use serde_json::json;
+
+const BEGAN: Millis = Millis(1_700_000_000_000);
+const LATER: Millis = Millis(1_700_003_600_000);
+const INTERRUPTED: &str = "interrupted: the host stopped";
+
+/// Answers at once, and counts what was bought.
+#[derive(Default)]
+struct Shop(Mutex<Vec<String>>);
+
+impl ModelClient for Shop {
+    fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let asked = prompt.last_text().to_owned();
+        let content = Some(format!("answer to {asked}"));
+        self.0.lock().expect("nobody panics").push(asked);
+        let (id, model, usage) = ("1".to_owned(), "shop".to_owned(), Usage::default());
+        Box::pin(std::future::ready(Ok(Completion { id, content, reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model })))
+    }
+}
+
+/// Stands still.
+struct At(Millis);
+
+impl Clock for At {
+    fn now(&self) -> Millis {
+        self.0
+    }
+
+    fn sleep_until(&self, _: Millis) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// A journal whose host stops before it can keep more than so many records.
+#[derive(Clone)]
+struct Stops {
+    after: usize,
+    kept: MemoryJournals,
+}
+
+struct StopsOne(RoomId, Stops, Box<dyn Journal>);
+
+impl Journals for Stops {
+    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        Ok(Box::new(StopsOne(room.clone(), self.clone(), self.kept.open(room)?)))
+    }
+}
+
+impl Journal for StopsOne {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        let Self(room, stops, journal) = self;
+        if stops.kept.records(room).len() + entry.records.len() > stops.after {
+            let cause = std::io::Error::other("the host stops here");
+            return Err(JournalFailure { room: room.clone(), place: "nowhere".to_owned(), cause });
+        }
+        journal.append(entry)
+    }
+}
+
+/// What the run is about: a server that counts, folders, a config.
+struct World {
+    server: Server,
+    folder: tempfile::TempDir,
+    shop: Arc<Shop>,
+    host: Host,
+    config: String,
+}
+
+/// Who does the work.
+#[derive(Clone, Copy, PartialEq)]
+enum Who {
+    Agent,
+    Tool,
+    Idempotent,
+}
+
+fn host(shop: &Arc<Shop>) -> Host {
+    let cache = guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+    let models = [("default".to_owned(), Arc::clone(shop) as Arc<dyn ModelClient>)].into();
+    Host::new(HostOptions { cache, models, ..HostOptions::default() }).expect("the engine starts")
+}
+
+impl World {
+    fn new(who: Who) -> Self {
+        let server = Server::answering(|request| match request.path.as_str() {
+            "/v1/away" => Answer::bytes(302, "text/plain", "").header("location", "/v1/there"),
+            path => Answer::bytes(200, "text/plain", format!("{} {path}", request.method)),
+        });
+        let folder = tempfile::tempdir().expect("a test can make a folder");
+        std::fs::create_dir(folder.path().join("box")).expect("a test can make a folder");
+        std::fs::write(folder.path().join("box/in.txt"), "what is there").expect("a test can write a file");
+        let (busy, url) = (guest("busy").display().to_string(), server.url());
+        let grants = format!(
+            r#"grants.model = ["default"]
+grants.kv = true
+grants.files = [{{ dir = "box", at = "/box", mode = "read-write" }}]
+grants.fetch = {{ urls = ["{url}/*"], methods = ["GET", "POST"], private = ["127.0.0.1"] }}
+config = {{ url = "{url}" }}"#
+        );
+        let model = "entry = \"main\"\n[models.default]\nkind = \"native\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n";
+        let config = match who {
+            Who::Agent => format!("{model}[plugins.busy]\nsource = \"{busy}\"\n{grants}\n[tasks.main]\nagent = \"busy\"\n"),
+            Who::Tool | Who::Idempotent => {
+                let tool = if who == Who::Tool { "subject.run" } else { "subject.again" };
+                let caller = guest("agent_caller").display().to_string();
+                format!(
+                    "{model}[plugins.caller]\nsource = \"{caller}\"\ngrants.tools = [\"subject.*\"]\nconfig = {{ tool = \"{tool}\", arguments = {{}} }}\n\
+                     [plugins.subject]\nsource = \"{busy}\"\n{grants}\n[tasks.main]\nagent = \"caller\"\n"
+                )
+            }
+        };
+        let shop = Arc::new(Shop::default());
+        let host = host(&shop);
+        Self { server, folder, shop, host, config }
+    }
+
+    async fn prepare(&self) -> Prepared {
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let config = Config::parse("conclave.toml", &folder, &self.config).unwrap_or_else(|problems| panic!("{problems}"));
+        let prepared = self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
+        prepared.unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    fn options(journals: Arc<dyn Journals>, now: Millis) -> RunOptions {
+        RunOptions { ids: Arc::new(RoomId::from("test")), journals, clock: Arc::new(At(now)), ..RunOptions::default() }
+    }
+
+    /// The records of a run whose host stops when it has kept so many, and how it ended when it did.
+    async fn begin(&self, after: usize) -> (Vec<Arc<Record>>, Option<Arc<Outcome>>) {
+        let stops = Stops { after, kept: MemoryJournals::default() };
+        let prepared = self.prepare().await;
+        let run = prepared.start(Some("go".to_owned()), Self::options(Arc::new(stops.clone()), BEGAN)).expect("it opens");
+        let outcome = run.outcome().await.ok();
+        (stops.kept.records(&RoomId::from("test")), outcome)
+    }
+
+    /// Another process goes on with it.
+    async fn go_on(&self, records: Vec<Arc<Record>>) -> (Arc<Outcome>, Vec<Arc<Record>>) {
+        let room = RoomId::from("test");
+        let journals = MemoryJournals::of(room.clone(), records);
+        let prepared = self.prepare().await;
+        let mut session = prepared.reopen(&room, Self::options(Arc::new(journals.clone()), LATER)).expect("it is kept");
+        let outcome = session.go_on().await.expect("a journal in memory does not fail");
+        (outcome, journals.records(&room))
+    }
+
+    fn bought(&self) -> Vec<String> {
+        self.shop.0.lock().expect("nobody panics").clone()
+    }
+}
+
+/// Prompts that the records hold an answer to.
+fn answered(records: &[Arc<Record>]) -> Vec<String> {
+    let mut asked = BTreeMap::new();
+    let mut answered = Vec::new();
+    for record in records {
+        match &record.event {
+            Event::ModelAsked { call, ordinal, request } => {
+                let text = serde_json::to_value(request).expect("it is JSON")["prompt"][0]["draft"]["content"].clone();
+                asked.insert((*call, *ordinal), text.as_str().unwrap_or_default().to_owned());
+            }
+            Event::ModelAnswered { call, ordinal, .. } => answered.extend(asked.get(&(*call, *ordinal)).cloned()),
+            _ => {}
+        }
+    }
+    answered
+}
+
+fn count<T: Ord>(things: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
+    let mut counts = BTreeMap::new();
+    things.into_iter().for_each(|thing| *counts.entry(thing).or_default() += 1);
+    counts
+}
+
+/// Cuts at every record, and holds each end against the one of a run that was not cut. Gives how many ended as interrupted.
+fn cut_everywhere(who: Who) -> usize {
+    block_on(async {
+        let whole = World::new(who);
+        let (records, outcome) = whole.begin(usize::MAX).await;
+        let outcome = outcome.expect("nothing stops it");
+        let expected = lines(&whole, &outcome);
+        assert!(expected.len() >= 19, "{expected:#?}");
+        assert_eq!(whole.bought().len(), 4, "{:?}", whole.bought());
+        let mut interrupted = 0;
+        for cut in 1..records.len() {
+            let world = World::new(who);
+            let (before, ended) = world.begin(cut).await;
+            if ended.is_some() || before.is_empty() {
+                continue;
+            }
+            let (paid, bought) = (answered(&before), world.bought().len());
+            let (outcome, after) = world.go_on(before.clone()).await;
+            let again = &world.bought()[bought..];
+            assert!(again.iter().all(|asked| !paid.contains(asked)), "cut at {cut}: {again:?} were paid for: {paid:?}");
+            let asked = before.iter().filter(|record| matches!(record.event, Event::SideEffectAsked { .. })).count();
+            let ended = before.iter().filter(|record| matches!(record.event, Event::SideEffectEnded { .. })).count();
+            for (path, times) in count(world.server.requests().iter().map(|request| request.path.clone())) {
+                let most = if who == Who::Idempotent && asked > ended { 2 } else { 1 };
+                assert!(times <= most, "cut at {cut}: {path} was reached {times} times");
+            }
+            // A call that had not begun begins when the host is there again; one that had finds its own time.
+            let had_begun = who == Who::Agent || before.iter().any(|record| matches!(record.event, Event::AgentStepped { .. }));
+            let mut got = lines(&world, &outcome);
+            if !had_begun {
+                got.iter_mut().for_each(|line| *line = line.replace(&LATER.0.to_string(), &BEGAN.0.to_string()));
+            }
+            interrupted += usize::from(check(cut, who, asked > ended, &got, &expected));
+            assert!(after.iter().zip(0..).all(|(record, seq)| record.seq == seq), "cut at {cut}: the numbers have a gap");
+        }
+        interrupted
+    })
+}
+
+/// The run ended as it should; true when it was told that something was interrupted.
+fn check(cut: usize, who: Who, is_open: bool, got: &[String], expected: &[String]) -> bool {
+    let told = got.iter().filter(|line| line.contains(INTERRUPTED)).count();
+    if who == Who::Idempotent || !is_open {
+        assert_eq!(got, expected, "cut at {cut}");
+        return false;
+    }
+    assert_eq!(told, 1, "cut at {cut}: {got:#?}");
+    if who == Who::Agent {
+        // What it was told of one is another; what it read afterwards shows whether it happened.
+        let depends = |line: &str| ["count: Some", "count: None", "std: ", "listed: ", "keys: "].iter().any(|word| line.starts_with(word));
+        for (got, expected) in got.iter().zip(expected) {
+            assert!(got == expected || got.contains(INTERRUPTED) || depends(got), "cut at {cut}: {got} and not {expected}");
+        }
+        assert_eq!(got.len(), expected.len(), "cut at {cut}");
+    }
+    true
+}
+
+/// What the guest was told, line by line, without what differs from world to world.
+fn lines(world: &World, outcome: &Outcome) -> Vec<String> {
+    let text = outcome.content.clone().unwrap_or_else(|| json!(outcome).to_string());
+    text.replace(&world.server.url(), "URL").lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn a_step_that_is_cut_off_at_any_record_goes_on_as_it_began() {
+    assert!(cut_everywhere(Who::Agent) >= 6, "each side effect is cut off once");
+}
+
+#[test]
+fn a_tool_that_is_cut_off_ends_as_interrupted_where_nobody_can_say_what_happened() {
+    assert!(cut_everywhere(Who::Tool) >= 6, "each side effect is cut off once");
+}
+
+#[test]
+fn an_idempotent_tool_that_is_cut_off_does_it_again() {
+    cut_everywhere(Who::Idempotent);
+}

@@ -1,0 +1,360 @@
+//! Runs that are cut off, and the program that goes on with them: real processes, killed in the middle.
+
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use conclave_models::test_server::{Answer, Server};
+use conclave_test_support::{Rig, calling, stock};
+use serde_json::{Value, json};
+
+use crate::cli::{cache, program, text};
+
+/// For what must happen some time; nobody measures it.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn command(rig: &Rig, arguments: &[&str]) -> Command {
+    let mut command = Command::new(program());
+    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", rig.folder().join("state"));
+    command
+}
+
+pub(crate) fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
+    command(rig, arguments).output().expect("the program runs")
+}
+
+pub(crate) fn start(rig: &Rig, arguments: &[&str]) -> Child {
+    command(rig, arguments).spawn().expect("the program runs")
+}
+
+/// At once, and without a word to it.
+pub(crate) fn kill(mut child: Child) {
+    child.kill().expect("it can be killed");
+    child.wait().expect("it has ended");
+}
+
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(Instant::now() < end, "{what} never came");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A server whose first reply is a plain one, and which falls silent then until it is released.
+struct Slow {
+    server: Server,
+    is_released: Arc<AtomicBool>,
+}
+
+impl Slow {
+    fn start() -> Self {
+        let is_released = Arc::new(AtomicBool::new(false));
+        let mine = Arc::clone(&is_released);
+        let server = Server::answering(move |request| match request.json()["messages"].to_string() {
+            messages if !messages.contains("go on then") => Answer::says("The first half."),
+            _ if mine.load(Ordering::SeqCst) => Answer::says("DONE The second half."),
+            _ => Answer::silence(),
+        });
+        Self { server, is_released }
+    }
+
+    fn release(&self) {
+        self.is_released.store(true, Ordering::SeqCst);
+    }
+
+    /// A model is asked twice in a run of this.
+    fn rig(&self) -> Rig {
+        let (chat, url) = (stock().join("chat.wasm"), self.server.url());
+        Rig::new().with_file(
+            "c.toml",
+            format!(
+                "entry = \"desk\"\n[models.default]\nkind = \"openai\"\nurl = \"{url}\"\nmodel = \"m\"\n\
+                 [plugins.chat]\nsource = \"{}\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n\
+                 handle_llm_no_tool = {{ nudge = \"go on then\" }}\ntext = {{ signals = true }}\n",
+                chat.display()
+            ),
+        )
+    }
+
+    /// Cut off while the second reply is waited for.
+    fn cut_off(&self, rig: &Rig, arguments: &[&str]) {
+        let before = self.server.requests().len();
+        let child = start(rig, arguments);
+        self.server.wait_for_requests(before + 2);
+        kill(child);
+    }
+}
+
+/// The run that the program says did not end.
+fn left(rig: &Rig) -> String {
+    let output = conclave(rig, &["resume", "ffffffffff"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    let name = stderr.split("the newest are ").nth(1).and_then(|rest| rest.split([',', '\n', ' ']).next());
+    name.unwrap_or_else(|| panic!("what there is, is said: {stderr}")).to_owned()
+}
+
+#[test]
+fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
+    let slow = Slow::start();
+    let rig = slow.rig();
+    slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
+    assert_eq!(slow.server.requests().len(), 2);
+    let run = left(&rig);
+
+    // Whoever starts another run is told.
+    std::fs::write(rig.folder().join("e.toml"), conclave_test_support::stepping("agent_echo", "", "")).expect("it is written");
+    let other = conclave(&rig, &["run", "e.toml", "hello"]);
+    assert!(text(&other.stderr).contains(&format!("1 run did not end: {run} (conclave resume {run})")), "{}", text(&other.stderr));
+    let quiet = conclave(&rig, &["run", "e.toml", "hello", "--quiet"]);
+    assert_eq!(text(&quiet.stderr), "");
+
+    slow.release();
+    let output = conclave(&rig, &["resume", &run[..5]]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "The second half.\n"), "{}", text(&output.stderr));
+    let asked: Vec<usize> =
+        slow.server.requests().iter().map(|request| request.json()["messages"].as_array().map_or(0, Vec::len)).collect();
+    assert_eq!(asked.len(), 3, "the first reply was there: {asked:?}");
+    assert_eq!(asked[1], asked[2], "the second question was asked again as it was");
+
+    // Once.
+    let again = conclave(&rig, &["resume", &run]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("has ended (DONE)"), "{}", text(&again.stderr));
+    let none = conclave(&rig, &["resume"]);
+    assert_eq!((none.status.code(), text(&none.stdout).as_str()), (Some(0), ""), "{}", text(&none.stderr));
+}
+
+#[test]
+fn all_that_were_cut_off_go_on_one_after_the_other() {
+    let slow = Slow::start();
+    let rig = slow.rig();
+    for _ in 0..2 {
+        slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
+    }
+    slow.release();
+    let output = conclave(&rig, &["resume", "--json"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let results: Vec<&Value> = lines.iter().filter(|line| line["type"] == "result").collect();
+    assert_eq!(results.len(), 2, "{lines:?}");
+    assert!(results.iter().all(|result| result["outcome"]["content"] == "The second half."), "{results:?}");
+    assert_eq!(slow.server.requests().len(), 6, "two of each before, and the second of each again");
+}
+
+#[test]
+fn a_config_that_is_gone_is_said_and_can_be_named_anew() {
+    let slow = Slow::start();
+    let rig = slow.rig();
+    slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
+    let run = left(&rig);
+    std::fs::rename(rig.folder().join("c.toml"), rig.folder().join("moved.toml")).expect("it moves");
+    slow.release();
+    let output = conclave(&rig, &["resume", &run]);
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("is not there any more") && stderr.contains(&format!("conclave resume {run} --config FILE")), "{stderr}");
+    let output = conclave(&rig, &["resume", &run, "--config", "moved.toml"]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "The second half.\n"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_live_run_is_stopped_from_another_terminal() {
+    let slow = Slow::start();
+    let rig = slow.rig();
+    let child = start(&rig, &["run", "c.toml", "Tell it."]);
+    slow.server.wait_for_requests(2);
+    let run = left(&rig);
+    let busy = conclave(&rig, &["resume", &run]);
+    assert!(text(&busy.stderr).contains("goes on in another process"), "{}", text(&busy.stderr));
+    let output = conclave(&rig, &["stop", &run, "--reason", "lunch"]);
+    assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), format!("{run} has ended: KILL\n")), "{}", text(&output.stderr));
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(ended.status.code(), Some(130));
+    assert_eq!(text(&ended.stderr).matches("KILL lunch").count(), 1, "{}", text(&ended.stderr));
+}
+
+#[test]
+fn a_run_that_was_cut_off_is_stopped_without_going_on() {
+    let slow = Slow::start();
+    let rig = slow.rig();
+    slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
+    let run = left(&rig);
+    let output = conclave(&rig, &["stop", &run]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(slow.server.requests().len(), 2, "nothing of it ran");
+    let resumed = conclave(&rig, &["resume", &run]);
+    assert!(text(&resumed.stderr).contains("has ended (KILL)"), "{}", text(&resumed.stderr));
+    let twice = conclave(&rig, &["stop", &run]);
+    assert!(text(&twice.stdout).contains("had ended before"), "{}", text(&twice.stdout));
+}
+
+#[test]
+fn a_run_that_could_not_go_on_is_no_success() {
+    let slow = Slow::start();
+    let rig = slow.rig();
+    slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
+    std::fs::rename(rig.folder().join("c.toml"), rig.folder().join("moved.toml")).expect("it moves");
+    let output = conclave(&rig, &["resume"]);
+    let stderr = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{stderr}");
+    assert!(stderr.contains("0 runs gone on with, 1 not") && stderr.contains("· “Tell it.”"), "{stderr}");
+}
+
+#[test]
+fn a_stop_whose_hearer_died_ends_the_run_and_no_later_one() {
+    use conclave_runtime::store::{Mail, Store};
+
+    let slow = Slow::start();
+    let rig = slow.rig();
+    slow.cut_off(&rig, &["run", "c.toml", "Tell it."]);
+    let run = left(&rig);
+    let state = rig.folder().join("state");
+    let folder = state.join("stores").join(&stores(&state)[0]);
+    // It holds the store and hears nothing, as a process that hangs.
+    let deaf = Store::open(&folder).expect("nobody has it");
+    let patient = conclave(&rig, &["stop", &run, "--wait", "0"]);
+    assert_eq!(patient.status.code(), Some(1), "{}", text(&patient.stderr));
+    assert!(text(&patient.stderr).contains("the word was taken back"), "{}", text(&patient.stderr));
+    assert_eq!(Mail::pending(&folder).expect("it is read"), []);
+    let stopping = start(&rig, &["stop", &run]);
+    until("the word", || Mail::pending(&folder).ok().filter(|mail| !mail.is_empty()));
+    drop(deaf);
+    let ended = stopping.wait_with_output().expect("it ends");
+    assert_eq!((ended.status.code(), text(&ended.stdout)), (Some(0), format!("{run} has ended: KILL\n")), "{}", text(&ended.stderr));
+    assert_eq!(Mail::pending(&folder).expect("it is read"), [], "nothing ends a later run");
+}
+
+/// A call that a rule asks about.
+fn asking() -> Rig {
+    let rule = "[[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
+    Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule)
+}
+
+/// The ids of calls that wait, as `run --approvals wait` says them.
+fn waiting(rig: &Rig) -> String {
+    until("a call that waits", || {
+        let output = conclave(rig, &["approvals", "--json"]);
+        let line = text(&output.stdout).lines().find(|line| line.contains("\"approval\"")).map(str::to_owned)?;
+        let value: Value = serde_json::from_str(&line).ok()?;
+        value["approval"].as_str().or(value["id"].as_str()).map(str::to_owned)
+    })
+}
+
+#[test]
+fn a_call_waits_for_a_word_from_another_terminal() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let id = waiting(&rig);
+    // Without a person it is shown, and no more.
+    let unsaid = conclave(&rig, &["approve", &id]);
+    assert_eq!(unsaid.status.code(), Some(6), "{}", text(&unsaid.stderr));
+    assert!(text(&unsaid.stderr).contains("\"text\": \"it ran\""), "what would run is seen: {}", text(&unsaid.stderr));
+    // One id is one call.
+    let (run, _) = id.split_once(':').expect("an id is a run and a call");
+    for (wrong, code) in [(format!("{run}:c9999"), 2), ("nonsense".to_owned(), 2), ("ffffffffff:c1".to_owned(), 2)] {
+        let output = conclave(&rig, &["approve", &wrong, "--yes"]);
+        assert_eq!(output.status.code(), Some(code), "{wrong}: {}", text(&output.stderr));
+    }
+    let said = conclave(&rig, &["approve", &id, "--yes"]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    assert!(text(&said.stdout).contains("its run hears it now"), "{}", text(&said.stdout));
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(0), "it ran\n"), "{}", text(&ended.stderr));
+    assert!(text(&ended.stderr).contains(&format!("conclave approve {id}")), "{}", text(&ended.stderr));
+    let late = conclave(&rig, &["refuse", &id]);
+    assert_eq!(late.status.code(), Some(2));
+    assert!(text(&late.stderr).contains("does not wait for an approval"), "{}", text(&late.stderr));
+}
+
+#[test]
+fn a_call_that_waits_waits_through_a_restart_too() {
+    for (word, code, answer) in [("approve", 0, "it ran"), ("refuse", 0, "Not approved: the operator said no")] {
+        let rig = asking();
+        let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+        let id = waiting(&rig);
+        kill(child);
+        assert_eq!(waiting(&rig), id, "it waits still");
+        let mut arguments = vec![word, &id];
+        arguments.extend((word == "approve").then_some("--yes"));
+        let said = conclave(&rig, &arguments);
+        assert!(text(&said.stdout).contains("heard when its run goes on"), "{}{}", text(&said.stdout), text(&said.stderr));
+        let output = conclave(&rig, &["resume", "--approvals", "wait"]);
+        assert_eq!(output.status.code(), Some(code), "{}", text(&output.stderr));
+        assert!(text(&output.stdout).contains(answer), "{}{}", text(&output.stdout), text(&output.stderr));
+    }
+}
+
+#[test]
+fn a_second_word_says_so_and_counts_only_when_it_is_meant_to() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let id = waiting(&rig);
+    kill(child);
+    assert_eq!(conclave(&rig, &["approve", &id, "--yes"]).status.code(), Some(0));
+    for again in [vec!["approve", &id, "--yes"], vec!["refuse", &id]] {
+        let output = conclave(&rig, &again);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{again:?}: {stderr}");
+        assert!(stderr.contains("was already approved, which its run has not heard yet") && stderr.contains("--instead"), "{stderr}");
+    }
+    let output = conclave(&rig, &["refuse", &id, "--instead"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["resume"]);
+    assert!(text(&output.stdout).contains("Not approved: the operator said no"), "{}{}", text(&output.stdout), text(&output.stderr));
+}
+
+#[test]
+fn arguments_that_do_not_fit_are_refused_at_once() {
+    let rig = asking();
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let id = waiting(&rig);
+    for wrong in ["{\"text\": {}}", "{}"] {
+        let output = conclave(&rig, &["approve", &id, "--yes", "--arguments", wrong]);
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{wrong}: {stderr}");
+        assert!(stderr.contains("--arguments do not fit subject.run: `text` "), "{stderr}");
+    }
+    assert_eq!(waiting(&rig), id, "it waits as before");
+    assert_eq!(conclave(&rig, &["approve", &id, "--yes", "--arguments", "{\"text\": \"another\"}"]).status.code(), Some(0));
+    let ended = child.wait_with_output().expect("it ends");
+    assert_eq!(text(&ended.stdout), "another\n", "{}", text(&ended.stderr));
+}
+
+#[test]
+fn edited_arguments_are_held_against_the_rules() {
+    let rule = "[[policy]]\ntool = \"subject.run\"\narguments = { text = \"secret*\" }\ndecide = \"deny\"\n\
+        [[policy]]\ntool = \"subject.run\"\ndecide = \"ask\"\n";
+    let rig = Rig::new().with_file("c.toml", calling("echo", "run", &json!({ "text": "it ran" }), "") + rule);
+    let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
+    let id = waiting(&rig);
+    assert_eq!(conclave(&rig, &["approve", &id, "--yes", "--arguments", "[1"]).status.code(), Some(2));
+    let said = conclave(&rig, &["approve", &id, "--yes", "--arguments", "{\"text\": \"secret things\"}"]);
+    assert_eq!(said.status.code(), Some(0), "{}", text(&said.stderr));
+    let ended = child.wait_with_output().expect("it ends");
+    let both = text(&ended.stdout) + &text(&ended.stderr);
+    assert!(!text(&ended.stdout).contains("secret things") && both.contains("denies"), "{both}");
+}
+
+#[test]
+fn nobody_is_asked_where_approvals_are_refused() {
+    let rig = asking();
+    let output = conclave(&rig, &["run", "c.toml", "go", "--approvals", "refuse"]);
+    assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
+    assert!((text(&output.stdout) + &text(&output.stderr)).contains("nobody is asked for approvals"), "{}", text(&output.stderr));
+}
+
+/// Where runs are, without a program that looks.
+pub(crate) fn stores(state: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(state.join("stores")).into_iter().flatten().flatten();
+    let mut names: Vec<String> = entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect();
+    names.sort();
+    names
+}
