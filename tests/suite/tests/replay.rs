@@ -1,7 +1,7 @@
 //! A run that is cut off at every record of its journal goes on to the same end: what was answered is not asked again, what was done is not
 //! done again, and what nobody can say anything of is told as `interrupted`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -190,8 +190,25 @@ fn count<T: Ord>(things: impl IntoIterator<Item = T>) -> BTreeMap<T, usize> {
     counts
 }
 
-/// Cuts at every record, and holds each end against the one of a run that was not cut. Gives how many ended as interrupted.
-fn cut_everywhere(who: Who) -> usize {
+/// Side effects of the guest.
+const SIDE_EFFECTS: usize = 6;
+
+/// Cuts until each side effect was cut off once. Where the answers of two models that are asked at once stand among the records is
+/// nobody's to say, so one round may pass over a side effect.
+fn each_is_cut_off(who: Who) {
+    let mut interrupted = BTreeSet::new();
+    for _ in 0..5 {
+        interrupted.append(&mut cut_everywhere(who));
+        if interrupted.len() == SIDE_EFFECTS {
+            return;
+        }
+    }
+    panic!("of {SIDE_EFFECTS} side effects only these were cut off: {interrupted:?}");
+}
+
+/// Cuts at every record, and holds each end against the one of a run that was not cut. Gives the side effects that ended as interrupted,
+/// by their ordinals.
+fn cut_everywhere(who: Who) -> BTreeSet<u32> {
     block_on(async {
         let whole = World::new(who);
         let (records, outcome) = whole.begin(usize::MAX).await;
@@ -199,7 +216,7 @@ fn cut_everywhere(who: Who) -> usize {
         let expected = lines(&whole, &outcome);
         assert!(expected.len() >= 19, "{expected:#?}");
         assert_eq!(whole.bought().len(), 4, "{:?}", whole.bought());
-        let mut interrupted = 0;
+        let mut interrupted = BTreeSet::new();
         for cut in 1..records.len() {
             let world = World::new(who);
             let (before, ended) = world.begin(cut).await;
@@ -222,7 +239,13 @@ fn cut_everywhere(who: Who) -> usize {
             if !had_begun {
                 got.iter_mut().for_each(|line| *line = line.replace(&LATER.0.to_string(), &BEGAN.0.to_string()));
             }
-            interrupted += usize::from(check(cut, who, asked > ended, &got, &expected));
+            if check(cut, who, asked > ended, &got, &expected) {
+                let ordinals = before.iter().filter_map(|record| match &record.event {
+                    Event::SideEffectAsked { ordinal, .. } => Some(*ordinal),
+                    _ => None,
+                });
+                interrupted.extend(ordinals.last());
+            }
             assert!(after.iter().zip(0..).all(|(record, seq)| record.seq == seq), "cut at {cut}: the numbers have a gap");
         }
         interrupted
@@ -256,12 +279,12 @@ fn lines(world: &World, outcome: &Outcome) -> Vec<String> {
 
 #[test]
 fn a_step_that_is_cut_off_at_any_record_goes_on_as_it_began() {
-    assert!(cut_everywhere(Who::Agent) >= 6, "each side effect is cut off once");
+    each_is_cut_off(Who::Agent);
 }
 
 #[test]
 fn a_tool_that_is_cut_off_ends_as_interrupted_where_nobody_can_say_what_happened() {
-    assert!(cut_everywhere(Who::Tool) >= 6, "each side effect is cut off once");
+    each_is_cut_off(Who::Tool);
 }
 
 #[test]
