@@ -29,6 +29,7 @@ use crate::screen::Held;
 use crate::show::{FAINT, ODD, paint, printable};
 
 pub(crate) use about::About;
+pub(crate) use shown::told_risk;
 pub(crate) use waiting::Waiting;
 
 use keys::Choice;

@@ -8,7 +8,9 @@ mod look;
 mod mcp;
 mod model;
 mod operate;
+mod say;
 mod trace;
+mod trajectory;
 
 use std::path::PathBuf;
 
@@ -18,13 +20,15 @@ use crate::exit;
 
 pub(crate) use audit::{Can, Why};
 pub(crate) use batch::Batch;
-pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume, Stop};
+pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume};
 pub(crate) use lock::{Lock, Locked, Upgrade};
 pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
+pub(crate) use say::{Pause, Stop, Tell};
 pub(crate) use trace::{Detail, TraceChoice};
+pub(crate) use trajectory::{Trajectory, TrajectoryExport, TrajectoryReplay, TrajectoryShow};
 
 /// Runs agents and tools you do not trust: every one is a WebAssembly component that can touch only what you granted.
 #[derive(Debug, Parser)]
@@ -58,10 +62,15 @@ pub(crate) enum Command {
     Chat(Chat),
     /// Run the entry task of a config on every line of a file. The results go to stdout, in the order of the lines
     Batch(Batch),
-    /// Go on with runs that were cut off by a crash, a kill or a power cut: what was answered is not asked again
+    /// Go on with runs that were cut off by a crash, a kill or a power cut: what was answered is not asked again. A run that is paused in
+    /// another terminal goes on there
     Resume(Resume),
     /// End a run: one that goes on in another terminal, or one that was cut off
     Stop(Stop),
+    /// Pause a run that goes on in another terminal: nothing new begins in it until `conclave resume RUN`
+    Pause(Pause),
+    /// Say something to a run that is at work in another terminal: its agent reads it in its next step
+    Tell(Tell),
     /// Let a call run that waits for an approval, from another terminal or after a restart
     Approve(Approve),
     /// Refuse a call that waits for an approval
@@ -94,6 +103,9 @@ pub(crate) enum Command {
     /// Look at plugins, and try their tools
     #[command(subcommand)]
     Plugin(Plugin),
+    /// Show logs of agents in the forms of OpenHands, write one of a run, play one again
+    #[command(subcommand)]
+    Trajectory(Trajectory),
     /// Serve the tools of a config to a client that speaks the Model Context Protocol, on stdin and stdout
     Mcp(Mcp),
     /// Look at what this machine can do, and whether the model servers of a config answer

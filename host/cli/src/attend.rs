@@ -1,4 +1,5 @@
-//! Hears what is said from other terminals to the runs that this process has under way: an approval, a refusal, a stop. What is for a run
+//! Hears what is said from other terminals to the runs that this process has under way: an approval, a refusal, a stop, a pause, a word
+//! for an agent. What is for a run
 //! that is not under way here stays where it is until somebody goes on with it.
 
 use std::sync::Arc;
@@ -12,10 +13,13 @@ use tokio::task::AbortHandle;
 
 use crate::approval_id::approval_id;
 use crate::screen::Screen;
-use crate::show::{FAINT, paint, printable};
+use crate::show::{FAINT, one_line, paint, printable};
 
 /// How often it is looked.
 const EVERY: Duration = Duration::from_millis(200);
+
+/// Characters of what was told that are shown.
+const SHOWN: usize = 80;
 
 /// Goes on until it is dropped.
 pub(crate) struct Attending(AbortHandle);
@@ -61,7 +65,21 @@ fn hear(store: &Store, host: &Host, screen: &Screen) {
                     let _ = Mail { room, word: Word::Stop { reason } }.send(store.folder());
                 }
             }
-            (Word::Decide { .. }, None) => {}
+            (Word::Pause { reason }, Some(stopper)) => {
+                let resume = format!("conclave resume {room} lets it go on");
+                screen.line(paint(FAINT, format_args!("      {room} was paused from another terminal: {}; {resume}", printable(&reason))));
+                stopper.pause(&reason);
+            }
+            (Word::Unpause, Some(stopper)) => {
+                screen.line(paint(FAINT, format_args!("      {room} goes on, as another terminal says")));
+                stopper.unpause();
+            }
+            (Word::Tell { task, text }, Some(stopper)) => {
+                screen.line(paint(FAINT, format_args!("      {room} was told from another terminal: {}", one_line(&text, SHOWN))));
+                stopper.tell(task.as_ref(), &text);
+            }
+            // Of those that are not under way here only a stop is taken out of the mail.
+            (Word::Decide { .. } | Word::Pause { .. } | Word::Unpause | Word::Tell { .. }, None) => {}
         }
     }
 }

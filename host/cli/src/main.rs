@@ -28,6 +28,7 @@ mod stdout;
 mod stores;
 mod terminal;
 mod watch;
+mod words;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -68,6 +69,8 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
         Command::Batch(args) => commands::batch::batch(args, output, interrupts).await,
         Command::Resume(args) => commands::resume::resume(&args, output, interrupts).await,
         Command::Stop(args) => commands::stop::stop(&args, output).await,
+        Command::Pause(args) => commands::pause::pause(&args, output).await,
+        Command::Tell(args) => commands::tell::tell(&args, output).await,
         Command::Approve(args) => commands::approve::approve(&args, output),
         Command::Refuse(args) => commands::approve::refuse(&args, output),
         Command::Runs(args) => commands::runs::runs(&args, output),
@@ -82,6 +85,7 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
         Command::Revoke(args) => commands::grant::revoke(&args, output),
         Command::Why(args) => commands::why::why(&args, output),
         Command::Can(args) => commands::can::can(&args, output).await,
+        Command::Trajectory(command) => commands::trajectory::trajectory(command, output, interrupts).await,
         Command::Mcp(args) => commands::mcp::mcp(args, output, interrupts).await,
         Command::Doctor(args) => commands::doctor::doctor(args, output).await,
         Command::Schema => commands::schema::schema(),

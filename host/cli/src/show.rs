@@ -1,11 +1,13 @@
 //! What people see: colors that switch off, columns, sizes and times in words. Everything goes to stderr; results go to stdout elsewhere.
 
+pub(crate) mod agents;
 pub(crate) mod amounts;
 pub(crate) mod columns;
 pub(crate) mod explanation;
 pub(crate) mod head;
 pub(crate) mod page;
 pub(crate) mod pending;
+pub(crate) mod plan;
 pub(crate) mod steps;
 pub(crate) mod table;
 pub(crate) mod tally;

@@ -11,6 +11,7 @@ use conclave_runtime::store::{self, Found, Reader, RunFilter, RunRow, Standing, 
 use crate::error::CliError;
 use crate::show::{ODD, paint, printable};
 use crate::state_folder::state_folder;
+use crate::words::paused;
 
 /// Kinds of what only a person can end.
 const PERSON: [&str; 3] = ["approval", "top-up", "user"];
@@ -116,6 +117,16 @@ impl Stores {
             }
         }
         Ok(all)
+    }
+
+    /// Why those of these runs are paused that are and have not ended.
+    pub(crate) fn paused(&self, runs: &[RunRow]) -> BTreeMap<RoomId, String> {
+        let mut all = BTreeMap::new();
+        for reader in self.readers_quietly() {
+            let here = runs.iter().filter(|run| run.store == reader.folder() && !matches!(run.standing, Standing::Ended(_)));
+            all.extend(here.filter_map(|run| Some((run.run.clone(), paused(&reader, &run.run)?))));
+        }
+        all
     }
 
     /// Those that can be read: what is wrong with others was told.

@@ -1,5 +1,9 @@
 //! What an agent may ask for, as the core holds it. Mirrors `wit/actions.wit`; the fixed JSON forms of rules O-001 and after are
-//! a codec of its own (not yet).
+//! `conclave_trajectory`'s, and `action/wire.rs` leads there and back.
+
+mod wire;
+
+pub(crate) use wire::exit_code;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -117,10 +121,52 @@ pub struct Turn {
 #[serde(tag = "observation", rename_all = "snake_case")]
 pub enum Observation {
     Null,
+    /// Output of a command; `command_id` -1: one in the foreground (O-028).
+    Command {
+        command_id: i64,
+        command: String,
+        exit_code: i32,
+        content: String,
+    },
+    Cell {
+        code: String,
+        content: String,
+    },
+    /// A page, or why there is none (O-139).
+    Browsed {
+        url: String,
+        status: u16,
+        content: String,
+        error: bool,
+    },
+    File {
+        path: String,
+        content: String,
+    },
+    Written {
+        path: String,
+    },
+    /// Best first.
+    Recalled {
+        memories: Vec<String>,
+    },
     Tool(ToolResult),
-    Delegated { agent: String, outputs: Value },
-    Success { content: String },
-    Error { content: String },
+    Delegated {
+        agent: String,
+        outputs: Value,
+    },
+    Success {
+        content: String,
+    },
+    Error {
+        content: String,
+    },
+    /// Every later kind, in its fixed JSON form.
+    Custom {
+        name: String,
+        content: String,
+        extras: Value,
+    },
 }
 
 /// An action with what answered it, as `since-last-step` gives it (O-053).

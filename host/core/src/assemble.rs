@@ -129,6 +129,18 @@ fn check_exports(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &
     if let Some(strategy) = &task.deliver {
         need(strategy, PluginKind::DeliveryStrategy, "deliver", None);
     }
+    for (index, executor) in task.executors.iter().enumerate() {
+        need(executor, PluginKind::Tools, &format!("executors[{index}]"), None);
+    }
+    if let Some(memory) = &task.memory {
+        need(memory, PluginKind::Memory, "memory", None);
+    }
+    if let Some(analyzer) = &task.confirm.analyzer {
+        need(analyzer, PluginKind::SecurityAnalyzer, "confirm.analyzer", None);
+    }
+    if let Some(condense) = &task.condense {
+        need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
+    }
     if task.agent_seat == AgentSeat::Component {
         let help = "write `agent_seat = \"host\"`: the host then answers with tools and actions".to_owned();
         need(&task.agent, PluginKind::Responder, "agent_seat", Some(help));
@@ -182,6 +194,13 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
         as_langroid: task.compat == Compat::Langroid,
         bytes_per_token: task.bytes_per_token,
         narrow: task.narrow.clone(),
+        executors: task.executors.clone(),
+        action_timeout_ms: task.action_timeout_ms,
+        memory: task.memory.clone(),
+        confirm: task.confirm.clone(),
+        condense: task.condense.clone(),
+        stuck: task.stuck,
+        micro: task.micro.clone(),
     }
 }
 

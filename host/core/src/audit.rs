@@ -122,7 +122,7 @@ struct Found {
     entries: Vec<Entry>,
     /// What was asked about each call.
     asked: BTreeMap<CallId, ApprovalRequest>,
-    /// Who is at work in each call.
+    /// Whose tool is at work in each call.
     at_work: BTreeMap<CallId, PluginName>,
 }
 
@@ -144,10 +144,8 @@ impl Found {
             Event::PluginReplaced { plugin, sha256 } => {
                 self.put(of, Kind::Replaced, Some(plugin), format!("calls from here on go to the component {sha256}"));
             }
-            Event::AgentStepped { call, answer: Err(fault), .. } | Event::AgentResponded { call, answer: Err(fault), .. } => {
-                self.fault(of, *call, fault);
-            }
-            Event::StrategyDecided { call, answer: Err(fault), .. } => self.fault(of, *call, fault),
+            Event::Paused { reason } => self.put(of, Kind::Stopped, None, format!("somebody paused the run: {reason}")),
+            Event::Unpaused => self.put(of, Kind::Resumed, None, "somebody let the paused run go on".to_owned()),
             Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => self.fault(of, *call, fault),
             _ => {}
         }
@@ -167,13 +165,21 @@ impl Found {
 
     fn fault(&mut self, of: &Retold, call: CallId, fault: &Fault) {
         let Some(plugin) = self.at_work.remove(&call) else { return };
+        self.fault_of(of, &plugin, fault);
+    }
+
+    fn fault_of(&mut self, of: &Retold, plugin: &PluginName, fault: &Fault) {
         let kind = if fault.kind == FaultKind::Interrupted { Kind::Interrupted } else { Kind::Faulted };
-        self.put(of, kind, Some(&plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
+        self.put(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
     }
 
     fn notice(&mut self, of: &Retold, notice: &Notice) {
         match notice {
-            Notice::StepStarted { call, agent, .. } => drop(self.at_work.insert(*call, agent.clone())),
+            // Steps, strategies and whatever else a plugin is asked; of tools their answers tell.
+            Notice::PluginFaulted { plugin, fault, .. } => self.fault_of(of, plugin, fault),
+            Notice::UserHeard { task, message } => {
+                self.put(of, Kind::Decided, None, format!("somebody said to {task}: {}", crate::timeline::short(message.text())));
+            }
             Notice::ToolCalled { call, name, .. } => {
                 let plugin = name.split_once('.').map_or(name.as_str(), |(plugin, _)| plugin);
                 self.at_work.insert(*call, PluginName::from(plugin));
@@ -184,7 +190,12 @@ impl Found {
             }
             Notice::ApprovalAsked { call, request } => {
                 let by = request.asked_by.as_ref().map(|plugin| format!(", as {plugin} wants")).unwrap_or_default();
-                let what = format!("{} {}{by} ({})", request.tool, request.arguments, request.source);
+                let risk = match (request.risk, &request.risk_reason) {
+                    (Some(risk), Some(reason)) => format!("; {} risk: {}", risk.as_str(), crate::timeline::short(reason)),
+                    (Some(risk), None) => format!("; {} risk", risk.as_str()),
+                    (None, _) => String::new(),
+                };
+                let what = format!("{} {}{by} ({}{risk})", request.tool, request.arguments, request.source);
                 self.put(of, Kind::Asked, Some(&request.caller), what);
                 self.asked.insert(*call, request.clone());
             }

@@ -1,6 +1,7 @@
 //! The operator's conclave.toml as a value. Strict and complete: every mistake of a file is reported at once, with line, column, reason
 //! and what to write instead; nothing is ignored. Reads no file: text and folder come in, paths go out joined but not looked at.
 
+mod acting;
 mod address;
 mod amounts;
 pub(crate) mod depth;
@@ -10,6 +11,7 @@ pub(crate) mod keys;
 mod langroid;
 mod limits;
 mod mcp;
+pub mod micro;
 mod model;
 pub(crate) mod names;
 mod narrow;
@@ -36,6 +38,8 @@ use serde_json::Value;
 use toml::de::DeTable;
 
 use crate::calling::sequence::Sequence;
+use crate::control::confirm::ConfirmRules;
+use crate::control::stuck::StuckRules;
 use crate::fetch::HostPattern;
 use crate::grant::{Grants, SecretPlace, ToolPattern};
 use crate::ids::{ModelName, PluginName, SecretName, TaskName};
@@ -45,7 +49,7 @@ use crate::message::Entity;
 use crate::model::ToolFormat;
 use crate::narrow::Narrow;
 use crate::policy::Rule;
-use crate::setup::{AgentSeat, LoopRules, ModelSetup, NoTool, Overflow, ReturnType, TextRules};
+use crate::setup::{AgentSeat, CondenseRules, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TextRules};
 use crate::toolbox::HostTool;
 
 pub use keys::{KEYS, Key, Shape};
@@ -308,6 +312,17 @@ pub struct TaskConfig {
     pub allow_subtask_multi_tools: bool,
     pub overflow: Overflow,
     pub bytes_per_token: u32,
+    /// Plugins whose tools carry out the agent's actions.
+    pub executors: Vec<PluginName>,
+    pub action_timeout_ms: Option<u64>,
+    /// The plugin that `recall` asks.
+    pub memory: Option<PluginName>,
+    pub confirm: ConfirmRules,
+    pub condense: Option<CondenseRules>,
+    pub stuck: StuckRules,
+    /// The file of a micro-agent, and what was read in it.
+    pub micro_file: Option<ConfigPath>,
+    pub micro: Option<Arc<MicroAgent>>,
     /// What of its agent's grants it leaves out.
     pub narrow: Narrow,
     pub loops: LoopRules,
@@ -422,7 +437,7 @@ fn read(
     models.extend(added.iter().map(|(name, model)| (name.clone(), model.clone())));
     let secrets = secret::read_all(reader, folder, &root);
     let plugins = plugin::read_all(reader, &mut references, folder, &root, &secrets);
-    let tasks = task::read_all(reader, &mut references, &root, &plugins);
+    let tasks = task::read_all(reader, &mut references, &root, &plugins, folder);
     let policy = policy::read_all(reader, &mut references, &root);
     let durability = root.get("durability").and_then(|item| item.choice(reader)).and_then(Durability::of_word);
     let limits = limits::read_run(reader, &root);

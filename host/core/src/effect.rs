@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::TopUp;
+use crate::consult::Question;
 use crate::delivery::Wake;
 use crate::event::Opening;
 use crate::grant::Denial;
@@ -24,6 +25,8 @@ pub enum Effect {
     AskResponder { call: CallId, frame: FrameId, task: TaskName, agent: PluginName },
     /// Call a tool. Answer: `ToolAnswered`.
     CallTool { call: CallId, task: TaskName, caller: PluginName, plugin: PluginName, tool: String, arguments: Value },
+    /// Ask a plugin something beside steps and tool calls, with `room.agent_view(call)`. Answer: `Consulted`.
+    Consult { call: CallId, task: TaskName, plugin: PluginName, question: Question },
     /// Ask whether a tool call may run. Answer: `Decided`.
     AskApproval { call: CallId, request: ApprovalRequest },
     /// Ask whether the run may have more of a budget. Answer: `Decided`.
@@ -60,6 +63,7 @@ impl Effect {
             Self::StepAgent { call, .. }
             | Self::AskResponder { call, .. }
             | Self::CallTool { call, .. }
+            | Self::Consult { call, .. }
             | Self::AskApproval { call, .. }
             | Self::AskTopUp { call, .. }
             | Self::AskUser { call, .. }

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::Turn;
+use crate::consult::Advice;
 use crate::delivery::{Decision, EndedTask};
 use crate::fault::{CallReport, Fault};
 use crate::grant::DenialRecord;
@@ -21,7 +22,7 @@ use crate::tool::{ToolError, ToolOutcome};
 use crate::trace::Read;
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 5;
+pub const RULES: u32 = 6;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -116,6 +117,9 @@ pub struct Opening {
     /// What the result is to be, instead of what the task says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub returns: Option<ReturnType>,
+    /// Turns that are taken in the place of the entry agent's first steps: a run that is played again (O-119).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub replay: Vec<Turn>,
     /// Only this seat of the entry task is asked, once.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seat: Option<SeatCall>,
@@ -147,6 +151,7 @@ impl Default for Opening {
             turns: None,
             kill_after: None,
             returns: None,
+            replay: Vec::new(),
             seat: None,
             inputs: Value::Null,
             limits: RunLimits::default(),
@@ -270,6 +275,12 @@ pub enum Event {
         answer: Result<ToolOutcome, ToolError>,
         report: CallReport,
     },
+    /// A plugin said what it was asked: memories, a risk, what a history may forget.
+    Consulted {
+        call: CallId,
+        answer: Result<Advice, Fault>,
+        report: CallReport,
+    },
     StrategyDecided {
         call: CallId,
         answer: Result<Vec<Decision>, Fault>,
@@ -357,6 +368,21 @@ pub enum Event {
     /// Somebody stopped what the entry task is doing now; an interactive one turns to its user, any other ends.
     TurnStopped {
         reason: String,
+    },
+    /// Somebody paused the run: what is under way goes on to its end, nothing new begins (O-122).
+    Paused {
+        reason: String,
+    },
+    /// Somebody lets it go on.
+    Unpaused,
+    /// Somebody said something while the run was at work; the agent reads it in its next step (O-053).
+    UserSaid {
+        /// None: the entry task.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskName>,
+        text: String,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        attachments: Vec<Blob>,
     },
     /// Somebody stopped one task, wherever in the run it is at work; its caller goes on with what it had.
     TaskKilled {

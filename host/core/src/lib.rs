@@ -3,6 +3,8 @@
 //! The unit is the [`room::Room`]: events go in, effects come out, and nothing else changes it. It knows no clock, no files, no
 //! randomness, no engine and no executor; `clippy.toml` fences them off.
 
+pub use conclave_trajectory as trajectory;
+
 pub mod action;
 pub mod assemble;
 pub mod audit;
@@ -10,10 +12,13 @@ pub mod budget;
 pub mod calling;
 pub mod config;
 pub mod config_edit;
+pub mod consult;
+pub mod control;
 pub mod delivery;
 pub mod effect;
 pub mod event;
 pub mod explain;
+pub mod export;
 pub mod fault;
 pub mod fetch;
 pub mod files_path;
@@ -33,6 +38,7 @@ pub mod model;
 pub mod narrow;
 pub mod notice;
 pub mod outcome;
+pub mod plan;
 pub mod policy;
 pub mod reload;
 pub mod rights;

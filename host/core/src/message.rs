@@ -1,6 +1,7 @@
 //! Messages: what seats say to each other, as the host stamps it. Mirrors `wit/types.wit`, and adds what only the host may know:
 //! the signal that ends a task and the action that the message carries.
 
+use std::borrow::Cow;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
@@ -235,6 +236,17 @@ impl Message {
         self.content.as_deref().unwrap_or_default()
     }
 
+    /// The text as a model reads it: what was said, or else what was done, in its fixed JSON form.
+    #[must_use]
+    pub fn as_read(&self) -> Cow<'_, str> {
+        match &self.action {
+            Some(action) if self.content.is_none() => {
+                Cow::Owned(serde_json::json!({ "action": action.name(), "args": action.args() }).to_string())
+            }
+            _ => Cow::Borrowed(self.text()),
+        }
+    }
+
     /// Nothing in it that anyone could answer (L-057).
     #[must_use]
     pub fn is_empty(&self) -> bool {
@@ -252,7 +264,8 @@ impl Message {
     pub fn weight(&self) -> usize {
         let calls = self.tool_calls.iter().chain(&self.tools).map(|call| call.name.len() + weight_of(&call.arguments));
         let results = self.tool_results.iter().map(|result| result.content.len() + result.value.as_ref().map_or(0, weight_of));
-        self.text().len() + self.value.as_ref().map_or(0, weight_of) + calls.sum::<usize>() + results.sum::<usize>()
+        let action = self.action.as_ref().map_or(0, |action| weight_of(&action.args()));
+        action + self.text().len() + self.value.as_ref().map_or(0, weight_of) + calls.sum::<usize>() + results.sum::<usize>()
     }
 
     /// It says no more than that its speaker does not know (L-056).

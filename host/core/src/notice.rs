@@ -7,6 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::{Budget, TopUp};
+use crate::control::agent_state::AgentState;
+use crate::control::stuck::Recovery;
 use crate::delivery::EndedTask;
 use crate::fault::{CallReport, Fault};
 use crate::grant::DenialRecord;
@@ -173,6 +175,49 @@ pub enum Notice {
     TurnStopped {
         task: TaskName,
         reason: String,
+    },
+    /// An agent changed its plan (O-059, O-060).
+    PlanChanged {
+        task: TaskName,
+        /// The whole plan, in the form of O-065.
+        plan: Value,
+    },
+    /// What the agent of a task is doing changed (O-069).
+    AgentStateChanged {
+        task: TaskName,
+        state: AgentState,
+        /// Why; none where the state says it all.
+        reason: Option<String>,
+    },
+    /// An agent does the same again and again (O-098…O-101), and this is done about it (O-108).
+    AgentStuck {
+        task: TaskName,
+        reason: String,
+        recovery: Recovery,
+    },
+    /// Somebody paused the run: what is under way goes on to its end, and nothing new begins (O-122).
+    RunPaused {
+        reason: String,
+    },
+    /// It goes on.
+    RunUnpaused,
+    /// An agent reads what somebody said while it was at work.
+    UserHeard {
+        task: TaskName,
+        message: Arc<Message>,
+    },
+    /// Nobody reads what somebody said while the run was at work, and why.
+    UserUnheard {
+        task: TaskName,
+        text: String,
+        reason: String,
+    },
+    /// A history was made shorter by its task's condenser; the log keeps all of it (O-123).
+    HistoryCondensed {
+        task: TaskName,
+        forgotten: u64,
+        masked: u64,
+        summarised: bool,
     },
     BackgroundStarted {
         id: BackgroundId,

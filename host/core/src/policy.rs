@@ -14,6 +14,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::consult::Risk;
 use crate::grant::ToolPattern;
 use crate::ids::{PluginName, TaskName};
 use crate::setup::{PluginSetup, Setup};
@@ -166,7 +167,7 @@ pub struct ApprovalRequest {
     /// The tool plugin whose answer wants this call; none when the caller wants it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<PluginName>,
-    /// `plugin.tool`.
+    /// `plugin.tool`, or the name of an action.
     pub tool: String,
     pub arguments: Value,
     /// Why somebody is asked, for people: where the rule stands, or what the tool's plugin may do.
@@ -177,6 +178,12 @@ pub struct ApprovalRequest {
     /// How long there is to decide, in milliseconds; none: as long as the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
+    /// How risky the task's analyzer says that it is (O-109); none: nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk: Option<Risk>,
+    /// Why it is so risky, in the analyzer's words, or why the analyzer said nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub risk_reason: Option<String>,
     /// Asked again: what is wrong with the arguments that the approver wrote; `arguments` are those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,

@@ -3,16 +3,25 @@
 //!
 //! A run is a tree of frames (a task and its sub-tasks) inside one room. Background tasks are rooms of their own.
 
+mod acting;
+mod agent_states;
 mod approvals;
+mod astray;
 mod background;
 mod budgets;
 mod circles;
+mod condensing;
+mod confirming;
 mod context;
+mod delegates;
 mod delivery;
 mod ending;
 mod frame;
 mod memory;
+mod micro;
 mod models;
+mod pausing;
+mod planning;
 mod posting;
 mod prompts;
 mod resumed;
@@ -44,6 +53,7 @@ use crate::view::{AgentView, Remaining};
 
 pub(crate) use tools::wider_tools;
 
+use agent_states::AgentStates;
 use background::BackgroundTask;
 use budgets::Short;
 use context::Lost;
@@ -51,6 +61,7 @@ use delivery::Inbox;
 use frame::Frame;
 use memory::{Links, Memories};
 use models::ModelCall;
+use pausing::Pausing;
 use prompts::Texts;
 use scratch::ScratchKey;
 use top_ups::HeldRequest;
@@ -100,6 +111,18 @@ enum Purpose {
     User {
         frame: FrameId,
     },
+    /// A plugin was asked something beside steps and tool calls.
+    Consult {
+        frame: FrameId,
+        plugin: PluginName,
+        about: About,
+    },
+    /// An executor was asked about a background command, in no round.
+    Job {
+        task: TaskName,
+        plugin: PluginName,
+        about: acting::JobCall,
+    },
     Background {
         id: BackgroundId,
     },
@@ -113,6 +136,17 @@ enum Purpose {
     },
 }
 
+/// What a plugin was consulted about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+enum About {
+    /// For the recall action in this slot.
+    Memories { slot: usize },
+    /// Of the action or the call in this slot.
+    Risk { slot: usize },
+    /// Of the frame's history, before its next step.
+    Condense,
+}
+
 impl Purpose {
     fn frame(&self) -> Option<FrameId> {
         match self {
@@ -121,8 +155,9 @@ impl Purpose {
             | Self::Tool { frame, .. }
             | Self::Approval { frame, .. }
             | Self::HeldTool { frame, .. }
-            | Self::User { frame } => Some(*frame),
-            Self::TopUp { .. } | Self::Background { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
+            | Self::User { frame }
+            | Self::Consult { frame, .. } => Some(*frame),
+            Self::Job { .. } | Self::TopUp { .. } | Self::Background { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
         }
     }
 }
@@ -134,6 +169,10 @@ enum TimerPurpose {
     Wall,
     /// An approver has not decided in time.
     Approval { call: CallId },
+    /// A call has been pending for as long as it may.
+    Pending { call: CallId, after_ms: u64 },
+    /// A background command is to be asked what it said.
+    Poll { frame: FrameId, command_id: i64 },
     /// A strategy waits.
     Delivery { strategy: PluginName, at: Millis },
 }
@@ -200,9 +239,18 @@ pub struct Room {
     /// What is used up, and ends the run; none between events.
     #[serde(skip)]
     over: Option<Budget>,
+    /// What agents are doing, as it was told last.
+    #[serde(default, skip_serializing_if = "AgentStates::is_empty")]
+    agent_states: AgentStates,
     /// Steps in a row in which nobody was asked anything: what only turns within the room must not turn for ever.
     #[serde(default)]
     idle_steps: u32,
+    /// Pauses, and words that nobody has read yet.
+    #[serde(default, skip_serializing_if = "Pausing::is_idle")]
+    pausing: Pausing,
+    /// Why a thing that is asked about is so risky; none between events.
+    #[serde(skip)]
+    risk_reason: Option<String>,
     /// Frames to go on with; empty between events.
     runnable: VecDeque<FrameId>,
     effects: VecDeque<Effect>,
@@ -249,7 +297,10 @@ impl Default for Room {
             out_of_budget: BTreeMap::new(),
             unpriced: BTreeSet::new(),
             over: None,
+            agent_states: AgentStates::new(),
             idle_steps: 0,
+            pausing: Pausing::default(),
+            risk_reason: None,
             runnable: VecDeque::new(),
             effects: VecDeque::new(),
             notices: VecDeque::new(),
@@ -267,6 +318,7 @@ impl Room {
     /// Takes what happened. An event that answers nothing (an abandoned call, a second opening) changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
         self.now = self.now.max(now);
+        self.count_pause();
         match event {
             Event::RoomOpened { setup, opening } => self.open(setup, opening),
             Event::RunStarted { setup, opening } => self.start_run(setup, opening),
@@ -287,6 +339,7 @@ impl Room {
                 }
             }
             Event::ToolAnswered { call, answer, report } => self.tool_answered(call, answer, report),
+            Event::Consulted { call, answer, report } => self.consulted(call, answer, &report),
             Event::UserAnswered { call, text, attachments } => self.user_answered(call, text, attachments),
             Event::ModelAsked { call, ordinal, request } => self.model_asked(call, ordinal, request),
             Event::ModelAnswered { call, ordinal, answer, trouble } => self.model_answered(call, ordinal, answer, trouble),
@@ -301,18 +354,24 @@ impl Room {
             Event::ReadsKept { .. } => {}
             Event::Resumed { down_ms } => self.resumed(down_ms),
             Event::PluginReplaced { plugin, sha256 } => self.tell(Notice::PluginReplaced { plugin, sha256 }),
+            Event::Paused { reason } => self.pause(&reason),
+            Event::Unpaused => self.unpause(),
+            Event::UserSaid { task, text, attachments } => self.user_said_while_running(task.as_ref(), text, attachments),
             Event::TurnStopped { reason } => self.stop_turn(&reason),
             Event::TaskKilled { task, reason } => self.kill_task(&task, &reason),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
         }
         self.run();
+        self.heed_words();
         self.end_if_over();
         self.finish_if_idle();
+        self.end_pause();
+        self.tell_states();
     }
 
     /// The next thing that the host must do, if any.
     pub fn poll_effect(&mut self) -> Option<Effect> {
-        self.effects.pop_front()
+        self.next_effect()
     }
 
     /// The next thing that people may want to know, if any.
@@ -367,7 +426,9 @@ impl Room {
     /// What the agent may see in this call of its `step` or `respond`; none when the call is not one, or is abandoned.
     #[must_use]
     pub fn agent_view(&self, call: CallId) -> Option<AgentView> {
-        let (Purpose::Step { frame } | Purpose::Respond { frame }) = self.calls.get(&call)? else { return None };
+        let (Purpose::Step { frame } | Purpose::Respond { frame } | Purpose::Consult { frame, .. }) = self.calls.get(&call)? else {
+            return None;
+        };
         let frame = self.frames.get(frame)?;
         Some(AgentView {
             task: frame.task.clone(),
@@ -376,7 +437,11 @@ impl Room {
             history: self.history(&frame.task),
             since: Arc::new(frame.past.clone()),
             intent: frame.intent.clone(),
-            plan: Arc::new(serde_json::json!({ "id": "", "goal": "", "state": "open", "subtasks": [] })),
+            plan: Arc::clone(&frame.acting.plan),
+            outputs: Arc::new(frame.acting.outputs.clone()),
+            spent: self.spent,
+            level: self.level_of(frame),
+            last_error: frame.acting.last_error.clone(),
             tools: Arc::clone(self.toolbox(&frame.task).offered()),
             peers: Arc::clone(&frame.peers),
             remaining: self.remaining(frame),
@@ -415,7 +480,15 @@ impl Room {
             tokens: left(limits.tokens, committed.tokens),
             cost_micro_usd: left(limits.cost_micro_usd, committed.cost_micro_usd),
             wall_ms: self.opening.deadline.map(|deadline| deadline.since(self.now)),
+            model_calls: left(limits.model_calls, committed.model_calls),
+            tool_calls: left(limits.tool_calls, committed.tool_calls),
         }
+    }
+
+    /// Delegations above a frame, in this room and the rooms above it.
+    fn level_of(&self, frame: &Frame) -> u32 {
+        let above = std::iter::successors(frame.caller, |caller| self.frames.get(caller).and_then(|frame| frame.caller));
+        self.opening.depth.saturating_add(u32::try_from(above.count()).unwrap_or(u32::MAX))
     }
 
     fn next_call(&mut self, purpose: Purpose) -> CallId {
@@ -434,10 +507,15 @@ impl Room {
     }
 
     fn timer_fired(&mut self, timer: TimerId) {
+        if self.fired_too_early(timer) {
+            return;
+        }
         match self.timers.remove(&timer) {
             Some(TimerPurpose::Wall) if self.asks_for_more() => self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
             Some(TimerPurpose::Wall) => self.stop(Status::Timeout, ending::TIME_IS_OVER),
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
+            Some(TimerPurpose::Pending { call, after_ms }) => self.pending_expired(call, after_ms),
+            Some(TimerPurpose::Poll { frame, command_id }) => self.poll_due(frame, command_id),
             Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::delivery::Wake::Timer),
             None => {}
         }

@@ -8,6 +8,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::calling::sequence::Sequence;
+use crate::control::confirm::ConfirmRules;
+use crate::control::stuck::StuckRules;
 use crate::delivery::ChannelKind;
 use crate::grant::{Grants, Rights};
 use crate::ids::{ChannelId, ModelName, PluginName, TaskName};
@@ -29,6 +31,8 @@ pub enum PluginKind {
     Memory,
     Tools,
     DeliveryStrategy,
+    SecurityAnalyzer,
+    Condenser,
 }
 
 impl PluginKind {
@@ -41,6 +45,8 @@ impl PluginKind {
             Self::Memory => "memory",
             Self::Tools => "tools",
             Self::DeliveryStrategy => "delivery-strategy",
+            Self::SecurityAnalyzer => "security-analyzer",
+            Self::Condenser => "condenser",
         }
     }
 }
@@ -238,6 +244,54 @@ pub struct TaskSetup {
     pub as_langroid: bool,
     /// Bytes that are taken for a token where texts are measured; 4 when the config says nothing.
     pub bytes_per_token: u32,
+    /// Plugins whose tools carry out the agent's actions, in the order in which they are looked through (O-132).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub executors: Vec<PluginName>,
+    /// Milliseconds that an action or a tool call may be pending; none: as long as the plugin's own limits allow.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub action_timeout_ms: Option<u64>,
+    /// The plugin that `recall` asks; none: the agent's own component where it exports `memory`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<PluginName>,
+    /// Which of the agent's actions wait for consent (O-109…O-111).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub confirm: ConfirmRules,
+    /// When its history is condensed, and by whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub condense: Option<CondenseRules>,
+    /// When it is stuck (O-098…O-108).
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub stuck: StuckRules,
+    /// What a micro-agent takes and gives; none: the task is none (O-093).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub micro: Option<Arc<MicroAgent>>,
+}
+
+/// When a history is condensed, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CondenseRules {
+    /// A plugin that exports `condenser`.
+    pub plugin: PluginName,
+    /// Entries that the history may have before it is asked.
+    pub over: u64,
+}
+
+impl CondenseRules {
+    /// Entries, when the config gives no number.
+    pub const OVER: u64 = 100;
+}
+
+/// An agent that is a text: what it takes and what it gives. Its prompt is the task's system message (O-093).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MicroAgent {
+    /// Names of its inputs, and what each is.
+    pub inputs: BTreeMap<String, String>,
+    /// Names of its outputs, and what each is.
+    pub outputs: BTreeMap<String, String>,
+}
+
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 impl Default for TaskSetup {
@@ -279,6 +333,13 @@ impl Default for TaskSetup {
             overflow: Overflow::default(),
             as_langroid: false,
             bytes_per_token: 4,
+            executors: Vec::new(),
+            action_timeout_ms: None,
+            memory: None,
+            confirm: ConfirmRules::default(),
+            condense: None,
+            stuck: StuckRules::default(),
+            micro: None,
         }
     }
 }

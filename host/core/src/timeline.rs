@@ -74,7 +74,7 @@ pub struct Totals {
     /// Answers whose price is not known.
     pub unpriced: u64,
     pub tool_calls: u64,
-    /// Calls in a sandbox of their own: agents, tools, strategies.
+    /// Calls in a sandbox of their own: agents, tools, strategies, and whatever else plugins are asked.
     pub sandboxes: u64,
     /// The most that one of them held, in bytes.
     pub memory: u64,
@@ -130,7 +130,7 @@ impl Totals {
 }
 
 /// Text of at most [`TEXT`] characters, with a mark when it was cut.
-fn short(text: &str) -> String {
+pub(crate) fn short(text: &str) -> String {
     match text.char_indices().nth(TEXT) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),

@@ -39,6 +39,7 @@ impl Start {
         let (Effect::StepAgent { call, .. }
         | Effect::AskResponder { call, .. }
         | Effect::CallTool { call, .. }
+        | Effect::Consult { call, .. }
         | Effect::WakeStrategy { call, .. }) = effect
         else {
             return None;
@@ -99,12 +100,9 @@ impl Unfinished {
             self.begun(effect);
         }
         let in_flight: BTreeSet<CallId> = self.room.calls_in_flight().collect();
-        if self.effects.len() > in_flight.len() {
-            self.effects.retain(|call, _| in_flight.contains(call));
-        }
-        if self.traces.len() > in_flight.len() {
-            self.traces.retain(|call, _| in_flight.contains(call));
-        }
+        // Numbers do not tell: a paused room has calls that have not begun.
+        self.effects.retain(|call, _| in_flight.contains(call));
+        self.traces.retain(|call, _| in_flight.contains(call));
         if self.room.outcome().is_some() {
             self.models.clear();
             self.timers.clear();
@@ -223,7 +221,7 @@ impl Resumption {
 fn plugin_of(effect: &Effect) -> Option<&PluginName> {
     match effect {
         Effect::StepAgent { agent: plugin, .. } | Effect::AskResponder { agent: plugin, .. } => Some(plugin),
-        Effect::CallTool { plugin, .. } | Effect::WakeStrategy { strategy: plugin, .. } => Some(plugin),
+        Effect::CallTool { plugin, .. } | Effect::Consult { plugin, .. } | Effect::WakeStrategy { strategy: plugin, .. } => Some(plugin),
         _ => None,
     }
 }

@@ -6,9 +6,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::Past;
+use crate::event::Spent;
 use crate::history::History;
 use crate::ids::TaskName;
 use crate::message::Message;
+use crate::plan::Plan;
 use crate::tool::ToolSummary;
 
 /// Another task that the agent may hand work to.
@@ -25,6 +27,8 @@ pub struct Remaining {
     pub tokens: Option<u64>,
     pub cost_micro_usd: Option<u64>,
     pub wall_ms: Option<u64>,
+    pub model_calls: Option<u64>,
+    pub tool_calls: Option<u64>,
 }
 
 /// The task as one call of its agent may see it.
@@ -38,8 +42,15 @@ pub struct AgentView {
     pub since: Arc<Vec<Past>>,
     /// The latest thing that the user asked for (O-055).
     pub intent: Option<Arc<Message>>,
-    /// In the form of rule O-065.
-    pub plan: Arc<Value>,
+    pub plan: Arc<Plan>,
+    /// What the agent gave when it last finished or rejected; null before.
+    pub outputs: Arc<Value>,
+    /// What the run has used up so far (O-050: metrics).
+    pub spent: Spent,
+    /// How many delegations are above it (O-088).
+    pub level: u32,
+    /// The last error that it was told of (O-051).
+    pub last_error: Option<String>,
     pub tools: Arc<Vec<ToolSummary>>,
     pub peers: Arc<Vec<Peer>>,
     pub remaining: Remaining,

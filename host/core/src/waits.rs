@@ -55,6 +55,7 @@ impl WaitChange {
             Effect::StepAgent { call, agent, .. } => begun(WaitKey::Call(*call), "step", agent.to_string()),
             Effect::AskResponder { call, agent, .. } => begun(WaitKey::Call(*call), "respond", agent.to_string()),
             Effect::CallTool { call, plugin, tool, .. } => begun(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}")),
+            Effect::Consult { call, plugin, question, .. } => begun(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string()),
             Effect::AskApproval { call, request } => Some(Self::Begun(Wait {
                 key: WaitKey::Call(*call),
                 kind: "approval".to_owned(),
@@ -94,6 +95,7 @@ impl WaitChange {
             Event::AgentStepped { call, .. }
             | Event::AgentResponded { call, .. }
             | Event::ToolAnswered { call, .. }
+            | Event::Consulted { call, .. }
             | Event::StrategyDecided { call, .. }
             | Event::UserAnswered { call, .. }
             | Event::Decided { call, .. }
@@ -116,9 +118,10 @@ impl Effect {
             // People are asked once they were told what came before.
             Self::AskApproval { .. } | Self::AskTopUp { .. } | Self::AskUser { .. } => true,
             Self::AllowSideEffect { leave, .. } => leave.is_ok(),
-            Self::StepAgent { agent: plugin, .. } | Self::AskResponder { agent: plugin, .. } | Self::CallTool { plugin, .. } => {
-                setup.plugins.get(plugin).is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native())
-            }
+            Self::StepAgent { agent: plugin, .. }
+            | Self::AskResponder { agent: plugin, .. }
+            | Self::CallTool { plugin, .. }
+            | Self::Consult { plugin, .. } => setup.plugins.get(plugin).is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native()),
             Self::AnswerModel { .. }
             | Self::ConfirmSideEffect { .. }
             | Self::StartBackground { .. }

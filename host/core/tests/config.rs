@@ -2,6 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+#[path = "config/acting.rs"]
+mod acting;
 #[path = "config/any_manifest.rs"]
 mod any_manifest;
 #[path = "config/any_text.rs"]

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use conclave_core::action::Turn;
+use conclave_core::consult::{Advice, Question};
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::fault::{CallReport, Fault};
 use conclave_core::grant::{Denial, DenialRecord};
@@ -95,6 +96,13 @@ pub trait Plugins: Send + Sync + 'static {
     fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)>;
     fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)>;
     fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)>;
+    /// Memories, a risk, what a history may forget. `view` is what the agent sees.
+    fn consult(
+        &self,
+        start: CallStart,
+        question: Question,
+        view: Option<AgentView>,
+    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)>;
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)>;
     /// Whether a tool of the plugin could be called with these arguments; else why not, for the model. Nothing is started. Without a schema
     /// to hold them against, every call could run.

@@ -2,17 +2,19 @@
 //! bad answer, told so that the plugin's author finds the place.
 
 mod action;
+mod consult;
 mod delivery;
 mod message;
 mod model;
 mod state;
 mod tool;
 
-pub(crate) use action::turn_in;
+pub(crate) use action::{action_out, turn_in};
+pub(crate) use consult::{analyzer_error_in, checked, condensation_in, condenser_error_in, reason_out, verdict_in};
 pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};
-pub(crate) use state::{past_out, remaining_out, summary_out};
+pub(crate) use state::{metrics_out, past_out, remaining_out, summary_out};
 pub(crate) use tool::{outcome_in, spec_in, tool_error_in};
 
 use conclave_core::fault::{Fault, FaultKind};

@@ -5,6 +5,7 @@
 
 mod approving;
 mod held;
+mod pausing;
 mod perform;
 mod port;
 mod resume;
@@ -84,6 +85,8 @@ pub(crate) struct Driver {
     /// What the room knows of; none before it was opened.
     opened: Option<Arc<Setup>>,
     under_way: HashMap<CallId, UnderWay>,
+    /// Why the run is paused; its child rooms are then too.
+    paused: Option<String>,
     waiting: Arc<WaitingModels>,
     side_effects: Arc<WaitingSideEffects>,
     /// Model requests and timers; stopped when the room ends.
@@ -129,6 +132,7 @@ impl Driver {
             held: Held::default(),
             opened: None,
             under_way: HashMap::new(),
+            paused: None,
             waiting: Arc::default(),
             side_effects: Arc::default(),
             beside: JoinSet::new(),
@@ -325,13 +329,14 @@ impl Driver {
         let now = self.shared.clock.now();
         let (is_kept, is_followed) = (self.journal.keeps(), !self.shared.subscribers.is_empty());
         let was_over = self.room.outcome().is_some();
-        let (mut records, mut waits, mut told) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new());
+        let (mut records, mut waits, mut told, mut pauses) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new(), Vec::new());
         for event in batch.drain(..) {
             let seq = self.seq;
             self.seq += 1;
             let decided =
                 if let Event::Decided { call, .. } = &event { Some(*call).filter(|call| self.room.is_in_flight(*call)) } else { None };
             let over = WaitChange::of_event(&event).filter(|_| is_kept);
+            pauses.extend(self.note_pause(&event));
             if is_kept || is_followed {
                 let record = Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event });
                 if is_followed {
@@ -370,6 +375,7 @@ impl Driver {
         kill_point!("before-append");
         let keeping = self.journal.append(&entry)?;
         kill_point!("after-append");
+        self.tell_children(pauses);
         let (kept, first) = match keeping {
             Keeping::Kept => (None, false),
             Keeping::Soon(kept) => (Some(kept), false),

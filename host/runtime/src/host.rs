@@ -8,6 +8,7 @@ pub use pins::{Pins, lock_of};
 mod clients;
 mod folders;
 mod guarded;
+mod micro;
 mod natives;
 mod pins;
 mod prices;
@@ -297,6 +298,8 @@ impl Host {
         let mut problems = Problems::default();
         let priced = prices::read(config, &mut problems);
         let config = priced.as_ref().unwrap_or(config);
+        let with_micro_agents = micro::read(config, &mut problems);
+        let config = with_micro_agents.as_ref().unwrap_or(config);
         let (loaded, mut refused) = self.load_all(config, follow, &mut problems).await;
         let natives = self.load_natives(config, follow, &mut problems, &mut refused).await;
         let (models, keyless) = self.clients(config, &mut problems);

@@ -1,4 +1,4 @@
-//! Plugins of the embedding program's own: tools and agents that are Rust closures. A config names one as `source = "native:NAME"`.
+//! Plugins of the embedding program's own: tools, agents, memories, analyzers and condensers that are Rust closures. A config names one as `source = "native:NAME"`.
 //!
 //! To the core they are plugins like any other: a manifest that asks, grants, a schema that arguments are held against, limits, a journal.
 //! But their code runs **in this process and in no sandbox**: it can do what the program can do, and no grant holds it back. Of the limits
@@ -25,6 +25,7 @@
 //! ```
 
 mod access;
+mod advisor;
 mod agent;
 mod failure;
 mod model;
@@ -34,6 +35,7 @@ mod running;
 mod tool;
 
 pub use access::Access;
+pub use advisor::{Assess, Condense, Recall};
 pub use agent::{IntoTurn, Step, call, finish, say};
 pub use failure::{Failure, Unanswered};
 pub use model::{answer, model};

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use conclave_core::action::Turn;
 use conclave_core::config::Problems;
 use conclave_core::event::{Event, Principal};
 use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
@@ -78,6 +79,8 @@ pub struct RunOptions {
     pub inputs: serde_json::Value,
     /// What goes with the message; likewise.
     pub attachments: Vec<Blob>,
+    /// Turns that are taken in the place of the entry agent's first steps; likewise (O-119).
+    pub replay: Vec<Turn>,
     pub channels: Arc<dyn Channels>,
     /// Decides about tool calls that a rule asks about.
     pub approver: Arc<dyn Approver>,
@@ -93,6 +96,7 @@ impl Default for RunOptions {
             principal: Principal("operator".into()),
             inputs: json!({}),
             attachments: Vec::new(),
+            replay: Vec::new(),
             channels: Arc::new(Nobody),
             approver: Arc::new(NoApprover),
             clock: Arc::new(SystemClock),
@@ -105,7 +109,7 @@ impl Default for RunOptions {
 /// A run that goes on: a session of one. Dropping it stops its sandboxes.
 pub struct Run(Session);
 
-/// Stops a run from elsewhere.
+/// Stops a run from elsewhere, pauses it, and says something to it.
 ///
 /// ```
 /// use conclave_runtime::native::{Failure, Plugin};
@@ -148,6 +152,21 @@ impl Stopper {
     /// Decides about a call that waits for an approval, in the place of the approver; nothing happens when it waits no more.
     pub fn decide(&self, call: CallId, approval: Approval) {
         let _ = self.0.send(Event::Decided { call, approval });
+    }
+
+    /// Pauses it, background tasks included: what is under way goes on to its end, and nothing new begins (O-122).
+    pub fn pause(&self, reason: &str) {
+        let _ = self.0.send(Event::Paused { reason: reason.to_owned() });
+    }
+
+    /// Lets it go on; nothing happens when it is not paused.
+    pub fn unpause(&self) {
+        let _ = self.0.send(Event::Unpaused);
+    }
+
+    /// Says something to a task while the run is at work; its agent reads it in its next step (O-053). None: the entry task.
+    pub fn tell(&self, task: Option<&TaskName>, text: &str) {
+        let _ = self.0.send(Event::UserSaid { task: task.cloned(), text: text.to_owned(), attachments: Vec::new() });
     }
 
     /// Has the journal say that calls from here on go to a component that was built anew.
@@ -295,8 +314,9 @@ impl Run {
 impl Parts {
     /// Opens a room for one run.
     pub(crate) fn start(self, content: Option<String>, mut options: RunOptions) -> Result<Run, JournalFailure> {
-        let (inputs, attachments) = (options.inputs.take(), std::mem::take(&mut options.attachments));
-        let ask = Ask { content, inputs, attachments, ..Ask::default() };
+        let (inputs, attachments, replay) =
+            (options.inputs.take(), std::mem::take(&mut options.attachments), std::mem::take(&mut options.replay));
+        let ask = Ask { content, inputs, attachments, replay, ..Ask::default() };
         let mut session = Session::open(self, options)?;
         session.begin(ask);
         Ok(Run(session))

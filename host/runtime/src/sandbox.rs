@@ -21,6 +21,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::action::Turn;
+use conclave_core::consult::{Advice, Question};
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::PluginName;
@@ -109,14 +110,26 @@ impl Sandbox {
         }
     }
 
-    /// Memories for a query, best first.
+    /// What the plugin says to a question: memories, a risk, what a history may forget. The last two read the view.
     ///
     /// # Errors
     /// As for `step`.
-    pub async fn recall(&self, start: CallStart, query: &str, limit: u32) -> (Result<Vec<String>, Fault>, CallReport) {
-        match self.plugin.exports().memory() {
-            Some(memory) => self.run(start, Lent::Nothing, errands::Recall { memory, query, limit }).await.flatten(),
-            None => self.lacks("memory"),
+    pub async fn consult(&self, start: CallStart, question: &Question, view: Option<AgentView>) -> (Result<Advice, Fault>, CallReport) {
+        let exports = self.plugin.exports();
+        match (question, view) {
+            (Question::Memories { query, limit }, _) => match exports.memory() {
+                Some(memory) => self.run(start, Lent::Nothing, errands::Recall { memory, query, limit: *limit }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Risk { action, thought }, Some(view)) => match exports.analyzer() {
+                Some(analyzer) => self.run(start, Lent::Agent(view), errands::Assess { analyzer, action, thought }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Condense { reason }, Some(view)) => match exports.condenser() {
+                Some(condenser) => self.run(start, Lent::Agent(view), errands::Condense { condenser, reason: *reason }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Risk { .. } | Question::Condense { .. }, None) => (Err(no_view(&self.grantee.name)), CallReport::default()),
         }
     }
 
@@ -207,6 +220,11 @@ fn unknown(name: &PluginName) -> Fault {
     Fault::new(FaultKind::NotStarted, format!("there is no plugin {name} here"))
 }
 
+/// The room has a view for whatever it asks, so this fault is the host's.
+pub(crate) fn no_view(name: &PluginName) -> Fault {
+    Fault::new(FaultKind::NotStarted, format!("there is nothing that {name} could be shown of its task"))
+}
+
 impl Plugins for Sandboxes {
     fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
         let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
@@ -223,6 +241,16 @@ impl Plugins for Sandboxes {
             return at_once(Err(ToolError::Fault { fault: unknown(&start.plugin) }));
         };
         Box::pin(async move { sandbox.call_tool(start, tool).await })
+    }
+
+    fn consult(
+        &self,
+        start: CallStart,
+        question: Question,
+        view: Option<AgentView>,
+    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.consult(start, &question, view).await })
     }
 
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {

@@ -4,6 +4,7 @@
 use std::future::Future;
 use std::sync::Arc;
 
+use conclave_core::action::Turn;
 use conclave_core::event::{Event, HistoryChange, Opening, SeatCall};
 use conclave_core::history::History;
 use conclave_core::ids::{ChannelId, PluginName, RoomId, TaskName};
@@ -57,6 +58,8 @@ pub struct Ask {
     pub kill_after: Option<u32>,
     /// What the result is to be, in the place of what the task says.
     pub returns: Option<ReturnType>,
+    /// Turns that are taken in the place of the entry agent's first steps, carried out anew: a run that is played again (O-119).
+    pub replay: Vec<Turn>,
     /// Only this seat of the entry task is asked.
     pub seat: Option<SeatCall>,
     /// In the place of the config's.
@@ -76,6 +79,7 @@ impl Default for Ask {
             sender: None,
             kill_after: None,
             returns: None,
+            replay: Vec::new(),
             seat: None,
             limits: None,
         }
@@ -196,6 +200,13 @@ impl Session {
         self.driver.is_cut_off()
     }
 
+    /// Why its run is paused; none when it is not. One that was paused and cut off is paused when it is gone on with, until a
+    /// [`Stopper`] lets it go on.
+    #[must_use]
+    pub fn paused(&self) -> Option<&str> {
+        self.driver.paused()
+    }
+
     /// Brings the run that was cut off to its end; the outcome of the last run when none was.
     ///
     /// # Errors
@@ -314,6 +325,7 @@ impl Session {
             sender: ask.sender,
             kill_after: ask.kill_after,
             returns: ask.returns,
+            replay: ask.replay,
             seat: ask.seat,
             inputs: ask.inputs,
             deadline: limits.wall_ms.map(|wall| self.clock.now().plus(wall)),

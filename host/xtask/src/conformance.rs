@@ -9,15 +9,16 @@ use crate::needs;
 use crate::phase::Phases;
 use crate::place::Place;
 
-/// The components that play agents and tools.
-const GUESTS: [&str; 2] = ["script_agent", "script_tools"];
+/// The components that play agents and tools; beside them the stock workspace.
+const GUESTS: [&str; 6] = ["script_agent", "script_tools", "acting_agent", "stub_terminal", "spin", "hostile_analyzer"];
 const PROGRAM: &str = "conclave-conformance";
 
 /// Words are passed on as they are; files among them are looked for from where this was started.
 pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
     let verbose = arguments.iter().any(|word| word == "--verbose" || word == "-v");
     needs::check(&place)?;
-    let mut phases = Phases::new(&place, 2, verbose);
+    let mut phases = Phases::new(&place, 3, verbose);
+    components::build_stock(&place, &mut phases)?;
     components::build_some_guests(&place, &mut phases, &GUESTS)?;
     phases.run("building the program that plays scenarios", "conformance", place.cargo(["build", "-p", PROGRAM]))?;
     let mut command = Command::new(place.program("debug", PROGRAM));

@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::servers;
 
 /// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 13] = [
+const TESTED: [&str; 16] = [
     "conclave-core",
     "conclave-mcp",
     "conclave-models",
@@ -26,6 +26,9 @@ const TESTED: [&str; 13] = [
     "conclave-conformance",
     "conclave-suite",
     "conclave-xtask",
+    "conclave-trajectory",
+    "conclave-plugin-*",
+    "conclave-condensing",
 ];
 
 /// Clippy reads this one besides.
@@ -79,6 +82,7 @@ fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
         "conclave-stock",
         "conclave-sdk",
         "conclave-sdk-macros",
+        "conclave-trajectory",
     ]));
     phases.run("testing the examples in the documentation", "doc-tests", examples)?;
     let litellm = servers::litellm(place, phases)?;

@@ -11,8 +11,8 @@ use syn::{Error, Ident, LitByteStr, LitStr, Path, Result, Token, bracketed};
 
 use crate::manifest;
 
-const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)` or `export!(delivery: X)`, or several of them \
-                     with commas between";
+const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(delivery: X)`, \
+                     `export!(memory: X)`, `export!(analyzer: X)` or `export!(condenser: X)`, or several of them with commas between";
 
 /// What stands between the parentheses.
 #[derive(Default)]
@@ -21,6 +21,9 @@ struct Exports {
     toolset: Option<Path>,
     agent: Option<Path>,
     delivery: Option<Path>,
+    memory: Option<Path>,
+    analyzer: Option<Path>,
+    condenser: Option<Path>,
     manifest: Option<LitStr>,
     asks: Option<Vec<Ask>>,
 }
@@ -54,6 +57,9 @@ impl Parse for Exports {
                 "toolset" => exports.toolset = Some(input.parse()?),
                 "agent" => exports.agent = Some(input.parse()?),
                 "delivery" => exports.delivery = Some(input.parse()?),
+                "memory" => exports.memory = Some(input.parse()?),
+                "analyzer" => exports.analyzer = Some(input.parse()?),
+                "condenser" => exports.condenser = Some(input.parse()?),
                 "manifest" => exports.manifest = Some(input.parse()?),
                 "asks" => exports.asks = Some(list(input)?),
                 _ => return Err(Error::new(key.span(), format!("unknown key `{key}`: {USAGE}"))),
@@ -72,7 +78,8 @@ impl Exports {
     fn check(&self) -> Result<()> {
         // A manifest alone is for a component whose exports are written by hand.
         let has_manifest = self.manifest.is_some() || self.asks.is_some();
-        if !has_manifest && self.tools.is_empty() && self.toolset.is_none() && self.agent.is_none() && self.delivery.is_none() {
+        let kinds = [&self.toolset, &self.agent, &self.delivery, &self.memory, &self.analyzer, &self.condenser];
+        if !has_manifest && self.tools.is_empty() && kinds.iter().all(|kind| kind.is_none()) {
             return Err(Error::new(Span::call_site(), format!("nothing is exported: {USAGE}")));
         }
         if let (Some(toolset), false) = (&self.toolset, self.tools.is_empty()) {
@@ -95,6 +102,9 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let toolset = exports.toolset.as_ref().map(export_toolset);
     let agent = exports.agent.as_ref().map(export_agent);
     let delivery = exports.delivery.as_ref().map(export_delivery);
+    let memory = exports.memory.as_ref().map(export_memory);
+    let analyzer = exports.analyzer.as_ref().map(export_analyzer);
+    let condenser = exports.condenser.as_ref().map(export_condenser);
     Ok(quote! {
         const _: () = {
             struct Plugin;
@@ -104,6 +114,9 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             #toolset
             #agent
             #delivery
+            #memory
+            #analyzer
+            #condenser
             #manifest
         };
     })
@@ -204,6 +217,61 @@ fn export_delivery(strategy: &Path) -> TokenStream {
         }
         #[cfg(target_family = "wasm")]
         ::conclave_sdk::bindings::delivery::export_delivery!(Plugin with_types_in ::conclave_sdk::bindings::delivery);
+    }
+}
+
+fn export_memory(memory: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::memory::exports::conclave::plugin::memory::Guest for Plugin {
+            fn search(
+                query: ::std::string::String,
+                limit: u32,
+            ) -> ::core::result::Result<
+                ::std::vec::Vec<::std::string::String>,
+                ::conclave_sdk::bindings::memory::exports::conclave::plugin::memory::MemoryError,
+            > {
+                ::conclave_sdk::export::search::<#memory>(&query, limit)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::memory::export_memory!(Plugin with_types_in ::conclave_sdk::bindings::memory);
+    }
+}
+
+fn export_analyzer(analyzer: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::analyzer::exports::conclave::plugin::security_analyzer::Guest for Plugin {
+            fn assess(
+                action: ::conclave_sdk::actions::Action,
+                thought: ::std::string::String,
+                state: &::conclave_sdk::bindings::agent::conclave::plugin::state::View,
+            ) -> ::core::result::Result<
+                ::conclave_sdk::analyzer::Verdict,
+                ::conclave_sdk::bindings::analyzer::exports::conclave::plugin::security_analyzer::AnalyzerError,
+            > {
+                ::conclave_sdk::export::assess::<#analyzer>(&action, &thought, state)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::analyzer::export_analyzer!(Plugin with_types_in ::conclave_sdk::bindings::analyzer);
+    }
+}
+
+fn export_condenser(condenser: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::condenser::exports::conclave::plugin::condenser::Guest for Plugin {
+            fn condense(
+                why: ::conclave_sdk::condenser::Reason,
+                state: &::conclave_sdk::bindings::agent::conclave::plugin::state::View,
+            ) -> ::core::result::Result<
+                ::core::option::Option<::conclave_sdk::condenser::Condensation>,
+                ::conclave_sdk::bindings::condenser::exports::conclave::plugin::condenser::CondenserError,
+            > {
+                ::conclave_sdk::export::condense::<#condenser>(why, state)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::condenser::export_condenser!(Plugin with_types_in ::conclave_sdk::bindings::condenser);
     }
 }
 

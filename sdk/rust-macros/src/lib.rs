@@ -22,8 +22,9 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
     tool::expand(attribute.into(), item.into()).unwrap_or_else(syn::Error::into_compile_error).into()
 }
 
-/// Exports a plugin and embeds its manifest: `export!(tools: [a, b])`, `export!(agent: X)`, `export!(delivery: X)`, or several
-/// of them separated by commas. `toolset: X` stands in the place of `tools` where they are known only from the settings.
+/// Exports a plugin and embeds its manifest: `export!(tools: [a, b])`, `export!(agent: X)`, `export!(delivery: X)`,
+/// `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, or several of them separated by commas. `toolset: X` stands
+/// in the place of `tools` where they are known only from the settings.
 ///
 /// The manifest is `conclave-plugin.toml` beside `Cargo.toml`. Where one package holds several components, `manifest: "x.toml"`
 /// names another file, relative to `Cargo.toml`; and `asks: [files, kv?]` replaces the file by the capabilities alone,

@@ -2,10 +2,11 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::bindings::agent::conclave::plugin::actions::{Observation, ToolOutput};
-use crate::bindings::agent::conclave::plugin::state::{self, Past, Peer, Remaining, ToolSummary};
+use crate::bindings::agent::conclave::plugin::actions::{CommandOutput, Observation, ToolOutput};
+use crate::bindings::agent::conclave::plugin::state::{self, Metrics, Past, Peer, Remaining, ToolSummary};
 use crate::bindings::imports::conclave::plugin::types::{Message, ToolResult};
-use crate::{History, Result, Turn};
+use crate::trajectory::Event;
+use crate::{History, Result, Turn, wire};
 
 /// What makes a component an agent; `export!(agent: X)` exports it.
 ///
@@ -68,6 +69,49 @@ impl<'a> View<'a> {
         self.0.since_last_step()
     }
 
+    /// What the agent was told after its previous step, oldest first.
+    pub fn observations(&self) -> Vec<Observation> {
+        self.since_last_step().into_iter().filter_map(|past| past.observation).collect()
+    }
+
+    /// The newest of what it was told after its previous step; none when nothing came.
+    pub fn last_observation(&self) -> Option<Observation> {
+        self.observations().pop()
+    }
+
+    /// The errors that came after the previous step.
+    pub fn errors(&self) -> Vec<String> {
+        self.observations().into_iter().filter_map(error).collect()
+    }
+
+    /// The file that the previous step read: path and content; none when it read none.
+    pub fn file(&self) -> Option<(String, String)> {
+        self.observations().into_iter().rev().find_map(|observation| match observation {
+            Observation::File(file) => Some(file),
+            _ => None,
+        })
+    }
+
+    /// What commands printed after the previous step, those in the background too.
+    pub fn command_outputs(&self) -> Vec<CommandOutput> {
+        let command = |observation| match observation {
+            Observation::Command(output) => Some(output),
+            _ => None,
+        };
+        self.observations().into_iter().filter_map(command).collect()
+    }
+
+    /// The whole history as events of a log, oldest first; `.rev()` for the newest first. Only what is looked at is read. Events of one
+    /// message share its number as their id.
+    pub fn events(&self) -> impl DoubleEndedIterator<Item = Event> + use<'a> {
+        self.history().flat_map(wire::events_of_message)
+    }
+
+    /// What came after the previous step, as events of a log.
+    pub fn new_events(&self) -> Vec<Event> {
+        self.since_last_step().into_iter().flat_map(wire::events_of).collect()
+    }
+
     /// What the tools answered that the previous step called, in the order of the calls; empty when it called none.
     pub fn tool_outputs(&self) -> Vec<ToolOutput> {
         let observed: Vec<_> = self.since_last_step().into_iter().filter_map(tool_output).collect();
@@ -85,6 +129,21 @@ impl<'a> View<'a> {
     /// The plan, as JSON.
     pub fn plan(&self) -> Result<serde_json::Value> {
         Ok(serde_json::from_str(&self.0.plan())?)
+    }
+
+    /// Id of the task of the plan that is in progress; none when none is.
+    pub fn current_task(&self) -> Option<String> {
+        self.0.current_task()
+    }
+
+    /// What this agent gave when it last finished or rejected; null before.
+    pub fn outputs(&self) -> Result<serde_json::Value> {
+        Ok(serde_json::from_str(&self.0.outputs())?)
+    }
+
+    /// The last error that this agent was told of; none before the first.
+    pub fn last_error(&self) -> Option<String> {
+        self.0.last_error()
     }
 
     /// Tools that this agent may call.
@@ -107,9 +166,28 @@ impl<'a> View<'a> {
         self.0.remaining()
     }
 
+    /// What the run has used up so far.
+    pub fn metrics(&self) -> Metrics {
+        self.0.metrics()
+    }
+
+    /// How many delegations are above this task; 0 for the first one.
+    pub fn delegate_level(&self) -> u32 {
+        self.0.delegate_level()
+    }
+
     /// How often this agent has stepped in this task before; 0 in the first step.
     pub fn iteration(&self) -> u32 {
         self.0.iteration()
+    }
+}
+
+fn error(observation: Observation) -> Option<String> {
+    match observation {
+        Observation::Error(text) => Some(text),
+        Observation::Tool(output) if output.is_error => Some(output.content),
+        Observation::Browsed(page) if page.error => Some(page.content),
+        _ => None,
     }
 }
 
@@ -131,7 +209,17 @@ fn last_part(name: &str) -> &str {
 
 #[cfg(test)]
 mod tests {
-    use super::last_part;
+    use super::{Observation, error, last_part};
+    use crate::ToolOutput;
+
+    #[test]
+    fn a_failed_tool_is_an_error_and_a_failed_command_is_not() {
+        let tool = |is_error| ToolOutput { call_id: "1".into(), name: "a.b".into(), content: "x".into(), value: None, is_error };
+        let command = crate::actions::CommandOutput { command_id: -1, command: "ls".into(), exit_code: 1, content: "y".into() };
+        let observations =
+            [Observation::Tool(tool(true)), Observation::Tool(tool(false)), Observation::Error("z".into()), Observation::Command(command)];
+        assert_eq!(observations.into_iter().filter_map(error).collect::<Vec<_>>(), ["x", "z"]);
+    }
 
     #[test]
     fn a_tool_is_found_by_the_last_part_of_its_name() {

@@ -13,86 +13,70 @@ pub mod imports {
     });
 }
 
-/// A component that exports `tools`.
-pub mod tool {
-    wit_bindgen::generate!({
-        world: "tool-plugin",
-        path: "../../wit",
-        type_section_suffix: "tool",
-        runtime_path: "::conclave_sdk::__private::wit_bindgen::rt",
-        default_bindings_module: "conclave_sdk::bindings::tool",
-        additional_derives: [PartialEq, Clone],
-        pub_export_macro: true,
-        export_macro_name: "export_tools",
-        generate_all,
-        with: {
-            "conclave:plugin/types@0.1.0-draft": crate::bindings::imports::conclave::plugin::types,
-            "conclave:plugin/log@0.1.0-draft": crate::bindings::imports::conclave::plugin::log,
-            "conclave:plugin/progress@0.1.0-draft": crate::bindings::imports::conclave::plugin::progress,
-            "conclave:plugin/config@0.1.0-draft": crate::bindings::imports::conclave::plugin::config,
-            "conclave:plugin/scratch@0.1.0-draft": crate::bindings::imports::conclave::plugin::scratch,
-            "conclave:plugin/blobs@0.1.0-draft": crate::bindings::imports::conclave::plugin::blobs,
-            "conclave:plugin/model@0.1.0-draft": crate::bindings::imports::conclave::plugin::model,
-            "conclave:plugin/files@0.1.0-draft": crate::bindings::imports::conclave::plugin::files,
-            "conclave:plugin/kv@0.1.0-draft": crate::bindings::imports::conclave::plugin::kv,
-            "conclave:plugin/secrets@0.1.0-draft": crate::bindings::imports::conclave::plugin::secrets,
-            "conclave:plugin/fetch@0.1.0-draft": crate::bindings::imports::conclave::plugin::fetch,
-        },
-    });
+/// One kind: its world, the name that keeps its section apart from the others', its module, the macro that exports it, and what it
+/// shares with other modules beside the imports.
+macro_rules! kind {
+    ($world:literal, $suffix:literal, $module:literal, $export:literal, { $($interface:literal: $shared:path),* }) => {
+        wit_bindgen::generate!({
+            world: $world,
+            path: "../../wit",
+            type_section_suffix: $suffix,
+            runtime_path: "::conclave_sdk::__private::wit_bindgen::rt",
+            default_bindings_module: $module,
+            additional_derives: [PartialEq, Clone],
+            pub_export_macro: true,
+            export_macro_name: $export,
+            generate_all,
+            with: {
+                "conclave:plugin/types@0.1.0-draft": crate::bindings::imports::conclave::plugin::types,
+                "conclave:plugin/log@0.1.0-draft": crate::bindings::imports::conclave::plugin::log,
+                "conclave:plugin/progress@0.1.0-draft": crate::bindings::imports::conclave::plugin::progress,
+                "conclave:plugin/config@0.1.0-draft": crate::bindings::imports::conclave::plugin::config,
+                "conclave:plugin/scratch@0.1.0-draft": crate::bindings::imports::conclave::plugin::scratch,
+                "conclave:plugin/blobs@0.1.0-draft": crate::bindings::imports::conclave::plugin::blobs,
+                "conclave:plugin/model@0.1.0-draft": crate::bindings::imports::conclave::plugin::model,
+                "conclave:plugin/files@0.1.0-draft": crate::bindings::imports::conclave::plugin::files,
+                "conclave:plugin/kv@0.1.0-draft": crate::bindings::imports::conclave::plugin::kv,
+                "conclave:plugin/secrets@0.1.0-draft": crate::bindings::imports::conclave::plugin::secrets,
+                "conclave:plugin/fetch@0.1.0-draft": crate::bindings::imports::conclave::plugin::fetch,
+                $($interface: $shared,)*
+            },
+        });
+    };
 }
 
-/// A component that exports `agent`.
+/// A component that exports `tools`.
+pub mod tool {
+    kind!("tool-plugin", "tool", "conclave_sdk::bindings::tool", "export_tools", {});
+}
+
+/// A component that exports `agent`. What it sees and answers is that of the kinds below too.
 pub mod agent {
-    wit_bindgen::generate!({
-        world: "agent-plugin",
-        path: "../../wit",
-        type_section_suffix: "agent",
-        runtime_path: "::conclave_sdk::__private::wit_bindgen::rt",
-        default_bindings_module: "conclave_sdk::bindings::agent",
-        additional_derives: [PartialEq, Clone],
-        pub_export_macro: true,
-        export_macro_name: "export_agent",
-        generate_all,
-        with: {
-            "conclave:plugin/types@0.1.0-draft": crate::bindings::imports::conclave::plugin::types,
-            "conclave:plugin/log@0.1.0-draft": crate::bindings::imports::conclave::plugin::log,
-            "conclave:plugin/progress@0.1.0-draft": crate::bindings::imports::conclave::plugin::progress,
-            "conclave:plugin/config@0.1.0-draft": crate::bindings::imports::conclave::plugin::config,
-            "conclave:plugin/scratch@0.1.0-draft": crate::bindings::imports::conclave::plugin::scratch,
-            "conclave:plugin/blobs@0.1.0-draft": crate::bindings::imports::conclave::plugin::blobs,
-            "conclave:plugin/model@0.1.0-draft": crate::bindings::imports::conclave::plugin::model,
-            "conclave:plugin/files@0.1.0-draft": crate::bindings::imports::conclave::plugin::files,
-            "conclave:plugin/kv@0.1.0-draft": crate::bindings::imports::conclave::plugin::kv,
-            "conclave:plugin/secrets@0.1.0-draft": crate::bindings::imports::conclave::plugin::secrets,
-            "conclave:plugin/fetch@0.1.0-draft": crate::bindings::imports::conclave::plugin::fetch,
-        },
-    });
+    kind!("agent-plugin", "agent", "conclave_sdk::bindings::agent", "export_agent", {});
 }
 
 /// A component that exports `delivery-strategy`.
 pub mod delivery {
-    wit_bindgen::generate!({
-        world: "delivery-plugin",
-        path: "../../wit",
-        type_section_suffix: "delivery",
-        runtime_path: "::conclave_sdk::__private::wit_bindgen::rt",
-        default_bindings_module: "conclave_sdk::bindings::delivery",
-        additional_derives: [PartialEq, Clone],
-        pub_export_macro: true,
-        export_macro_name: "export_delivery",
-        generate_all,
-        with: {
-            "conclave:plugin/types@0.1.0-draft": crate::bindings::imports::conclave::plugin::types,
-            "conclave:plugin/log@0.1.0-draft": crate::bindings::imports::conclave::plugin::log,
-            "conclave:plugin/progress@0.1.0-draft": crate::bindings::imports::conclave::plugin::progress,
-            "conclave:plugin/config@0.1.0-draft": crate::bindings::imports::conclave::plugin::config,
-            "conclave:plugin/scratch@0.1.0-draft": crate::bindings::imports::conclave::plugin::scratch,
-            "conclave:plugin/blobs@0.1.0-draft": crate::bindings::imports::conclave::plugin::blobs,
-            "conclave:plugin/model@0.1.0-draft": crate::bindings::imports::conclave::plugin::model,
-            "conclave:plugin/files@0.1.0-draft": crate::bindings::imports::conclave::plugin::files,
-            "conclave:plugin/kv@0.1.0-draft": crate::bindings::imports::conclave::plugin::kv,
-            "conclave:plugin/secrets@0.1.0-draft": crate::bindings::imports::conclave::plugin::secrets,
-            "conclave:plugin/fetch@0.1.0-draft": crate::bindings::imports::conclave::plugin::fetch,
-        },
+    kind!("delivery-plugin", "delivery", "conclave_sdk::bindings::delivery", "export_delivery", {});
+}
+
+/// A component that exports `memory`.
+pub mod memory {
+    kind!("memory-plugin", "memory", "conclave_sdk::bindings::memory", "export_memory", {});
+}
+
+/// A component that exports `security-analyzer`.
+pub mod analyzer {
+    kind!("analyzer-plugin", "analyzer", "conclave_sdk::bindings::analyzer", "export_analyzer", {
+        "conclave:plugin/actions@0.1.0-draft": crate::bindings::agent::conclave::plugin::actions,
+        "conclave:plugin/state@0.1.0-draft": crate::bindings::agent::conclave::plugin::state
+    });
+}
+
+/// A component that exports `condenser`.
+pub mod condenser {
+    kind!("condenser-plugin", "condenser", "conclave_sdk::bindings::condenser", "export_condenser", {
+        "conclave:plugin/actions@0.1.0-draft": crate::bindings::agent::conclave::plugin::actions,
+        "conclave:plugin/state@0.1.0-draft": crate::bindings::agent::conclave::plugin::state
     });
 }

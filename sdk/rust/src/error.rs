@@ -6,8 +6,11 @@ use std::any::Any;
 use std::fmt;
 
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
+use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::AnalyzerError;
+use crate::bindings::condenser::exports::conclave::plugin::condenser::CondenserError;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError;
 use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model, scratch, types};
+use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::tool::exports::conclave::plugin::tools::ToolError;
 
 /// What a plugin's function returns.
@@ -183,14 +186,20 @@ impl From<Error> for AgentError {
     }
 }
 
-impl From<Error> for StrategyError {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::Denied(denial) => Self::Denied(denial),
-            _ => Self::Other(error.to_string()),
+/// The kinds that only tell a refusal from everything else.
+macro_rules! denied_or_other {
+    ($($kind:ty),+) => {$(
+        impl From<Error> for $kind {
+            fn from(error: Error) -> Self {
+                match error {
+                    Error::Denied(denial) => Self::Denied(denial),
+                    _ => Self::Other(error.to_string()),
+                }
+            }
         }
-    }
+    )+};
 }
+denied_or_other!(StrategyError, MemoryError, AnalyzerError, CondenserError);
 
 #[cfg(test)]
 mod tests {

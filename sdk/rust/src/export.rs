@@ -1,12 +1,18 @@
 //! What `export!` puts between the contract and an author's code: one function per kind, so that the macro writes little and the
 //! rest is ordinary Rust. Not for authors.
 
+use crate::analyzer::SecurityAnalyzer;
 use crate::bindings::agent::conclave::plugin::{actions, state};
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
+use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::{AnalyzerError, Verdict};
+use crate::bindings::condenser::exports::conclave::plugin::condenser::{Condensation, CondenserError, Reason};
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{Decision, StrategyError, Wake};
+use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::tool::conclave::plugin::call::Context;
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
+use crate::condenser::Condenser;
 use crate::delivery::{self, DeliveryStrategy};
+use crate::memory::Memory;
 use crate::tool::Tool;
 use crate::{Agent, Call, Error, Toolset, View};
 
@@ -39,4 +45,19 @@ pub fn step<A: Agent>(state: &state::View) -> Result<actions::Turn, AgentError> 
 /// Asks the strategy `S`.
 pub fn decide<S: DeliveryStrategy>(wake: Wake, context: &delivery::Context) -> Result<Vec<Decision>, StrategyError> {
     Ok(S::decide(wake, context)?)
+}
+
+/// Asks the memory `M`.
+pub fn search<M: Memory>(query: &str, limit: u32) -> Result<Vec<String>, MemoryError> {
+    Ok(M::search(query, limit)?)
+}
+
+/// Asks the analyzer `S`.
+pub fn assess<S: SecurityAnalyzer>(action: &actions::Action, thought: &str, state: &state::View) -> Result<Verdict, AnalyzerError> {
+    Ok(S::assess(action, thought, &View::new(state))?)
+}
+
+/// Asks the condenser `C`.
+pub fn condense<C: Condenser>(why: Reason, state: &state::View) -> Result<Option<Condensation>, CondenserError> {
+    Ok(C::condense(why, &View::new(state))?)
 }

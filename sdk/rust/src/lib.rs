@@ -50,6 +50,14 @@
 //! # assert!(true);
 //! ```
 //!
+//! An agent that acts answers with the verbs of [`act`]: `act::run("ls")`, `act::delegate("study", inputs)`. One whose model writes
+//! actions as JSON reads them with [`Turn::from_json`], or asks with [`model::act`]; what came of them stands in [`View::observations`].
+//!
+//! # The other kinds
+//!
+//! [`memory`] answers what agents recall, [`analyzer`] says how risky an action is, [`condenser`] what of a history may be left out, and
+//! [`delivery`] when a background result is told. Each is one trait; `export!(memory: X, tools: [keep])` joins several in one component.
+//!
 //! # What a plugin asks for
 //!
 //! `conclave-plugin.toml` beside `Cargo.toml` says what the plugin is and what it may at most touch. `export!` checks it and puts
@@ -65,10 +73,13 @@
 // The generated code and the macros name this crate by its full path.
 extern crate self as conclave_sdk;
 
+pub mod act;
 mod agent;
+pub mod analyzer;
 #[doc(hidden)]
 pub mod bindings;
 pub mod blobs;
+pub mod condenser;
 pub mod config;
 pub mod delivery;
 mod error;
@@ -79,6 +90,7 @@ pub mod files;
 mod history;
 pub mod kv;
 pub mod log;
+pub mod memory;
 pub mod model;
 mod outcome;
 pub mod progress;
@@ -86,19 +98,23 @@ pub mod scratch;
 pub mod secrets;
 mod tool;
 mod turn;
+mod wire;
 
 pub use agent::{Agent, View};
 pub use bindings::agent::conclave::plugin::actions;
-pub use bindings::agent::conclave::plugin::actions::{Observation, ToolOutput};
-pub use bindings::agent::conclave::plugin::state::{Past, Peer, Remaining, ToolSummary};
+pub use bindings::agent::conclave::plugin::actions::{Observation, PlanState, ToolOutput};
+pub use bindings::agent::conclave::plugin::state::{Metrics, Past, Peer, Remaining, ToolSummary};
 pub use bindings::imports::conclave::plugin::types::{Blob, Denial, Draft, Entity, Extra, Message, ToolCall, ToolResult, Usage};
 pub use bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolSpec};
 pub use conclave_sdk_macros::{export, tool};
+/// Actions, observations and logs in their fixed JSON, as the host reads and writes them.
+pub use conclave_trajectory as trajectory;
 pub use error::{Error, Result};
 pub use history::History;
 pub use outcome::{IntoOutcome, Json};
 pub use tool::{Call, Toolset};
 pub use turn::{Turn, call, delegate_in_background, finish, reject, say};
+pub use wire::value_in;
 
 /// What the macros' output uses, so that a plugin depends on one crate.
 #[doc(hidden)]

@@ -1,6 +1,13 @@
 //! Completions from the models that the operator granted. A prompt names pieces of the history instead of copying them.
 
+use crate::Result;
 use crate::bindings::imports::conclave::plugin::model as import;
+
+use crate::trajectory::truncate;
+use crate::{Draft, Entity, Error, Turn};
+
+/// How much of a reply that made no sense is shown to its model again, in characters.
+const SHOWN: usize = 500;
 
 pub use import::{Audience, Completion, ModelError, Part, Pending, Range, Request, Stop, ToolChoice, ToolFormat, complete, start};
 
@@ -35,4 +42,51 @@ impl Default for Request {
 /// ```
 pub fn answer() -> Result<Completion, ModelError> {
     complete(&Request::default())
+}
+
+/// Asks a model what to do next: tools that it calls are called, and its text is read as an action in the fixed JSON form. A text that is
+/// none is an error, which becomes the contract's `malformed`: the model reads what was wrong with it and tries again.
+pub fn act(request: &Request) -> Result<Turn> {
+    act_by(request, Turn::from_json)
+}
+
+/// The same, with another way to read the text.
+pub fn act_by(request: &Request, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
+    let completion = complete(request)?;
+    if !completion.tool_calls.is_empty() {
+        return Ok(completion.into());
+    }
+    read_text(completion.content.as_deref().unwrap_or_default(), read)
+}
+
+/// The reply itself is in no history, so the error has to show it.
+fn read_text(text: &str, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
+    read(text).map_err(|error| match error {
+        Error::InvalidArguments(problem) => Error::InvalidArguments(format!("{problem}\nYou wrote: {}", truncate(text, SHOWN))),
+        other => other,
+    })
+}
+
+/// A message of the plugin's own making, as if the user had said it: for a prompt, and nowhere else.
+pub fn note(text: impl Into<String>) -> Part {
+    let (content, role) = (text.into(), Entity::User);
+    Part::Draft(Draft { role, content, tool_calls: Vec::new(), tool_results: Vec::new(), attachments: Vec::new() })
+}
+
+/// The whole history of this step.
+pub fn history() -> Part {
+    Part::History(Range { start: 0, end: u64::MAX })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::read_text;
+    use crate::{Error, Turn, act};
+
+    #[test]
+    fn a_model_sees_what_it_wrote_and_what_was_wrong() {
+        assert_eq!(read_text(r#"{"action":"run","args":{"command":"ls"}}"#, Turn::from_json).unwrap(), act::run("ls"));
+        let Err(Error::InvalidArguments(text)) = read_text("Well, let us see.", Turn::from_json) else { panic!("it was read") };
+        assert!(text.contains("no JSON object") && text.ends_with("You wrote: Well, let us see."), "{text}");
+    }
 }

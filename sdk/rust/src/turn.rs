@@ -1,4 +1,5 @@
-//! The verbs of an agent: what a step answers with. A rarer action is built from [`crate::actions`] and turned into a [`Turn`].
+//! What a step answers with, and the verbs of an agent that talks. Those of one that acts stand in [`crate::act`]; whatever neither covers
+//! is built from [`crate::actions`] and turned into a [`Turn`].
 
 use serde_json::Value;
 
@@ -95,6 +96,16 @@ impl Turn {
     /// What the turn does.
     pub fn action(&self) -> &Action {
         &self.0.action
+    }
+
+    /// Why; empty when nothing was said.
+    pub fn thought(&self) -> &str {
+        &self.0.thought
+    }
+
+    /// The user is asked before the task goes on.
+    pub fn waits(&self) -> bool {
+        self.0.wait_for_response
     }
 
     fn reply(&mut self, verb: &str) -> &mut Reply {

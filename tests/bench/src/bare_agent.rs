@@ -9,7 +9,7 @@ use crate::BenchError;
 use crate::bare;
 use bindings::AgentPluginPre;
 use bindings::conclave::plugin::actions::Action;
-use bindings::conclave::plugin::state::{self, Past, Peer, Remaining, ToolSummary};
+use bindings::conclave::plugin::state::{self, Metrics, Past, Peer, Remaining, ToolSummary};
 use bindings::conclave::plugin::types::{Entity, Message};
 use bindings::conclave::plugin::{actions, types};
 
@@ -137,7 +137,27 @@ impl state::HostView for State {
     }
 
     fn remaining(&mut self, _: Resource<View>) -> wasmtime::Result<Remaining> {
-        Ok(Remaining { turns: None, tokens: None, cost_micro_usd: None, wall_ms: None })
+        Ok(Remaining { turns: None, tokens: None, cost_micro_usd: None, wall_ms: None, model_calls: None, tool_calls: None })
+    }
+
+    fn current_task(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn outputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+        Ok("null".to_owned())
+    }
+
+    fn last_error(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+        Ok(None)
+    }
+
+    fn metrics(&mut self, _: Resource<View>) -> wasmtime::Result<Metrics> {
+        Ok(Metrics { turns: 0, tokens: 0, cost_micro_usd: 0, model_calls: 0, tool_calls: 0 })
+    }
+
+    fn delegate_level(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+        Ok(0)
     }
 
     fn iteration(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {

@@ -1,6 +1,7 @@
 //! Measures Conclave beside its baselines, both in this process and by turns, so that the machine's noise meets both. Ratios are what
 //! counts; absolute times are for orientation. Nothing here passes or fails: a target that is missed is shown as missed.
 
+mod acting;
 mod bare;
 mod bare_agent;
 mod conclave;

@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Instant;
 
+use conclave_core::view::AgentView;
 use conclave_runtime::engine::{Engine, EngineSettings};
 use conclave_runtime::plugin::{Cache, Loader};
 
 use crate::BenchError;
+use crate::acting;
 use crate::bare::{self, Allocator, Request, Tool};
 use crate::bare_agent::Agent;
 use crate::conclave::{self, Hosted};
@@ -36,6 +39,8 @@ const STEP: &str = "agent step in a fresh sandbox, history of 10";
 const LONG: &str = "agent step with a model, history of 10 000";
 const TASK: &str = "task: step, tool call, step; in memory";
 const RUN: &str = "two steps of a run, among the last 1 000 of 10 000";
+const ACTING: &str = "step and answer of an agent that acts, history of 10 000";
+const PLAN: &str = "agent step with a model, plan of 1 000 tasks";
 const BATCH: &str = "task of a batch of 1 000, four at once";
 const ALLOCATOR: &str = "what the pool brings";
 const WARM: &str = "what a fresh sandbox costs";
@@ -68,6 +73,12 @@ pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> 
     }
     if wanted(RUN) {
         keep(bench.long_run().await?);
+    }
+    if wanted(ACTING) {
+        keep(bench.acting(guests).await?);
+    }
+    if wanted(PLAN) {
+        keep(bench.long_plan().await?);
     }
     if wanted(BATCH) {
         keep(bench.batch().await?);
@@ -180,6 +191,30 @@ impl Bench {
             subject: side("the last 1 000", subject),
             reach: Reach::AtMost(1.2),
         })
+    }
+
+    /// Of one run: each step adds an action and an observation to what it has done, of which it sees the last.
+    async fn acting(&self, guests: &Path) -> Result<Row, BenchError> {
+        const STEPS: usize = 10_000;
+        let steps = acting::steps(self.hosted.host(), guests, STEPS).await?;
+        let of = |from: usize| Times::of(steps.iter().skip(from).take(500).copied().collect());
+        let (baseline, subject) = (of(10), of(STEPS - 500));
+        Ok(Row {
+            what: ACTING,
+            baseline: Some(side("from history of 10 on", baseline)),
+            subject: side("the last 500", subject),
+            reach: Reach::AtMost(1.2),
+        })
+    }
+
+    /// Who does not look at its plan does not pay for it.
+    async fn long_plan(&self) -> Result<Row, BenchError> {
+        let without = conclave::view(10);
+        let with = AgentView { plan: Arc::new(acting::plan(1_000)?), ..without.clone() };
+        let baseline = async || self.hosted.step("chat", without.clone()).await.map(drop);
+        let subject = async || self.hosted.step("chat", with.clone()).await.map(drop);
+        let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
+        Ok(Row { what: PLAN, baseline: Some(side("no plan", baseline)), subject: side("1 000 tasks", subject), reach: Reach::AtMost(1.2) })
     }
 
     async fn batch(&self) -> Result<Row, BenchError> {

@@ -4,6 +4,7 @@
 mod compare;
 pub mod config;
 mod fields;
+mod openhands;
 mod people;
 mod play;
 mod pure;
@@ -25,7 +26,7 @@ use serde_json::{Value, json};
 use config::Guests;
 use scenario::Scenario;
 
-/// The only pack that is played here.
+/// The pack whose scenarios are played by a host that has a session for each; the other one is `openhands`.
 const PACK: &str = "langroid";
 /// No scenario takes a second; one that takes this long waits for what never comes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -67,6 +68,10 @@ impl Verdict {
 pub struct Runner {
     host: Host,
     guests: Guests,
+    /// Where components are.
+    folder: PathBuf,
+    /// Where what was compiled is kept.
+    cache: Option<PathBuf>,
 }
 
 impl Runner {
@@ -75,8 +80,8 @@ impl Runner {
     /// # Errors
     /// When the engine cannot be set up.
     pub fn new(guests: &Path, cache: Option<PathBuf>) -> Result<Self, String> {
-        let host = Host::new(HostOptions { cache, ..HostOptions::default() }).map_err(|error| error.to_string())?;
-        Ok(Self { host, guests: Guests::of_folder(guests) })
+        let host = Host::new(HostOptions { cache: cache.clone(), ..HostOptions::default() }).map_err(|error| error.to_string())?;
+        Ok(Self { host, guests: Guests::of_folder(guests), folder: guests.to_owned(), cache })
     }
 
     /// Compiles both guests, which takes long the first time.
@@ -92,10 +97,22 @@ impl Runner {
         play::play(&self.host, &self.guests, &scenario).await.map(drop)
     }
 
+    /// Compiles what the conversations of the other pack are played with.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub async fn warm_up_conversations(&self) -> Result<(), String> {
+        openhands::warm_up(self).await
+    }
+
     /// Plays one line of a file.
     pub async fn judge(&self, line: &str) -> Verdict {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
         let id = id_of(&value);
+        if openhands::is_of_pack(&value) {
+            let playing = tokio::time::timeout(PATIENCE, openhands::judge(self, id, &value));
+            return playing.await.unwrap_or_else(|_| Verdict::failed(line, "it does not end"));
+        }
         if value.get("pack").and_then(Value::as_str).is_some_and(|pack| pack != PACK) {
             return Verdict { id, end: End::Skipped };
         }
@@ -116,15 +133,38 @@ impl Runner {
     }
 }
 
+/// Whether a scenario is one of those that are played with the guests which every one of its pack needs.
+#[must_use]
+pub fn needs_guests(line: &str) -> bool {
+    serde_json::from_str::<Value>(line)
+        .is_ok_and(|value| value.get("pack").is_none_or(|pack| pack == PACK) && !openhands::is_of_pack(&value))
+}
+
+/// Whether a line is a case that is played as a conversation of the whole host.
+#[must_use]
+pub fn is_conversation(line: &str) -> bool {
+    serde_json::from_str::<Value>(line).is_ok_and(|value| openhands::is_conversation(&value))
+}
+
+/// What keeps a line from being played at all, whatever is then done with it.
+#[must_use]
+pub fn problem(line: &str) -> Option<String> {
+    match serde_json::from_str::<Value>(line) {
+        Err(error) => Some(format!("the line is no JSON: {error}")),
+        Ok(value) if openhands::is_of_pack(&value) => openhands::problem(&value),
+        Ok(_) => None,
+    }
+}
+
 fn id_of(line: &Value) -> String {
     line.get("id").and_then(Value::as_str).unwrap_or("?").to_owned()
 }
 
-/// The lines of a file that hold something.
+/// The lines of a file that hold something, with their numbers from 1.
 ///
 /// # Errors
 /// When it cannot be read.
-pub fn lines(file: &Path) -> Result<Vec<String>, String> {
+pub fn lines(file: &Path) -> Result<Vec<(usize, String)>, String> {
     let text = std::fs::read_to_string(file).map_err(|error| format!("cannot read {}: {error}", file.display()))?;
-    Ok(text.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect())
+    Ok((1..).zip(text.lines()).filter(|(_, line)| !line.trim().is_empty()).map(|(number, line)| (number, line.to_owned())).collect())
 }

@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use conclave_conformance::config::{self, Guests};
 use conclave_conformance::scenario::Scenario;
 use conclave_conformance::workers::answer_all;
-use conclave_conformance::{End, Runner, Verdict, lines};
+use conclave_conformance::{End, Runner, Verdict, is_conversation, lines, needs_guests, problem};
 use serde_json::json;
 
 const USAGE: &str = "conclave-conformance --guests FOLDER [--cache FOLDER] [--only ID,…] [--jobs N] [--verbose] [--config] FILE…
@@ -64,15 +64,31 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     if options.worker {
         return runtime.block_on(work(options));
     }
-    let mut wanted = Vec::new();
+    let (mut wanted, mut unreadable) = (Vec::new(), 0);
     for file in &options.files {
-        wanted.extend(lines(file)?.into_iter().filter(|line| is_wanted(options, line)));
+        for (number, line) in lines(file)?.into_iter().filter(|(_, line)| is_wanted(options, line)) {
+            match problem(&line) {
+                Some(problem) => {
+                    unreadable += 1;
+                    let told = format!("{}, line {number}: {problem}", file.display());
+                    let Verdict { id, .. } = Verdict::failed(&line, &told);
+                    println!("{}", json!({ "id": id, "expected": null, "got": told }));
+                    eprintln!("{told}");
+                }
+                None => wanted.push(line),
+            }
+        }
     }
     if options.config {
         return print_configs(options, &wanted);
     }
     // Here once, so that no process compiles what another one compiles too.
-    runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up())?;
+    if wanted.iter().any(|line| needs_guests(line)) {
+        runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up())?;
+    }
+    if wanted.iter().any(|line| is_conversation(line)) {
+        runtime.block_on(Runner::new(&options.guests, options.cache.clone())?.warm_up_conversations())?;
+    }
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let command = || {
         let mut command = Command::new(&program);
@@ -80,7 +96,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         command.args(options.cache.iter().flat_map(|cache| ["--cache".as_ref(), cache.as_os_str()]));
         command
     };
-    let (mut passed, mut failed, mut skipped) = (0, 0, 0);
+    let (mut passed, mut failed, mut skipped) = (0, unreadable, 0);
     let told = |line: &str, answer: Result<String, String>| {
         let read = |answer: String| serde_json::from_str(&answer).map_err(|error| error.to_string());
         let Verdict { id, end } = answer.and_then(read).unwrap_or_else(|reason| Verdict::failed(line, &reason));
@@ -119,7 +135,8 @@ async fn work(options: &Options) -> Result<ExitCode, String> {
 }
 
 fn is_wanted(options: &Options, line: &str) -> bool {
-    let id = serde_json::from_str::<serde_json::Value>(line).ok().and_then(|line| line.get("id")?.as_str().map(str::to_owned));
+    let Ok(value) = serde_json::from_str::<serde_json::Value>(line) else { return true };
+    let id = value.get("id").and_then(|id| id.as_str()).map(str::to_owned);
     let is_meant = |only: &String, id: &str| only.strip_suffix('*').map_or_else(|| only == id, |start| id.starts_with(start));
     options.only.is_empty() || id.is_some_and(|id| options.only.iter().any(|only| is_meant(only, &id)))
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use conclave_test_support::guest;
+use conclave_test_support::{guest, stock};
 
 fn files() -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/conformance");
@@ -16,6 +16,11 @@ fn scenarios_show_what_they_should() {
     let (agent, tools) = (guest("script_agent"), guest("script_tools"));
     let guests = agent.parent().expect("a guest is in a folder");
     assert_eq!(tools.parent(), Some(guests));
+    // What conversations of the other pack are played with.
+    for name in ["acting_agent", "stub_terminal", "spin", "hostile_analyzer"] {
+        assert_eq!(guest(name).parent(), Some(guests));
+    }
+    assert!(stock().join("workspace.wasm").exists(), "run `cargo xtask test`, which builds the stock plugins");
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
     let cache = guests.with_file_name("test-cache");
     command.arg("--guests").arg(guests).arg("--cache").arg(cache).arg("--verbose").args(files());

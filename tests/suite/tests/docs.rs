@@ -5,6 +5,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, KEYS};
+use conclave_core::notice::Notice;
+use conclave_core::outcome::Status;
 use conclave_test_support::Rig;
 
 fn root() -> PathBuf {
@@ -120,13 +122,36 @@ fn configs_in_pages_load() {
     }
 }
 
+/// An example with the repository's documents, wherever it is put.
+fn example(name: &str) -> (Rig, String) {
+    let folder = root().join("docs/examples");
+    let config = read(&folder.join(name)).replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
+    let replies = ["chat-replies.json", "acting-replies.json"];
+    (replies.into_iter().fold(Rig::new(), |rig, replies| rig.with_file(replies, read(&folder.join(replies)))), config)
+}
+
+#[test]
+fn the_example_of_an_agent_that_acts_works_through_its_plan() {
+    let (rig, config) = example("acting.toml");
+    let ran = rig.run(&config, "What is an action, and who carries it out?");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    assert!(ran.content().contains("In a sentence: An agent says what to do"), "{}", ran.content());
+    let read: Vec<&str> = ran
+        .notices()
+        .filter_map(|notice| match notice {
+            Notice::ToolCalled { name, .. } => Some(name.as_str()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(read, ["workspace.read", "workspace.read"]);
+    assert!(ran.answers().iter().all(|answer| !answer.is_error), "{:?}", ran.answers());
+}
+
 #[test]
 fn the_examples_load() {
     let folder = root().join("docs/examples");
-    for name in ["demo.toml", "chat.toml"] {
-        let config = read(&folder.join(name)).replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
-        let replies = read(&folder.join("chat-replies.json"));
-        let rig = Rig::new().with_file("chat-replies.json", replies);
+    for name in ["demo.toml", "chat.toml", "acting.toml"] {
+        let (rig, config) = example(name);
         rig.prepare(&config).map(drop).unwrap_or_else(|problems| panic!("{name}:\n{problems}"));
     }
     let hostile = read(&folder.join("hostile.toml"));

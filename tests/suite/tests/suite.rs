@@ -1,6 +1,7 @@
 //! Real components through the whole host: config, load, core, sandboxes, delivery, result. One file per concern. Every run that is made
 //! here is also rebuilt by folding its journal (see `conclave-test-support`).
 
+mod acting;
 mod agents;
 mod any_component;
 mod audit;
@@ -12,6 +13,7 @@ mod cli;
 mod cli_batch;
 mod cli_trace;
 mod compile;
+mod consulting;
 mod contract;
 mod delivery;
 mod demo;
@@ -37,4 +39,6 @@ mod replay;
 mod resume_cli;
 mod secrets;
 mod servers;
+mod steering_cli;
+mod trajectory_cli;
 mod wasi;

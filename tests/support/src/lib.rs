@@ -87,7 +87,8 @@ agent = "subject"
 }
 
 /// A JSON value as an inline TOML value.
-fn toml_inline(value: &serde_json::Value) -> String {
+#[must_use]
+pub fn toml_inline(value: &serde_json::Value) -> String {
     match value {
         serde_json::Value::Object(fields) => {
             let fields: Vec<String> =

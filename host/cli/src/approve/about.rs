@@ -113,6 +113,8 @@ pub(super) mod testing {
             rule: Some(0),
             expires_ms: None,
             problem: None,
+            risk: None,
+            risk_reason: None,
         }
     }
 

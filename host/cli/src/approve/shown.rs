@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
+use conclave_core::consult::Risk;
 use conclave_core::grant::{FileGrant, FileMode};
 use conclave_core::policy::{ApprovalRequest, is_odd};
 use serde_json::Value;
@@ -14,9 +15,13 @@ use crate::show::{FAINT, NAME, ODD, bytes, one_line, paint, plural, printable};
 /// Characters of one argument that are shown before somebody asks for all of it.
 pub(super) const SHOWN: usize = 2_000;
 
+/// Characters of an analyzer's reason that are shown.
+const REASON: usize = 1_000;
+
 /// What is asked, and whether an argument was cut.
 pub(super) fn shown(request: &ApprovalRequest, about: &About, until: Option<Instant>, most: usize) -> (String, bool) {
-    let ApprovalRequest { task: _, caller, asked_by, tool, arguments, source, rule, expires_ms: _, problem: _ } = request;
+    let ApprovalRequest { task: _, caller, asked_by, tool, arguments, source, rule, expires_ms: _, risk, risk_reason, problem: _ } =
+        request;
     let source = if rule.is_some() { format!("policy: {}", one_line(source, 80)) } else { one_line(source, 120) };
     let left = until.map(|until| format!(" · {} left", left(until))).unwrap_or_default();
     let source = paint(FAINT, format_args!("{source}{left}"));
@@ -44,7 +49,22 @@ pub(super) fn shown(request: &ApprovalRequest, about: &About, until: Option<Inst
             let _ = write!(text, "\n        {}", cut(&other.to_string()));
         }
     }
+    if let Some(risk) = told_risk(*risk, risk_reason.as_deref()) {
+        let _ = write!(text, "\n        {risk}");
+    }
     (text, is_cut)
+}
+
+/// What the task's analyzer says of it; none when nobody was asked.
+pub(crate) fn told_risk(risk: Option<Risk>, reason: Option<&str>) -> Option<String> {
+    let reason = reason.map(|reason| one_line(reason, REASON)).filter(|reason| !reason.is_empty());
+    let style = if risk == Some(Risk::Low) { FAINT } else { ODD };
+    match (risk, reason) {
+        (None, None) => None,
+        (Some(risk), None) => Some(paint(style, format_args!("risk: {}", risk.as_str()))),
+        (Some(risk), Some(reason)) => Some(format!("{} {reason}", paint(style, format_args!("risk: {},", risk.as_str())))),
+        (None, Some(reason)) => Some(format!("{} {reason}", paint(ODD, "risk: not known,"))),
+    }
 }
 
 /// `10 min`, `40 s`.

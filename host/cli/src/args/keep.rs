@@ -1,5 +1,6 @@
 //! What people type to say where a run is kept, how surely, and who is asked for approvals: `--store`, `--journal`, `--durability`,
-//! `--approvals`; and to go on with runs from elsewhere: `resume`, `stop`, `approve`, `refuse`.
+//! `--approvals`; and to go on with runs from elsewhere: `resume`,
+//! `approve`, `refuse`.
 
 use std::path::PathBuf;
 
@@ -84,22 +85,6 @@ pub(crate) struct Resume {
     /// Show plugins' log lines of level debug and trace too
     #[arg(long, short)]
     pub(crate) verbose: bool,
-}
-
-#[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it has ended; 1 it was told to end and still goes on; 2 there is no such run")]
-pub(crate) struct Stop {
-    /// The run, or its first digits
-    pub(crate) run: String,
-    /// Why: its journal says so, and whoever waits for it reads it
-    #[arg(long, value_name = "TEXT", default_value = "stopped with `conclave stop`")]
-    pub(crate) reason: String,
-    /// How many seconds to wait until it has ended
-    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
-    pub(crate) wait: u64,
-    /// The store that the run is kept in with --store
-    #[arg(long, value_name = "FOLDER")]
-    pub(crate) store: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use anstyle::Style;
+use conclave_core::consult::Risk;
 use conclave_core::ids::{Millis, RoomId};
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalRequest};
 use conclave_core::waits::WaitKey;
 use conclave_runtime::store::{Mail, WaitRow, Word};
 use serde_json::json;
@@ -20,13 +21,16 @@ use crate::{exit, stdout};
 
 /// Characters of arguments in a table.
 const ARGUMENTS: usize = 400;
-const COLUMNS: [Column; 7] = [
+/// Characters of an analyzer's reason in a table.
+const REASON: usize = 60;
+const COLUMNS: [Column; 8] = [
     Column { head: "ID", most: 28, goes: 0 },
     Column { head: "SINCE", most: 12, goes: 2 },
     Column { head: "EXPIRES", most: 26, goes: 3 },
     Column { head: "RUN IS", most: 8, goes: 5 },
     Column { head: "TASK", most: 16, goes: 4 },
     Column { head: "TOOL", most: 28, goes: 0 },
+    Column { head: "RISK", most: 40, goes: 1 },
     Column { head: "ARGUMENTS", most: usize::MAX, goes: 0 },
 ];
 
@@ -99,8 +103,16 @@ fn row(wait: &WaitRow, said: Option<&str>, now: Millis) -> Vec<(Style, String)> 
         (standing.0, standing.1.to_owned()),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
         (Style::new(), wait.wait.target.clone()),
+        request.map(risk).unwrap_or_default(),
         (Style::new(), arguments),
     ]
+}
+
+/// What the task's analyzer says of it; empty when it was not asked.
+fn risk(request: &ApprovalRequest) -> (Style, String) {
+    let reason = request.risk_reason.as_deref().map(|reason| one_line(reason, REASON)).filter(|reason| !reason.is_empty());
+    let words: Vec<String> = request.risk.map(|risk| risk.as_str().to_owned()).into_iter().chain(reason).collect();
+    (if request.risk.is_some_and(|risk| risk > Risk::Low) { ODD } else { FAINT }, words.join(": "))
 }
 
 /// When it is over; the time stands still while nobody has the run under way.

@@ -16,6 +16,7 @@ use conclave_runtime::store::{Mail, WaitRow, Word};
 use serde_json::{Value, json};
 
 use crate::approval_id::{approval_id, parse_approval_id};
+use crate::approve::told_risk;
 use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::show::{FAINT, NAME, ODD, one_line, paint, printable};
@@ -205,6 +206,9 @@ fn show(request: &ApprovalRequest, edited: Option<&Value>) {
     let who = printable(&format!("for {} in the task {}{by}", request.caller, request.task));
     let _ = writeln!(err, "{} wants to run {}", paint(NAME, printable(&request.tool)), paint(FAINT, who));
     let _ = writeln!(err, "  {}", paint(FAINT, printable(&format!("asked because {}", request.source))));
+    if let Some(risk) = told_risk(request.risk, request.risk_reason.as_deref()) {
+        let _ = writeln!(err, "  {risk}");
+    }
     let what = if edited.is_some() { "  with, in the place of its own arguments:" } else { "  with:" };
     let _ = writeln!(err, "{}", paint(FAINT, what));
     let arguments = edited.unwrap_or(&request.arguments);

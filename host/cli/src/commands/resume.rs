@@ -4,10 +4,10 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conclave_runtime::ResumeError;
-use conclave_runtime::store::{About, Durability, RunFilter, RunRow, Standing, Store, StoreError};
+use conclave_runtime::store::{About, Durability, RunFilter, RunRow, Standing, Store, StoreError, Word};
 use serde_json::json;
 
 use super::run::{Manner, Stage};
@@ -21,8 +21,11 @@ use crate::journals::Kept;
 use crate::resuming::{CLIENT, CONVERSATION, close_orphans, give_up_calls, left_in, tell_left};
 use crate::show::{BAD, FAINT, ODD, head, one_line, paint, plural, printable};
 use crate::stores::{Stores, unusable};
+use crate::words::{paused, say, tell, until};
 use crate::{setup, stdout};
 
+/// How long to wait until the process of a run that is paused has heard that it may go on.
+const HEARD: Duration = Duration::from_secs(30);
 /// Characters of a run's message that say which it is.
 const SHOWN: usize = 60;
 
@@ -36,8 +39,16 @@ pub(crate) async fn resume(args: &args::Resume, output: Output, interrupts: Inte
         let what = format!("the run {} has ended ({}): there is nothing to go on with", row.run, status.as_str());
         return Err(CliError::usage(what).hint(format!("conclave show {} says what happened", row.run)));
     }
-    let store = Store::open(&row.store).map_err(|error| in_use(&error, &row))?;
-    go_on(&store, &row, args, output, &interrupts).await
+    match Store::open(&row.store) {
+        Ok(store) => go_on(&store, &row, args, output, &interrupts).await,
+        Err(StoreError::InUse { .. }) if row.standing == Standing::Running && paused(&found.reader, &row.run).is_some() => {
+            say(&row, Word::Unpause, HEARD).await?;
+            until(HEARD, || paused(&found.reader, &row.run).is_none()).await;
+            tell(&row, "unpaused", "goes on in its process", output)?;
+            Ok(exit::OK)
+        }
+        Err(error) => Err(in_use(&error, &row)),
+    }
 }
 
 /// Those of every store that nobody else writes, the oldest first.
@@ -125,6 +136,16 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output,
     let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, &file, &kept, manner, interrupts)?;
     let mut session = prepared.reopen(&row.run, stage.options(&kept)).map_err(|error| unresumable(&error))?;
+    if session.paused().is_some() && args.run.is_none() {
+        // It was paused on purpose, and not by its end.
+        let what = format!("{} is paused: conclave resume {} goes on with it", row.run, row.run);
+        return if output.json {
+            stdout::line(json!({ "type": "left", "run": row.run, "what": what })).map(|()| exit::OK)
+        } else {
+            let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, what));
+            Ok(exit::OK)
+        };
+    }
     if !session.is_cut_off() {
         return Err(CliError::usage(format!("the run {} was never begun, or has ended: there is nothing to go on with", row.run)));
     }
@@ -138,6 +159,10 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output,
     interrupts.run_begins();
     let attending = stage.attend(&kept, &host);
     let stopper = session.stopper();
+    if session.paused().is_some() {
+        // Whoever goes on with it means that.
+        stopper.unpause();
+    }
     let outcome = stage.follow(stopper, session.go_on(), (&row.run, &kept)).await;
     drop(attending);
     let outcome = outcome?;

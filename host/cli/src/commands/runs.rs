@@ -51,12 +51,14 @@ pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
     waits.retain(|run, _| runs.iter().any(|row| row.run == *run));
     runs.truncate(args.limit);
     let downs = stores.down_ms(&runs)?;
+    let paused: BTreeMap<RoomId, String> = stores.paused(&runs);
     let lasted = |run: &RunRow| lasted(run, downs.get(&run.run).copied().unwrap_or_default(), now);
     if output.json {
         for run in &runs {
             let mut value = json!(run);
             value["type"] = "run".into();
             value["standing"] = standing(run.standing).1.into();
+            value["paused"] = json!(paused.get(&run.run));
             (value["took_ms"], value["waits"]) = (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
             stdout::line(value)?;
         }
@@ -65,7 +67,13 @@ pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
     if runs.is_empty() {
         return empty(&filter, status.is_some(), output);
     }
-    let rows: Vec<Vec<(Style, String)>> = runs.iter().map(|run| row(run, waits.contains_key(&run.run), lasted(run), now)).collect();
+    let rows: Vec<Vec<(Style, String)>> = runs
+        .iter()
+        .map(|run| {
+            let also = if paused.contains_key(&run.run) { Some("paused") } else { waits.contains_key(&run.run).then_some("waits") };
+            row(run, also, lasted(run), now)
+        })
+        .collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     if output.quiet {
         return Ok(exit::OK);
@@ -106,10 +114,10 @@ fn lasted(run: &RunRow, down_ms: u64, now: Millis) -> u64 {
     end.since(run.started).saturating_sub(down_ms)
 }
 
-fn row(run: &RunRow, waits: bool, lasted: u64, now: Millis) -> Vec<(Style, String)> {
-    let (style, word) = match (standing(run.standing), waits) {
-        ((_, word), true) => (ODD, format!("{word}, waits")),
-        (plain, false) => plain,
+fn row(run: &RunRow, also: Option<&str>, lasted: u64, now: Millis) -> Vec<(Style, String)> {
+    let (style, word) = match (standing(run.standing), also) {
+        ((_, word), Some(also)) => (ODD, format!("{word}, {also}")),
+        (plain, None) => plain,
     };
     let entry = if run.agents.is_empty() { run.entry.clone() } else { format!("{} ({})", run.entry, run.agents.join(", ")) };
     let tokens = if run.tokens == 0 { String::new() } else { thousands(run.tokens) };

@@ -4,12 +4,14 @@ use std::fs::{self, OpenOptions};
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
+use conclave_core::event::Record;
 use conclave_core::timeline::Timeline;
 use conclave_runtime::store::{Reader, RunFilter, RunRow, Standing};
 use serde_json::json;
 
 use crate::args::{self, Output};
 use crate::error::CliError;
+use crate::show::agents::Agents;
 use crate::show::amounts::now;
 use crate::show::page::{BEGIN, page};
 use crate::show::timeline::{About, lines, standing};
@@ -29,7 +31,10 @@ pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
         Some(name) => stores.find(name)?,
         None => newest(&stores)?,
     };
-    let (row, mut timeline) = (found.row()?, timeline(&found)?);
+    let row = found.row()?;
+    let rooms = rooms(&found.reader, &found.run())?;
+    let agents = Agents::of(&rooms);
+    let mut timeline = timeline(&found, rooms)?;
     if row.standing == Standing::Running {
         timeline.extend(now());
     }
@@ -40,17 +45,19 @@ pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
         reason: row.reason.clone(),
     };
     if let Some(file) = &args.html {
-        return write_page(file.as_deref(), &row, &page(&timeline, &about), output);
+        return write_page(file.as_deref(), &row, &page(&timeline, &about, &agents.plans()), output);
     }
     if output.json {
         let mut value = json!(timeline);
         value["type"] = "timeline".into();
         value["standing"] = standing(row.standing).1.into();
         (value["config"], value["command"], value["store"]) = (json!(row.config), json!(row.command), json!(row.store));
+        agents.add_to(&mut value);
         stdout::line(value)?;
         return Ok(exit::OK);
     }
     lines(&timeline, &about, table::total(), args.all).iter().try_for_each(stdout::styled)?;
+    agents.lines(matches!(row.standing, Standing::Ended(_))).iter().try_for_each(stdout::styled)?;
     Ok(exit::OK)
 }
 
@@ -69,16 +76,15 @@ fn newest(stores: &Stores) -> Result<InStore, CliError> {
     stores.find(row.run.as_str())
 }
 
-fn timeline(found: &InStore) -> Result<Timeline, CliError> {
+fn timeline(found: &InStore, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliError> {
     let run = found.run();
-    let rooms = rooms(&found.reader, &run)?;
     let none =
         || CliError::usage(format!("the run {run} has no records that can be shown")).hint("`conclave store check` says what is not whole");
     Timeline::of(rooms).ok_or_else(none)
 }
 
 /// The records of each room of a run, its root's first.
-pub(crate) fn rooms(reader: &Reader, run: &conclave_core::ids::RoomId) -> Result<Vec<Vec<conclave_core::event::Record>>, CliError> {
+pub(crate) fn rooms(reader: &Reader, run: &conclave_core::ids::RoomId) -> Result<Vec<Vec<Record>>, CliError> {
     let rooms = reader.rooms(run).map_err(|error| unusable(&error))?;
     rooms.iter().map(|room| reader.records(&room.room).map_err(|error| unusable(&error))).collect()
 }

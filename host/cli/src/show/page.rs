@@ -29,11 +29,12 @@ const ROWS: usize = 6_000;
 const BARS: usize = 4_000;
 
 /// The page.
-pub(crate) fn page(timeline: &Timeline, about: &About) -> String {
+pub(crate) fn page(timeline: &Timeline, about: &About, plans: &[(String, Vec<String>)]) -> String {
     let mut out = String::with_capacity(64 << 10);
     head(&mut out, timeline);
     header(&mut out, timeline, about);
     out.push_str("<main>\n");
+    trees(&mut out, plans);
     lanes(&mut out, timeline);
     filters(&mut out, &timeline.rows);
     rows(&mut out, timeline);
@@ -103,6 +104,18 @@ fn header(out: &mut String, timeline: &Timeline, about: &About) {
         let _ = writeln!(out, "<div class=\"answer\">{}</div>", escape(answer));
     }
     out.push_str("</header>\n");
+}
+
+/// The plans that agents made, as the terminal draws them.
+fn trees(out: &mut String, plans: &[(String, Vec<String>)]) {
+    if plans.is_empty() {
+        return;
+    }
+    out.push_str("<h2>Plans</h2>\n<dl>\n");
+    for (whose, tree) in plans {
+        let _ = writeln!(out, "<dt>{}</dt><dd>{}</dd>", escape(whose), escape(&tree.join("\n")));
+    }
+    out.push_str("</dl>\n");
 }
 
 /// Each room as a line, with what was at work when.

@@ -18,6 +18,7 @@ use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::text::show_size;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 
+use super::plan::summary;
 use super::steps::Steps;
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint, time};
 use crate::screen::{Screen, columns};
@@ -208,6 +209,29 @@ impl Trace {
                 let what = if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
                 self.line(task.as_str(), &paint(ODD, format!("its history is too long for the model: {what} of its older messages")));
             }
+            Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
+                let summary = if *summarised { ", with a summary in its place" } else { "" };
+                let what = format!("its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}");
+                self.line(task.as_str(), &paint(FAINT, what));
+            }
+            Notice::PlanChanged { task, plan } => {
+                self.line(task.as_str(), &one_line(&summary(plan), self.width()));
+            }
+            Notice::AgentStuck { task, reason, .. } => {
+                self.line(task.as_str(), &format!("{} {}", paint(ODD, "stuck:"), as_one_line(reason, WIDTH)));
+            }
+            Notice::RunPaused { reason } => {
+                let resume = paint(FAINT, format_args!("conclave resume {room} lets it go on"));
+                self.line("host", &format!("{} {}; {resume}", paint(ODD, "paused:"), as_one_line(reason, WIDTH)));
+            }
+            Notice::RunUnpaused => self.line("host", "goes on"),
+            Notice::UserHeard { task, message } => {
+                self.line(task.as_str(), &format!("reads what was said: {}", one_line(message.text(), self.width().saturating_sub(22))));
+            }
+            Notice::UserUnheard { task, reason, .. } => {
+                let what = paint(ODD, "nobody reads what was said:");
+                self.line(task.as_str(), &format!("{what} {}", as_one_line(reason, WIDTH)));
+            }
             Notice::Resumed { down_ms } => {
                 let later = time(Duration::from_millis(*down_ms));
                 self.line("host", &format!("goes on where it was cut off, {later} later"));
@@ -239,6 +263,8 @@ impl Trace {
             // A call that was not approved is told as its answer.
             Notice::BackgroundEnded { .. }
             | Notice::ModelCalled { .. }
+            // Too often for a line: `conclave show` and --json have it.
+            | Notice::AgentStateChanged { .. }
             | Notice::ApprovalAsked { .. }
             | Notice::ApprovalGiven { .. }
             | Notice::StepEnded { .. }

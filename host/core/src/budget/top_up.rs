@@ -99,6 +99,8 @@ impl TopUp {
             source: self.sentence(),
             rule: None,
             expires_ms: None,
+            risk: None,
+            risk_reason: None,
             problem: self.problem.clone(),
         }
     }

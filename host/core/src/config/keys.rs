@@ -114,6 +114,14 @@ pub(crate) const LOOPS: &str = "tasks.NAME.loops";
 pub(crate) const WORDS: &str = "tasks.NAME.text";
 /// What becomes of a message without a call.
 pub(crate) const NO_TOOL: &str = "tasks.NAME.handle_llm_no_tool";
+/// Which actions wait for consent.
+pub(crate) const CONFIRM: &str = "tasks.NAME.confirm";
+/// When a history is condensed.
+pub(crate) const CONDENSE: &str = "tasks.NAME.condense";
+/// When an agent is stuck.
+pub(crate) const STUCK: &str = "tasks.NAME.stuck";
+const POLICIES: Shape = Shape::Choice(&["never", "always", "risky"]);
+const REPEATS: Shape = Shape::Whole { least: 2, most: 100 };
 const LIMITS_TABLE: &str = "limits";
 const RUN: &str = "limits.run";
 
@@ -276,6 +284,24 @@ pub const KEYS: &[Key] = &[
     key(TASK, "handle_llm_no_tool", Shape::Either(&[Shape::Choice(&["nothing", "done", "user"]), Shape::Table(NO_TOOL)]), r#"handle_llm_no_tool = "done""#, "What becomes of an agent's message without a tool call."),
     key(TASK, "agent_seat", Shape::Choice(&["host", "host-then-component", "component"]), r#"agent_seat = "host-then-component""#, "Who answers on the agent seat."),
     key(TASK, "allow_null_result", Shape::Flag, "allow_null_result = true", "Without a valid answer the other side says that it does not know."),
+    key(TASK, "executors", TEXTS, r#"executors = ["workspace", "browser"]"#, "Plugins whose tools carry out its agent's actions: a tool `read` those that read, and so on; the first one that has it."),
+    key(TASK, "action_timeout", Shape::Duration, r#"action_timeout = "2 min""#, "How long an action or a tool call may be pending; then its agent reads that it timed out."),
+    key(TASK, "memory", TEXT, r#"memory = "notes""#, "The plugin that its agent's `recall` asks; the agent's own memory, where it has one, when it is not given."),
+    key(TASK, "confirm", Shape::Either(&[POLICIES, Shape::Table(CONFIRM)]), r#"confirm = "always""#, "Which of its agent's actions and tool calls wait for an approver, by how risky they are; none when it is not given."),
+    key(TASK, "condense", Shape::Table(CONDENSE), r#"condense = { plugin = "recent", over = 100 }"#, "When its agent's history is condensed, and by which plugin."),
+    key(TASK, "stuck", Shape::Either(&[Shape::Flag, Shape::Table(STUCK)]), "stuck = false", "Whether an agent that does the same again and again is stopped; true when it is not given."),
+    key(TASK, "micro", TEXT, r#"micro = "agents/coder.md""#, "The file of a micro-agent: its description, inputs, outputs and prompt."),
+    key(CONFIRM, "policy", POLICIES, r#"policy = "risky""#, "`never`, `always`, or `risky`: from `threshold` on."),
+    key(CONFIRM, "threshold", Shape::Choice(&["low", "medium", "high"]), r#"threshold = "medium""#, "How risky an action must be to wait; high when it is not given."),
+    key(CONFIRM, "unknown", Shape::Flag, "unknown = false", "Actions wait of which nobody says how risky they are; true when it is not given."),
+    key(CONFIRM, "analyzer", TEXT, r#"analyzer = "patterns""#, "The plugin that says how risky an action is; when it fails, the action waits."),
+    key(CONDENSE, "plugin", TEXT, r#"plugin = "recent""#, "The condenser."),
+    key(CONDENSE, "over", Shape::Whole { least: 4, most: 1_000_000 }, "over = 100", "Entries that the history may have; 100 when it is not given."),
+    key(STUCK, "repeats", REPEATS, "repeats = 4", "How often the same action may give the same result; 4 when it is not given."),
+    key(STUCK, "errors", REPEATS, "errors = 4", "How often the same action may fail; 4 when it is not given."),
+    key(STUCK, "alternations", REPEATS, "alternations = 6", "How many actions two may take in turns; 6 when it is not given."),
+    key(STUCK, "messages", REPEATS, "messages = 3", "How often it may say the same with nothing between; 3 when it is not given."),
+    key(STUCK, "recovery", Shape::Choice(&["ask", "restart", "stop"]), r#"recovery = "restart""#, "`ask` the user where there is one, `restart` where the loop began, or `stop`; `ask` when it is not given."),
     key(TASK_TOOL, "tool", TEXT, r#"tool = "search.find""#, "`plugin.tool`, or a tool of the host by its own name or Langroid's."),
     key(TASK_TOOL, "as", TEXT, r#"as = "find""#, "The name that the agent sees and writes: letters, digits, `_`, `.` and `-`."),
     key(TASK_TOOL, "use", Shape::Flag, "use = false", "It is shown to the agent, which may call it; true when it is not given."),

@@ -11,7 +11,7 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{code, string, suggest};
-use super::{Compat, PluginConfig, TaskConfig, is_reserved_task, narrow, task_rules, task_tools};
+use super::{Compat, PluginConfig, TaskConfig, acting, is_reserved_task, narrow, task_rules, task_tools};
 use crate::ids::{PluginName, TaskName};
 use crate::message::Entity;
 use crate::model::ToolFormat;
@@ -27,6 +27,7 @@ pub(crate) fn read_all(
     references: &mut References,
     root: &Table<'_>,
     plugins: &BTreeMap<PluginName, PluginConfig>,
+    folder: &str,
 ) -> BTreeMap<TaskName, TaskConfig> {
     let mut tasks = BTreeMap::new();
     let mut lowered: BTreeMap<String, (&str, Span)> = BTreeMap::new();
@@ -40,7 +41,7 @@ pub(crate) fn read_all(
             reader.error(second, what, "give one of them another name".to_owned());
         }
         let table = table.checked(reader);
-        tasks.insert(TaskName::from(name), read(reader, references, &table, compat, plugins));
+        tasks.insert(TaskName::from(name), read(reader, references, &table, compat, (plugins, folder)));
     }
     tasks
 }
@@ -62,7 +63,7 @@ fn read(
     references: &mut References,
     table: &Table<'_>,
     compat: Compat,
-    plugins: &BTreeMap<PluginName, PluginConfig>,
+    (plugins, folder): (&BTreeMap<PluginName, PluginConfig>, &str),
 ) -> TaskConfig {
     let compat = self::compat(reader, table).unwrap_or(compat);
     let usual = TaskSetup::default();
@@ -103,6 +104,14 @@ fn read(
         bytes_per_token: whole32(reader, table, "bytes_per_token", MOST_BYTES_PER_TOKEN).unwrap_or(usual.bytes_per_token),
         narrow: table.get("narrow").map(|item| narrow::read(reader, references, &item)).unwrap_or_default(),
         loops: task_rules::loops(reader, table),
+        executors: acting::executors(reader, references, table),
+        action_timeout_ms: acting::action_timeout(reader, table),
+        memory: acting::memory(reader, references, table),
+        confirm: acting::confirm(reader, references, table),
+        condense: acting::condense(reader, references, table),
+        stuck: acting::stuck(reader, table, compat),
+        micro_file: acting::micro(reader, table, folder),
+        micro: None,
         text: task_rules::words(reader, table, compat),
         subtasks,
         interactive,

@@ -42,6 +42,24 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_policy(config, problems);
     check_networks(config, problems);
     check_offers(config, &tasks, problems);
+    check_executors(config, problems);
+}
+
+/// An executor whose tools the agent may not call carries out nothing.
+fn check_executors(config: &Config, problems: &mut Problems) {
+    for (name, task) in &config.tasks {
+        let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.tools.as_ref());
+        let granted: Vec<&ToolPattern> = granted.into_iter().flat_map(|grant| &grant.names).collect();
+        for (index, executor) in task.executors.iter().enumerate() {
+            let is_of = |pattern: &&ToolPattern| pattern.0.split_once('.').is_none_or(|(plugin, _)| plugin == executor.as_str());
+            if config.plugins.contains_key(executor) && !granted.iter().any(is_of) {
+                let agent = &task.agent;
+                let what = format!("the executor `{executor}` carries out nothing: `{agent}` may call none of its tools");
+                let help = format!("write `grants.tools = [\"{executor}.*\"]` in [plugins.{agent}], or leave the executor out");
+                problems.push(config.problem(&format!("tasks.{name}.executors[{index}]"), what).help(help).as_warning());
+            }
+        }
+    }
 }
 
 /// A rule behind one that decides everything that it is about.
@@ -190,7 +208,8 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
 fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet<&'a PluginName> {
     let (mut used, mut agents) = (BTreeSet::new(), BTreeSet::new());
     for task in tasks.iter().filter_map(|name| config.tasks.get(*name)) {
-        used.extend(&task.deliver);
+        used.extend(task.deliver.iter().chain(&task.executors).chain(&task.memory).chain(&task.confirm.analyzer));
+        used.extend(task.condense.iter().map(|condense| &condense.plugin));
         agents.insert(&task.agent);
     }
     // Once for each agent: many tasks may have the same one.

@@ -164,6 +164,8 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
         source: String::new(),
         rule: Some(1),
         expires_ms: None,
+        risk: None,
+        risk_reason: None,
         problem: None,
     };
     let exact = leave(&ruled, &request, true).expect("it can be allowed");
@@ -193,6 +195,8 @@ fn asks(tool: &str) -> ApprovalRequest {
         source: String::new(),
         rule: None,
         expires_ms: None,
+        risk: None,
+        risk_reason: None,
         problem: None,
     }
 }

@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::frame::Wait;
+use super::confirming::{ByRule, Wanted};
 use super::posting::unknown_plugin;
 use super::tools::failed;
 use super::{Purpose, Room, TimerPurpose};
+use crate::consult::Risk;
 use crate::effect::Effect;
 use crate::grant::Layer;
 use crate::ids::{CallId, FrameId, PluginName, TimerId};
@@ -29,6 +30,11 @@ pub(super) enum Ruling {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Asked {
     NotYet,
+    /// Nobody was asked yet but the analyzer, or it gave no answer; `asks`: the task's rules of consent ask for so high a risk.
+    Assessed {
+        risk: Risk,
+        asks: bool,
+    },
     /// It runs as it was asked about.
     Approved,
     /// The approver wrote other arguments: what no rule may do they may not either.
@@ -48,8 +54,10 @@ impl Room {
         let setup = Arc::clone(&self.setup);
         let callers = [caller].into_iter().chain(asked_by);
         let Decision { decide, why } = decide(&setup, callers, &call.name, &call.arguments);
+        let wanted = Wanted { frame: id, slot, call, action: None, caller, asked_by };
         match decide {
-            Decide::Allow => Ruling::Runs,
+            // A rule that allows does not take away what the task's rules of consent ask for.
+            Decide::Allow => self.consent_to(&wanted, None, asked),
             Decide::Deny => {
                 let reason = format!("the rule at {why} denies it");
                 let record = match setup.rights(caller) {
@@ -59,35 +67,17 @@ impl Room {
                 Ruling::Refused(failed(call, self.denied(caller, *record)))
             }
             // O-110, O-185: asked for every tool alike, and kept under the id of this call.
-            Decide::Ask if asked == Asked::NotYet => {
-                let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
-                    return Ruling::Refused(failed(call, "the task is over".to_owned()));
-                };
-                let (rule, expires_ms) = match why {
+            Decide::Ask => {
+                let (index, expires_ms) = match why {
                     Why::Rule { index, rule } => (Some(index), rule.expires_ms),
                     Why::Grants { .. } | Why::Nothing => (None, None),
                 };
-                self.ask_approver(
-                    (id, slot),
-                    ApprovalRequest {
-                        task,
-                        caller: caller.clone(),
-                        asked_by: asked_by.cloned(),
-                        tool: call.name.clone(),
-                        arguments: call.arguments.clone(),
-                        source: why.to_string(),
-                        rule,
-                        expires_ms,
-                        problem: None,
-                    },
-                );
-                Ruling::Waits
+                self.consent_to(&wanted, Some(ByRule { source: why.to_string(), index, expires_ms }), asked)
             }
-            Decide::Ask => Ruling::Runs,
         }
     }
 
-    fn ask_approver(&mut self, (frame, slot): (FrameId, usize), request: ApprovalRequest) {
+    pub(super) fn ask_approver(&mut self, (frame, slot): (FrameId, usize), request: ApprovalRequest) {
         let expires = request.expires_ms;
         let waiting = self.next_call(Purpose::Approval { frame, slot });
         self.tell(Notice::ApprovalAsked { call: waiting, request: request.clone() });
@@ -112,7 +102,26 @@ impl Room {
         let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| of_call(purpose)).map(|(timer, _)| *timer).collect();
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
         self.tell(Notice::ApprovalGiven { call, approval: approval.clone() });
-        let asked_by = self.asker_of(id, slot);
+        let Some(waiting) = self.slot_of(id, slot) else { return };
+        let asked_by = waiting.asked_by.clone();
+        if waiting.action.is_some() {
+            match approval {
+                Approval::Approved => self.go_on_acting(id, slot, Asked::Approved),
+                Approval::Edited { arguments } => match self.replace_action(id, slot, arguments) {
+                    Ok(()) => self.go_on_acting(id, slot, Asked::Edited),
+                    Err(problem) => self.reject_action(id, slot, &problem),
+                },
+                Approval::Refused { reason } | Approval::Invalid { message: reason } => self.reject_action(id, slot, &reason),
+            }
+            return;
+        }
+        if self.is_of_host(id, waiting) {
+            match approval {
+                Approval::Approved => return self.go_on_steering(id, slot, None, Asked::Approved),
+                Approval::Edited { arguments } => return self.go_on_steering(id, slot, Some(arguments), Asked::Edited),
+                Approval::Refused { .. } | Approval::Invalid { .. } => {}
+            }
+        }
         self.go_on_with(id, slot, |room, wanted| match approval {
             Approval::Approved => room.start_approved(id, slot, wanted, asked_by.as_ref(), Asked::Approved),
             Approval::Edited { arguments } => {
@@ -125,14 +134,6 @@ impl Room {
                 Some(failed(wanted, text))
             }
         });
-    }
-
-    /// Whose answer wants the call that waits.
-    pub(super) fn asker_of(&self, id: FrameId, slot: usize) -> Option<PluginName> {
-        match &self.frames.get(&id)?.attempt.as_ref()?.wait {
-            Wait::Tools(round) => round.slots.get(slot)?.asked_by.clone(),
-            _ => None,
-        }
     }
 
     pub(super) fn approval_expired(&mut self, call: CallId) {

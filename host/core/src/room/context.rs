@@ -124,7 +124,7 @@ impl Room {
     }
 
     /// Takes entries out of a history; those behind them move up.
-    fn lose(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
+    pub(super) fn lose(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
         let Some(first) = lost.first().copied() else { return };
         let memory = self.memory(task);
         let tail = memory.split_off(first);
@@ -183,7 +183,7 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<Entry> {
             Entity::System => Role::System,
             Entity::User | Entity::Agent => Role::User,
         };
-        return vec![Entry { role, text: fit::tokens_of(message.text(), bytes), rest: calls_tokens(&message.tool_calls, bytes) }];
+        return vec![Entry { role, text: fit::tokens_of(&message.as_read(), bytes), rest: calls_tokens(&message.tool_calls, bytes) }];
     }
     let of_result = |result: &crate::message::ToolResult| {
         let value = result.value.as_ref().filter(|_| result.content.is_empty()).map(ToString::to_string).unwrap_or_default();

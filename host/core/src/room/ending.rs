@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::delegates::children_of;
 use super::frame::{Answer, Frame, Read, Responder, Wait};
 use super::posting::text_form;
 use super::returns;
 use super::steps::is_empty;
 use super::{Phase, Purpose, Room};
-use crate::action::Observation;
 use crate::calling::routing;
 use crate::calling::sequence::{Happened, Kind};
 use crate::effect::Effect;
@@ -23,8 +23,8 @@ use crate::toolbox::{HostTool, ToolTarget, Toolbox};
 /// Why a frame ends.
 #[derive(Clone, Debug)]
 pub(super) struct Ending {
-    status: Status,
-    reason: String,
+    pub(super) status: Status,
+    pub(super) reason: String,
 }
 
 impl Ending {
@@ -240,15 +240,18 @@ impl Room {
         if self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
             self.memory(&frame.task).left_pending.clone_from(&frame.pending);
         }
-        if ending.status == Status::InfLoop && frame.caller.is_some() {
-            // Nobody above knows better: the run is over, as it is in the reference.
-            self.tell(Notice::TaskEnded { task: frame.task.clone(), status: ending.status, reason: ending.reason.clone() });
-            self.frames.insert(id, frame);
-            self.stop(Status::InfLoop, &ending.reason);
-            return;
-        }
         let notice = Notice::TaskEnded { task: frame.task.clone(), status: ending.status, reason: ending.reason.clone() };
         self.tell(notice);
+        self.state_at_end(&frame.task, ending.status, &ending.reason);
+        if ending.status == Status::InfLoop
+            && let Some(caller) = frame.caller
+            && !self.waits_for_delegate(caller, id)
+        {
+            // A task that hands its messages on knows no better: it goes round in circles itself, as it is in the reference.
+            self.frames.insert(id, frame);
+            self.end_circle(caller, ending);
+            return;
+        }
         match frame.caller {
             Some(caller) => self.give_result(caller, &frame, &ending),
             None => {
@@ -262,12 +265,26 @@ impl Room {
         }
     }
 
+    /// Ends what a sub-task that goes round in circles works for: the delegation that it is part of, or the run. Unlike in the reference
+    /// (O-106) whoever delegated is not stuck with it: it waited for an answer, reads that there is none, and can do something else.
+    fn end_circle(&mut self, caller: FrameId, ending: Ending) {
+        let mut next = Some(caller);
+        while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
+            let (id, above) = (frame.id, frame.caller);
+            if above.is_some_and(|above| self.waits_for_delegate(above, id)) {
+                self.end_frame(id, ending);
+                return;
+            }
+            next = above;
+        }
+        self.stop(ending.status, &ending.reason);
+    }
+
     fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {
         let frame = self.frames.remove(&id)?;
         self.abandon_calls_of(id);
-        if let Some(Wait::Subtask(child) | Wait::Delegate(child)) = frame.attempt.as_ref().map(|attempt| &attempt.wait) {
-            self.remove_frame(*child);
-        }
+        self.end_jobs(&frame);
+        children_of(&frame).into_iter().for_each(|child| drop(self.remove_frame(child)));
         Some(frame)
     }
 
@@ -292,26 +309,11 @@ impl Room {
         if let (Some(message), Some(pending)) = (&message, &child.pending) {
             self.link(pending).child = Some(message.seq);
         }
-        let Some(waiting) = self.frames.get(&caller).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone()) else {
-            return;
-        };
-        match waiting {
-            Wait::Subtask(id) if id == child.id => {
-                self.ready(caller, message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))));
-            }
-            Wait::Delegate(id) if id == child.id => {
-                let content = message.as_ref().map_or_else(|| ending.reason.clone(), |message| message.text().to_owned());
-                let outputs = serde_json::json!({ "content": content, "status": ending.status });
-                let mut answer = Arc::unwrap_or_clone(self.host_message(caller, content));
-                if let Some(message) = message {
-                    answer.labels = message.labels;
-                    answer.attachments = message.attachments;
-                }
-                let observation = Observation::Delegated { agent: child.task.to_string(), outputs };
-                self.remember(caller, None, Some(observation), answer.seq);
-                self.ready(caller, Some((Responder::Agent, Arc::new(answer))));
-            }
-            _ => {}
+        let waits = |frame: &Frame| frame.attempt.as_ref().is_some_and(|attempt| attempt.wait == Wait::Subtask(child.id));
+        if self.frames.get(&caller).is_some_and(waits) {
+            self.ready(caller, message.map(|message| (Responder::Subtask(child.task.clone()), Arc::new(message))));
+        } else {
+            self.delegate_ended(caller, child, ending, message.as_ref());
         }
     }
 
@@ -473,9 +475,10 @@ impl Room {
             // It waits for its user already: there is no turn to stop.
             return;
         }
-        let attempt = self.frames.get_mut(&root).and_then(|frame| frame.attempt.take());
-        if let Some(Wait::Subtask(child) | Wait::Delegate(child)) = attempt.map(|attempt| attempt.wait) {
-            self.remove_frame(child);
+        let children = self.frames.get(&root).map(children_of).unwrap_or_default();
+        children.into_iter().for_each(|child| drop(self.remove_frame(child)));
+        if let Some(frame) = self.frames.get_mut(&root) {
+            frame.attempt = None;
         }
         self.abandon_calls_of(root);
         let message = self.host_message(root, format!("This turn was stopped: {reason}"));
@@ -513,6 +516,7 @@ impl Room {
 
     /// A hard stop of everything that goes on in the room.
     pub(super) fn stop(&mut self, status: Status, reason: &str) {
+        let was_running = matches!(self.phase, Phase::Running { .. });
         if let Phase::Running { root } = self.phase {
             self.end_frame(root, Ending::new(status, reason));
         }
@@ -520,6 +524,10 @@ impl Room {
         self.runnable.clear();
         let calls: Vec<CallId> = self.calls.keys().copied().collect();
         for call in calls {
+            if was_running && self.is_clearing_up(call) {
+                // A second stop does not wait for it any more.
+                continue;
+            }
             if let Some(Purpose::Background { id }) = self.calls.get(&call) {
                 let id = id.clone();
                 self.background_stopped(&id, reason);

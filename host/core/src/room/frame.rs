@@ -6,8 +6,10 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::acting::Acting;
+use super::astray::Astray;
 use super::circles::Circles;
-use crate::action::Past;
+use crate::action::{Action, Observation, Past};
 use crate::calling::reading::Reading;
 use crate::event::SeatCall;
 use crate::ids::PluginName;
@@ -73,6 +75,9 @@ pub(super) struct Frame {
     pub(super) task: TaskName,
     pub(super) caller: Option<FrameId>,
     pub(super) inputs: Arc<Value>,
+    /// The system text of this activation, where it is not the task's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) system: Option<Arc<str>>,
     pub(super) peers: Arc<Vec<Peer>>,
     pub(super) pending: Option<Arc<Message>>,
     pub(super) pending_sender: Responder,
@@ -103,6 +108,12 @@ pub(super) struct Frame {
     pub(super) iteration: u32,
     /// What came since the previous step returned (O-053).
     pub(super) past: Vec<Past>,
+    /// What an agent that acts is about.
+    #[serde(default, skip_serializing_if = "super::acting::Acting::is_idle")]
+    pub(super) acting: Acting,
+    /// Whether it does the same again and again (O-098…O-108).
+    #[serde(default, skip_serializing_if = "super::astray::Astray::is_new")]
+    pub(super) astray: Astray,
     /// None between steps.
     pub(super) attempt: Option<Attempt>,
 }
@@ -142,8 +153,6 @@ pub(super) enum Wait {
     Next,
     Call(CallId),
     Subtask(FrameId),
-    /// A child that the agent delegated to (O-088), with the agent's name for it.
-    Delegate(FrameId),
     Tools(ToolRound),
     /// For more of a budget: the responder is to be asked then.
     More,
@@ -177,6 +186,31 @@ pub(super) struct Slot {
     /// Tools that led to this call, one after the other.
     pub(super) depth: u32,
     pub(super) said: Option<Said>,
+    /// What the agent wants done, where it is an action and no call of a tool; `call` then names it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) action: Option<Action>,
+    /// What the agent reads of it (O-053), where that is more than the result of a call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) observation: Option<Observation>,
+    /// The child that works on it (O-088).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) child: Option<FrameId>,
+    /// It is a delegation that waits for its turn.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) queued: bool,
+}
+
+impl Slot {
+    /// A call that has not begun.
+    pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
+        Self { now: call.clone(), call, asked_by, depth: 0, said: None, action: None, observation: None, child: None, queued: false }
+    }
+
+    /// An action that has not begun; `name` and `arguments` are its fixed form, for rules and for people.
+    pub(super) fn of_action(action: Action, arguments: Value) -> Self {
+        let call = ToolCall::new(action.name(), arguments);
+        Self { action: Some(action), ..Self::new(call, None) }
+    }
 }
 
 /// What came of a call.

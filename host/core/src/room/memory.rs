@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::Room;
+use super::condensing::Condensing;
 use super::context::tokens_of;
 use crate::calling::fit::BYTES_PER_TOKEN;
 use crate::history::History;
@@ -38,6 +39,8 @@ pub(super) struct Memory {
     /// What was pending when its last activation ended; kept only for `compat = "langroid"`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) left_pending: Option<Arc<Message>>,
+    #[serde(default, skip_serializing_if = "Condensing::is_idle")]
+    pub(super) condensing: Condensing,
 }
 
 impl Memory {
@@ -190,6 +193,22 @@ impl Room {
         let mut next = Some(seq);
         while let Some(link) = next.and_then(|seq| self.links.remove(&seq)) {
             next = link.child;
+        }
+    }
+
+    /// Puts an entry in at a place; those from there on move down.
+    pub(super) fn put_in(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
+        let memory = self.memory(task);
+        let tail = memory.split_off(place);
+        let places: Vec<(u64, usize)> = [message].into_iter().chain(&tail).map(|message| (message.seq, memory.push(message))).collect();
+        self.link(message).place = Some((task.clone(), place));
+        for (seq, place) in places {
+            if let Some(link) = self.links.get_mut(&seq).filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task)) {
+                link.place = Some((task.clone(), place));
+            }
+        }
+        for frame in self.frames.values_mut().filter(|frame| frame.task == *task && frame.history_start > place) {
+            frame.history_start += 1;
         }
     }
 

@@ -108,7 +108,13 @@ impl Room {
                 let (frame, task) = self.task_of(*frame)?;
                 Some((task.agent.clone(), Some(frame.task.clone())))
             }
-            Purpose::Tool { plugin, .. } | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
+            Purpose::Tool { plugin, .. } | Purpose::Job { plugin, .. } | Purpose::Strategy { strategy: plugin } => {
+                Some((plugin.clone(), None))
+            }
+            Purpose::Consult { frame, plugin, .. } => {
+                let (frame, _) = self.task_of(*frame)?;
+                Some((plugin.clone(), Some(frame.task.clone())))
+            }
             Purpose::Approval { .. }
             | Purpose::HeldTool { .. }
             | Purpose::TopUp { .. }
@@ -121,7 +127,9 @@ impl Room {
     /// The task that the agent behind a call works on; none for tools and strategies.
     #[must_use]
     pub fn works_on(&self, call: CallId) -> Option<TaskName> {
-        self.who_asks(call)?.1
+        let (plugin, task) = self.who_asks(call)?;
+        // What a task leaves of its agent's grants narrows nobody else's.
+        task.filter(|task| self.setup.tasks.get(task).is_some_and(|setup| setup.agent == plugin))
     }
 
     fn granted_model(&mut self, plugin: &PluginName, task: Option<&TaskName>, name: Option<&str>) -> Result<ModelName, ModelError> {

@@ -76,11 +76,25 @@ impl Room {
 
     pub(super) fn remember(&mut self, frame: FrameId, action: Option<Action>, observation: Option<Observation>, seq: u64) {
         let Some(frame) = self.frames.get_mut(&frame) else { return };
-        // O-054: the answer to an action joins it; anything else stands alone.
-        match frame.past.last_mut() {
-            Some(past) if action.is_none() && past.action.is_some() && past.observation.is_none() => past.observation = observation,
-            _ => frame.past.push(Past { action, observation, seq }),
+        // O-051
+        if let Some(Observation::Error { content }) = &observation {
+            frame.acting.last_error = Some(content.clone());
         }
+        // O-054: the answer to an action joins it, whatever came in between; anything else stands alone.
+        let is_open = |past: &&mut Past| past.action.is_some() && past.observation.is_none();
+        match frame.past.iter_mut().rev().find(is_open).filter(|_| action.is_none()) {
+            Some(past) => past.observation = observation,
+            None => frame.past.push(Past { action, observation, seq }),
+        }
+    }
+
+    /// The same for what answers no action, and so is joined to none (O-054).
+    pub(super) fn remember_unsolicited(&mut self, frame: FrameId, past: Past) {
+        let Some(frame) = self.frames.get_mut(&frame) else { return };
+        if let Some(Observation::Error { content }) = &past.observation {
+            frame.acting.last_error = Some(content.clone());
+        }
+        frame.past.push(past);
     }
 
     /// The message that an agent's turn amounts to; none when it said nothing.
@@ -93,8 +107,10 @@ impl Room {
             message.recipient = Some(Entity::User.as_str().to_owned());
         }
         message.value = turn.extra.iter().find(|(key, _)| key == "value").map(|(_, value)| value.clone()).filter(|value| !value.is_null());
-        let remembered = turn.action.clone();
-        match turn.action {
+        // A kind that has a type is of that type, however it was written: nothing is done under another name.
+        let action = turn.action.typed();
+        let remembered = action.clone();
+        match action {
             Action::Null => return None,
             Action::Reply(reply) => fill_reply(&mut message, self.without_repeats(frame, reply), seq, &task),
             Action::Finish { outputs } => {

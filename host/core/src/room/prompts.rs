@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::Room;
 use super::frame::Responder;
+use super::{Purpose, Room};
 use crate::action::Reply;
 use crate::calling::instructions::Instructions;
 use crate::calling::reading::Reader;
@@ -75,10 +75,11 @@ impl Room {
         let (told, output_schema) = if is_told { (request.output_schema, None) } else { (None, request.output_schema) };
         let asked = Asked { format, tools: explained(format, request.tools.as_ref(), &request.tool_choice), schema: told };
         let history = task.as_ref().map(|(name, _)| self.history(name));
+        let system = task.as_ref().map(|(_, setup)| self.system_of(call, setup));
         let mut pieces = Vec::with_capacity(parts.len());
         for part in parts {
-            pieces.push(match (part, &task) {
-                (Part::System, Some((name, setup))) => PromptPiece::System { text: self.system_text(name, setup, &toolbox, &asked) },
+            pieces.push(match (part, task.as_ref().zip(system.as_ref())) {
+                (Part::System, Some(((name, _), system))) => PromptPiece::System { text: self.system_text(name, system, &toolbox, &asked) },
                 (Part::System, None) => return Err(other("only a step has a system message")),
                 (Part::History { start, end }, _) => {
                     let messages = history.clone().ok_or_else(|| other("only a step has a history"))?;
@@ -101,22 +102,31 @@ impl Room {
         Ok(Prompt { pieces, tools, tool_format: format, tool_choice, output_schema, stream: request.stream, options: request.options })
     }
 
+    /// The task's own system text, or that of the activation whose agent asks.
+    fn system_of(&self, call: CallId, task: &TaskSetup) -> Arc<str> {
+        let frame = match self.calls.get(&call) {
+            Some(Purpose::Step { frame } | Purpose::Respond { frame }) => self.frames.get(frame),
+            _ => None,
+        };
+        Arc::clone(frame.and_then(|frame| frame.system.as_ref()).unwrap_or(&task.system))
+    }
+
     /// L-024, L-106: made when it is first asked for, and again when what it is made of has changed.
-    fn system_text(&mut self, name: &TaskName, task: &TaskSetup, toolbox: &Arc<Toolbox>, asked: &Asked) -> Arc<str> {
-        let known = self.texts.0.get(name).into_iter().flatten().find(|made| made.fits(&task.system, toolbox, asked));
+    fn system_text(&mut self, name: &TaskName, system: &Arc<str>, toolbox: &Arc<Toolbox>, asked: &Asked) -> Arc<str> {
+        let known = self.texts.0.get(name).into_iter().flatten().find(|made| made.fits(system, toolbox, asked));
         if let Some(made) = known {
             return Arc::clone(&made.text);
         }
         let shown = asked.tools.as_ref().map(|names| only(toolbox, names));
         let instructions = Instructions {
-            system: &task.system,
+            system,
             toolbox: shown.as_ref().unwrap_or(toolbox),
             format: asked.format,
             output_schema: asked.schema.as_ref(),
             recipients: &recipients(toolbox),
         };
         let text: Arc<str> = instructions.to_text().into();
-        let made = Made { system: Arc::clone(&task.system), toolbox: Arc::clone(toolbox), asked: asked.clone(), text: Arc::clone(&text) };
+        let made = Made { system: Arc::clone(system), toolbox: Arc::clone(toolbox), asked: asked.clone(), text: Arc::clone(&text) };
         let texts = self.texts.0.entry(name.clone()).or_default();
         if texts.len() >= TEXTS {
             texts.remove(0);

@@ -11,11 +11,13 @@ const MAYBE_SAID: &str =
 
 impl Room {
     pub(super) fn resumed(&mut self, down_ms: u64) {
-        self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(down_ms));
         self.tell(Notice::Resumed { down_ms });
-        for purpose in self.timers.values_mut() {
-            if let TimerPurpose::Delivery { at, .. } = purpose {
-                *at = at.plus(down_ms);
+        if !self.slept_paused(down_ms) {
+            self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(down_ms));
+            for purpose in self.timers.values_mut() {
+                if let TimerPurpose::Delivery { at, .. } = purpose {
+                    *at = at.plus(down_ms);
+                }
             }
         }
         self.charge_lost_attempts();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::ending::Ending;
 use super::frame::Responder;
+use super::micro::with_message;
 use super::{Phase, Room, TimerPurpose};
 use crate::event::{HistoryChange, Opening, Spent};
 use crate::ids::{FrameId, TaskName};
@@ -52,7 +53,12 @@ impl Room {
         if self.opening.seat.is_none() && task.as_ref().is_some_and(|task| task.restart) {
             self.reset(&entry);
         }
-        let root = self.new_frame(&entry, None, Arc::new(self.opening.inputs.clone()));
+        let inputs = Arc::new(self.opening.inputs.clone());
+        let inputs = match &task {
+            Some(task) => with_message(task, inputs, self.opening.content.as_deref()),
+            None => inputs,
+        };
+        let root = self.new_frame(&entry, None, inputs);
         self.phase = Phase::Running { root };
         if let Some(frame) = self.frames.get_mut(&root) {
             frame.turn_limit = self.opening.turns.or(frame.turn_limit);

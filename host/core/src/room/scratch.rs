@@ -32,9 +32,12 @@ impl Room {
 
     fn scratch_key(&self, call: CallId) -> Option<ScratchKey> {
         let purpose = self.calls.get(&call)?;
-        let task = purpose.frame().and_then(|frame| self.frames.get(&frame)).map(|frame| frame.task.clone());
+        let task = match purpose {
+            Purpose::Job { task, .. } => Some(task.clone()),
+            _ => purpose.frame().and_then(|frame| self.frames.get(&frame)).map(|frame| frame.task.clone()),
+        };
         let plugin = match purpose {
-            Purpose::Tool { plugin, .. } => plugin.clone(),
+            Purpose::Tool { plugin, .. } | Purpose::Job { plugin, .. } | Purpose::Consult { plugin, .. } => plugin.clone(),
             Purpose::Step { frame } | Purpose::Respond { frame } => self.agent_of(*frame)?.clone(),
             Purpose::Strategy { strategy } => strategy.clone(),
             Purpose::Approval { .. }

@@ -1,26 +1,32 @@
 //! The loop: a step tries the responders in turn until one gives a valid answer (L-050…L-062). Everything that can take time is an
 //! effect, so a step may rest here between two events.
 
+mod judge;
+
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use serde_json::Value;
 
+pub(super) use judge::is_empty;
+
+use super::acting::Acting;
+use super::astray::Astray;
 use super::circles::Circles;
 use super::ending::Ending;
 use super::frame::{Attempt, Frame, Read, Responder, Wait};
+use super::micro::with_message;
 use super::tools::failed;
 use super::{Purpose, Room};
-use crate::action::Turn;
+use crate::action::{Action, Turn};
 use crate::budget::Budget;
-use crate::calling::routing::PASS;
 use crate::effect::Effect;
 use crate::fault::Fault;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Blob, DO_NOT_KNOW, Entity, Label, Message};
+use crate::message::{Blob, Entity, Label, Message};
 use crate::notice::Notice;
 use crate::outcome::Status;
-use crate::setup::{PluginKind, TaskSetup};
+use crate::setup::PluginKind;
 use crate::view::Peer;
 
 /// Faults in a row after which an agent is given up: its next step would most likely fail in the same way.
@@ -42,6 +48,7 @@ impl Room {
             id,
             task: task.clone(),
             caller,
+            system: self.own_system(task, &inputs),
             inputs,
             peers: Arc::new(self.peers(task)),
             pending: None,
@@ -61,6 +68,8 @@ impl Room {
             chain: VecDeque::new(),
             history_start: self.history(task).len(),
             only: None,
+            acting: Acting::default(),
+            astray: Astray::default(),
         };
         self.frames.insert(id, frame);
         if let Some(task_setup) = task_setup {
@@ -196,7 +205,7 @@ impl Room {
 
     fn ask_agent(&mut self, id: FrameId) -> Option<Wait> {
         let (frame, task) = self.task_of(id)?;
-        let (pending, name, agent) = (frame.pending.clone(), frame.task.clone(), task.agent.clone());
+        let (pending, name) = (frame.pending.clone(), frame.task.clone());
         let user_message = task.user_message.clone();
         // L-022: no agent answers a message whose calls the host should carry out.
         let works = pending.as_ref().is_some_and(|message| message.action.is_some() && message.sender == Entity::Llm);
@@ -211,9 +220,10 @@ impl Room {
                 return None;
             }
         }
+        let is_written = self.tell_of_jobs(id);
         match &pending {
             // L-010: nothing that a model could answer.
-            Some(pending) if !self.write_history(id, pending) => return Some(Wait::Ready(None)),
+            Some(pending) if !is_written && !self.write_history(id, pending) => return Some(Wait::Ready(None)),
             Some(_) => {}
             None => {
                 // L-023: its last answer is given anew.
@@ -223,6 +233,19 @@ impl Room {
             }
         }
         self.spent.turns = self.spent.turns.saturating_add(1);
+        // O-123: where its history is too long, that is seen to first.
+        self.condense_first(id).or_else(|| self.start_step(id))
+    }
+
+    /// The agent's step begins, with all that was said to it meanwhile.
+    pub(super) fn start_step(&mut self, id: FrameId) -> Option<Wait> {
+        let (frame, task) = self.task_of(id)?;
+        let (name, agent) = (frame.task.clone(), task.agent.clone());
+        self.hear(id);
+        if let Some(turn) = self.replayed(id) {
+            let answer = self.take_turn(id, turn, false);
+            return Some(Wait::Ready(answer.map(|(_, message)| message)));
+        }
         let call = self.next_call(Purpose::Step { frame: id });
         self.tell(Notice::StepStarted { call, task: name.clone(), agent: agent.clone() });
         self.effects.push_back(Effect::StepAgent { call, frame: id, task: name, agent });
@@ -310,6 +333,8 @@ impl Room {
         if resets && !langroid {
             self.reset(name);
         }
+        let said = pending.as_ref().map(|message| message.text());
+        let inputs = self.setup.tasks.get(name).map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), said));
         let child = self.new_frame(name, Some(id), inputs);
         match pending {
             Some(pending) => {
@@ -363,32 +388,48 @@ impl Room {
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
         let lacked_model = self.without_model.remove(&call);
         let is_filtered = self.filtered.remove(&call);
-        if let Some(frame) = self.frames.get_mut(&id) {
-            frame.iteration += 1;
-            frame.past.clear();
-        }
         let message = match answer {
-            Ok(turn) => {
-                if let Some(frame) = self.frames.get_mut(&id) {
-                    frame.faults = 0;
-                }
-                let answered = self.frames.get(&id).and_then(|frame| frame.pending.clone());
-                let message = self.turn_message(id, turn);
-                if let Some(message) = &message {
-                    self.write_history(id, message);
-                }
-                if let Some(answered) = answered {
-                    self.shorten_answered(id, &answered);
-                }
-                let message = message.map(|message| self.say_if_filtered(is_filtered, message));
-                self.admit_reply(id, message)
-            }
+            Ok(turn) => self.take_turn(id, turn, is_filtered),
             Err(fault) => {
+                if let Some(frame) = self.frames.get_mut(&id) {
+                    frame.iteration += 1;
+                    frame.past.clear();
+                }
                 let Some(message) = self.agent_faulted(id, call, &fault, lacked_model) else { return };
                 Some((Responder::Agent, message))
             }
         };
         self.ready(id, message);
+    }
+
+    /// What the agent gives when it finishes or rejects stays for it to read, also where that does not end its task (O-022, O-023).
+    fn keep_outputs(&mut self, id: FrameId, action: &Action) {
+        if let (Action::Finish { outputs } | Action::Reject { outputs }, Some(frame)) = (action, self.frames.get_mut(&id)) {
+            frame.acting.outputs.clone_from(outputs);
+        }
+    }
+
+    /// What a turn of the agent comes to.
+    fn take_turn(&mut self, id: FrameId, turn: Turn, is_filtered: bool) -> Option<(Responder, Arc<Message>)> {
+        let frame = self.frames.get_mut(&id)?;
+        frame.iteration += 1;
+        frame.past.clear();
+        frame.faults = 0;
+        let answered = frame.pending.clone();
+        let turn = Turn { action: turn.action.typed(), ..turn };
+        if let Some(refused) = self.refuse_finish(id, &turn) {
+            return Some(refused);
+        }
+        self.keep_outputs(id, &turn.action);
+        let message = self.turn_message(id, turn);
+        if let Some(message) = &message {
+            self.write_history(id, message);
+        }
+        if let Some(answered) = answered {
+            self.shorten_answered(id, &answered);
+        }
+        let message = message.map(|message| self.say_if_filtered(is_filtered, message));
+        self.admit_reply(id, message)
     }
 
     pub(super) fn agent_responded(&mut self, id: FrameId, call: CallId, answer: Result<Option<Turn>, Fault>) {
@@ -419,6 +460,9 @@ impl Room {
 
     /// What the component's own answer comes to; without one, what the operator wants done.
     fn responded(&mut self, id: FrameId, turn: Option<Turn>) -> Wait {
+        if let Some(turn) = &turn {
+            self.keep_outputs(id, &turn.action);
+        }
         let said = turn.and_then(|turn| self.turn_message(id, turn));
         let Some((_, message)) = self.admit_reply(id, said) else { return self.without_tool(id) };
         if !message.tool_calls.is_empty() {
@@ -500,217 +544,9 @@ impl Room {
         self.runnable.push_back(id);
     }
 
-    /// The calls in an answer that this task carries out are attached to it (L-108): an agent's own, and those that a sub-task hands on.
-    fn with_calls(&mut self, id: FrameId, mut message: Arc<Message>) -> Arc<Message> {
-        if message.tools.is_empty() && message.action.is_none() {
-            let reading = self.reading_of(id, &message);
-            if !reading.mine.is_empty() {
-                Arc::make_mut(&mut message).tools.clone_from(&reading.mine);
-            }
-        }
-        message
-    }
-
-    /// An answer that repeats what it answers, and calls that hold calls, could double with every step.
-    fn bounded(&mut self, id: FrameId, message: Arc<Message>) -> Arc<Message> {
-        let (weight, calls) = (message.weight(), message.tools.len());
-        if weight <= MAX_WEIGHT && calls <= MAX_CALLS {
-            return message;
-        }
-        let text =
-            format!("The answer was dropped: {weight} bytes and {calls} calls; {MAX_WEIGHT} bytes and {MAX_CALLS} calls are allowed.");
-        self.refusal_message(id, &message, text)
-    }
-
-    /// Judges an answer (L-054, L-056).
-    fn answered(
-        &mut self,
-        id: FrameId,
-        responder: Responder,
-        answer: Option<Arc<Message>>,
-        rest: VecDeque<Responder>,
-        mut do_not_know: Option<(Responder, Arc<Message>)>,
-    ) {
-        let Some((_, task)) = self.task_of(id) else { return };
-        // Whoever looks for calls finds them, and so attaches them.
-        let looks = task.done_if_tool || !task.done_sequences.is_empty();
-        let is_read = |message: &Message| looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_));
-        let answer = answer.map(|message| if is_read(&message) { self.with_calls(id, message) } else { message });
-        let answer = answer.map(|message| self.bounded(id, message));
-        let routed = answer.map(|message| self.routed(id, &responder, message));
-        let passes = routed.as_ref().is_some_and(|(_, passes)| *passes);
-        let answer = routed.map(|(message, _)| message);
-        let Some((_, task)) = self.task_of(id) else { return };
-        let task = Arc::clone(task);
-        if let Some(frame) = self.frames.get_mut(&id) {
-            frame.passes = passes;
-        }
-        let unknown = answer.as_ref().is_some_and(|message| leaves_it_to_others(message, &task));
-        if let Some(message) = answer.as_ref().filter(|_| unknown) {
-            do_not_know = Some((responder.clone(), Arc::clone(message)));
-        }
-        // Where only the user ends the task it ends nothing, and the other seats are still to be asked.
-        let is_idle = !task.as_langroid && self.is_ended_by_user_alone(id);
-        let ends = !is_idle && self.is_done_response(id, answer.as_deref(), &responder);
-        match answer {
-            Some(message)
-                if self.is_over(id, Some(&message), Some(&responder), ends).is_some() || !(unknown || is_empty(&message, &task)) =>
-            {
-                self.post(id, responder, message, ends);
-            }
-            _ if ends => self.no_valid_answer(id, do_not_know, true),
-            _ => self.set_attempt(id, Attempt { responder, rest, wait: Wait::Next, do_not_know }),
-        }
-    }
-
-    /// A valid answer becomes the pending message (L-059), unless it only passes on what is pending.
-    fn post(&mut self, id: FrameId, responder: Responder, message: Arc<Message>, ends: bool) {
-        let is_tools_word = self.task_of(id).is_some_and(|(_, task)| is_data(&message, task));
-        let Some(frame) = self.frames.get_mut(&id) else { return };
-        let (parent, step) = (frame.pending.clone(), frame.steps);
-        let mut message = message;
-        if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
-            Arc::make_mut(&mut message).parent = Some(parent.seq);
-        }
-        if !is_tools_word {
-            frame.circles.answered(&message, step);
-        }
-        frame.last_responder = Some(responder.clone());
-        let passes = frame.passes;
-        if passes {
-            frame.stalled += 1;
-            let (task, stalled) = (frame.task.clone(), frame.stalled);
-            let of = self.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
-            self.notices.push_back(Notice::StepStalled { task, stalled, of });
-        } else {
-            // L-060: a message may be labelled as another seat's; then that seat may not answer it.
-            frame.pending_sender = match &responder {
-                Responder::Subtask(_) => responder.clone(),
-                _ if parent.is_none() => responder.clone(),
-                _ => Responder::of(message.sender),
-            };
-            if message.sender == Entity::User && matches!(frame.pending_sender, Responder::User) {
-                frame.intent = Some(Arc::clone(&message));
-            }
-            frame.pending = Some(Arc::clone(&message));
-            frame.stalled = 0;
-        }
-        self.link(&message).message = Some(Arc::clone(&message));
-        if let Some(parent) = &parent {
-            self.link(parent).child.get_or_insert(message.seq);
-        }
-        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
-        if let Some(agent) = self.agent_of(id).cloned().filter(|_| !passes) {
-            self.tell(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
-        }
-        if self.is_ended_by_user_alone(id) && self.is_done_response(id, Some(&message), &responder) {
-            // L-061: the signal is taken out, so that it ends nothing later either.
-            self.strip_endings(id);
-        }
-        if !message.tool_results.is_empty() && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid) {
-            // Also when somebody else answers it, or nobody does: the agent's history would hold calls without results.
-            self.write_history(id, &message);
-        }
-        self.count_pending(id);
-        self.finish_step(id, ends);
-    }
-
-    fn count_pending(&mut self, id: FrameId) {
-        let Some((_, task)) = self.task_of(id) else { return };
-        let rules = task.loops;
-        if let Some(frame) = self.frames.get_mut(&id)
-            && let Some(pending) = &frame.pending
-        {
-            frame.circles.saw(pending, &rules);
-        }
-    }
-
-    /// L-058: the last "I do not know" counts when nobody knows better; else the step is stalled.
-    fn no_valid_answer(&mut self, id: FrameId, do_not_know: Option<(Responder, Arc<Message>)>, ends: bool) {
-        if let Some((responder, message)) = do_not_know {
-            self.post(id, responder, message, ends);
-            return;
-        }
-        if let Some(message) = self.unknown_tools(id) {
-            if let Some(frame) = self.frames.get_mut(&id) {
-                frame.passes = false;
-            }
-            self.post(id, Responder::Agent, message, ends);
-            return;
-        }
-        let Some((_, task)) = self.task_of(id) else { return };
-        let (of, allow_null) = (task.max_stalled_steps, task.allow_null_result);
-        let Some(frame) = self.frames.get_mut(&id) else { return };
-        frame.stalled += 1;
-        let (task, stalled, pending_sender, step) = (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
-        let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
-        if !ends {
-            self.tell(Notice::StepStalled { task: task.clone(), stalled, of });
-        }
-        if allow_null && !passes {
-            let (sender, responder) =
-                if pending_sender == Responder::User { (Entity::Llm, Responder::Llm) } else { (Entity::User, Responder::User) };
-            let mut message = self.stamp(sender, task.as_str());
-            message.content = Some(DO_NOT_KNOW.to_owned());
-            message.parent = parent;
-            if let Some(frame) = self.frames.get_mut(&id) {
-                // Not `put_pending`: nobody asked for anything here, so the user's intent stays.
-                frame.circles.answered(&message, step);
-                frame.pending_sender = responder;
-                frame.pending = Some(Arc::new(message));
-            }
-            self.keep_pending(id);
-        }
-        self.finish_step(id, ends);
-    }
-
-    /// After each step: has the task ended? (L-050e, L-080…L-086)
-    fn finish_step(&mut self, id: FrameId, ends: bool) {
-        if let Some(frame) = self.frames.get_mut(&id) {
-            frame.steps = frame.steps.saturating_add(1);
-            frame.attempt = None;
-        }
-        self.remember_answer(id);
-        self.tell_step(id);
-        self.idle_steps += 1;
-        if self.idle_steps >= MAX_IDLE {
-            self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody was asked anything"));
-            return;
-        }
-        if let Some(ending) = self.ending_of(id, ends) {
-            self.end_frame(id, ending);
-        }
-    }
-
-    fn tell_step(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get(&id) else { return };
-        let (task, by, message) = (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
-        self.tell(Notice::StepEnded { task, by, message });
-    }
-
     pub(super) fn set_attempt(&mut self, id: FrameId, attempt: Attempt) {
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = Some(attempt);
         }
     }
-}
-
-/// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text is data, and passes nothing on.
-fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
-    if message.signal.is_some() || message.action.is_some() || is_data(message, task) {
-        return false;
-    }
-    let text = message.text().trim();
-    text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
-}
-
-/// A tool said it, and its words mean nothing to the task; in the reference they mean what they say.
-fn is_data(message: &Message, task: &TaskSetup) -> bool {
-    !task.as_langroid && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
-}
-
-/// Nothing in it that anyone could answer (L-057).
-pub(super) fn is_empty(message: &Message, task: &TaskSetup) -> bool {
-    let says_only_pass = task.text.signals && message.text().trim() == PASS;
-    message.is_empty() || (says_only_pass && message.tool_calls.is_empty() && message.tools.is_empty() && message.tool_results.is_empty())
 }

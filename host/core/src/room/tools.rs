@@ -1,37 +1,30 @@
 //! The agent seat: the host carries out what the pending message asks for, tool calls first (L-021, L-117, L-125). Which tools an agent
 //! may call was fixed when the room opened; here it is only looked up.
 
+mod round;
+mod start;
+
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use super::Room;
 use super::approvals::{Asked, Ruling};
-use super::frame::{Frame, Responder, Said, Slot, ToolRound, Wait};
-use super::posting::{text_form, unknown_plugin};
+use super::confirming::Wanted;
+use super::frame::{Said, Slot, ToolRound, Wait};
 use super::steps::MAX_WEIGHT;
-use super::{Purpose, Room};
-use crate::action::{Action, Observation};
-use crate::budget::Budget;
-use crate::calling::{fit, routing};
-use crate::effect::Effect;
-use crate::event::Spent;
 use crate::fault::CallReport;
-use crate::grant::{DenialRecord, Layer};
-use crate::ids::{CallId, FrameId, PluginName, TaskName};
-use crate::manifest::Capability;
+use crate::ids::{FrameId, PluginName, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall, ToolResult};
 use crate::notice::Notice;
-use crate::setup::{AgentSeat, NoTool, PluginKind, TaskSetup};
-use crate::tool::{ToolError, ToolOutcome};
+use crate::setup::{AgentSeat, NoTool};
 use crate::toolbox::{HostTool, ToolTarget, Toolbox};
 
-/// Calls that may follow from one another in one answer; more is a loop.
-const MAX_CHAIN: u32 = 8;
+pub(crate) use start::wider_tools;
+
 /// Calls in one round; more is a flood.
 const MAX_ROUND: usize = 128;
 const TOO_MANY: &str = "not run: a message may hold 128 calls, those that follow from them included";
-/// Bytes of several results put together.
-const MAX_TOGETHER: u64 = 1 << 20;
 const TOO_LARGE: &str = "not run: what the calls before it said is too large already";
 const ONE_CALL: &str = "not run: one call in a message, please";
 const STANDS_ALONE: &str = "not run: a call that steers the task must be the only one in its message; none was run";
@@ -116,7 +109,7 @@ impl Room {
             NoTool::Call(call) => call.clone(),
         };
         let call = ToolCall { untrusted: call.untrusted || pending.labels.contains(&Label::Untrusted), ..call };
-        let mut slot = Slot { call: call.clone(), now: call.clone(), asked_by: None, depth: 0, said: None };
+        let mut slot = Slot::new(call.clone(), None);
         if let Some(tool) = host_tool_of(&toolbox, &call).filter(|_| !matches!(task.no_tool, NoTool::Call(_))) {
             // The operator's wish, not somebody's call: there is nothing to tell of it.
             slot.said = Some(self.steer(id, tool, &call, None, &pending));
@@ -142,11 +135,11 @@ impl Room {
                 // What its agent was not granted it does not get by way of somebody else's grants.
                 let text = self.unknown_tool(&agent, &name, &toolbox, &call.name);
                 let said = Some(self.said_error(id, text));
-                round.slots.push(Slot { call: call.clone(), now: call, asked_by: None, depth: 0, said });
+                round.slots.push(Slot { said, ..Slot::new(call, None) });
                 continue;
             }
             let said = self.is_handed_on(id, &toolbox, &call, None).then(|| self.handed_on(id, call.clone()));
-            round.slots.push(Slot { call: call.clone(), now: call, asked_by: None, depth: 0, said });
+            round.slots.push(Slot { said, ..Slot::new(call, None) });
         }
         self.run_slots(id, &mut round, 0);
         Some(self.settle(id, round))
@@ -160,7 +153,7 @@ impl Room {
 
     fn start_round(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) -> Wait {
         let origin = self.origin_of(id, pending);
-        let slot = |call: &ToolCall| Slot { call: call.clone(), now: call.clone(), asked_by: origin.clone(), depth: 0, said: None };
+        let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
         let mut round = ToolRound { slots: calls.iter().map(slot).collect(), message: Arc::clone(pending) };
         let Some((frame, task)) = self.task_of(id) else { return Wait::Ready(None) };
         let (several, toolbox, task) = (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
@@ -210,23 +203,28 @@ impl Room {
             };
             self.tell_refused(id, &call.name, &text);
             let said = Some(self.said_error(id, text));
-            let slot = Slot { now: call.clone(), call, asked_by: None, depth: 0, said };
+            let slot = Slot { said, ..Slot::new(call, None) };
             round.slots.insert(index.min(round.slots.len()), slot);
         }
     }
 
     /// Starts every slot from `first` on that has no result yet.
-    fn run_slots(&mut self, id: FrameId, round: &mut ToolRound, first: usize) {
+    pub(super) fn run_slots(&mut self, id: FrameId, round: &mut ToolRound, first: usize) {
         for index in first..round.slots.len() {
-            self.run_slot(id, round, index);
+            self.run_slot(id, round, index, Asked::NotYet);
         }
     }
 
-    fn run_slot(&mut self, id: FrameId, round: &mut ToolRound, index: usize) {
+    /// Starts one slot. `asked`: what an approver has said of it already.
+    pub(super) fn run_slot(&mut self, id: FrameId, round: &mut ToolRound, index: usize, asked: Asked) {
         let Some(frame) = self.frames.get(&id) else { return };
         let toolbox = self.toolbox(&frame.task);
         let Some(slot) = round.slots.get(index) else { return };
         if slot.said.is_some() {
+            return;
+        }
+        if let Some(action) = slot.action.clone() {
+            self.start_act(id, round, index, action, asked);
             return;
         }
         let (call, asked_by) = (slot.now.clone(), slot.asked_by.clone());
@@ -235,8 +233,12 @@ impl Room {
         let said = match host_tool_of(&toolbox, &call) {
             // Each may repeat the message that it stands in.
             Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
-            Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
-            None => self.start_tool(id, index, &call, asked_by.as_ref(), Asked::NotYet).map(|result| self.said_result(id, result)),
+            Some(tool) => match self.may_start_work(id, index, tool, &call, asked_by.as_ref(), asked) {
+                Ruling::Runs => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
+                Ruling::Waits => None,
+                Ruling::Refused(result) => Some(self.said_result(id, result)),
+            },
+            None => self.start_tool(id, index, &call, asked_by.as_ref(), asked).map(|result| self.said_result(id, result)),
         };
         if let Some(said) = &said {
             self.tell_answer(id, &call.name, said);
@@ -244,6 +246,20 @@ impl Room {
         if let Some(slot) = round.slots.get_mut(index) {
             slot.said = said;
         }
+    }
+
+    /// A tool of the host that starts work waits for consent like the action that does the same (O-110); the others only steer.
+    fn may_start_work(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        tool: HostTool,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+        asked: Asked,
+    ) -> Ruling {
+        let Some(caller) = self.agent_of(id).cloned().filter(|_| tool.starts_work()) else { return Ruling::Runs };
+        self.consent_to(&Wanted { frame: id, slot, call, action: None, caller: &caller, asked_by }, None, asked)
     }
 
     /// A call was answered without being carried out.
@@ -278,205 +294,6 @@ impl Room {
         Said { message: Some(Box::new(message)), is_error: result.is_error, is_result: true }
     }
 
-    /// Starts a tool that an approver has let through; everything else is looked at again, for much may have been used up since.
-    pub(super) fn start_approved(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        call: &ToolCall,
-        asked_by: Option<&PluginName>,
-        asked: Asked,
-    ) -> Option<ToolResult> {
-        self.start_tool(id, slot, call, asked_by, asked)
-    }
-
-    /// Starts a tool of a plugin, or asks about it; a result at once when it may not run.
-    fn start_tool(&mut self, id: FrameId, slot: usize, call: &ToolCall, asked_by: Option<&PluginName>, asked: Asked) -> Option<ToolResult> {
-        let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
-        let (task_name, agent, toolbox) = (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
-        let target = toolbox.get(&call.name).filter(|tool| tool.handled).map(|tool| tool.target.clone());
-        let Some(ToolTarget::Plugin { plugin, tool }) = target else {
-            let text = self.unknown_tool(&agent, &task_name, &toolbox, &call.name);
-            return Some(failed(call, text));
-        };
-        let admitted = format!("{plugin}.{tool}");
-        if let Some(record) = self.calls_are_used_up(&agent, &admitted) {
-            return Some(failed(call, self.denied(&agent, *record)));
-        }
-        // An agent whose call another task carries out has made it all the same.
-        let origin =
-            asked_by.filter(|by| self.setup.plugins.get(*by).is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))).cloned();
-        if let Some(origin) = &origin
-            && let Some(record) = self.calls_are_used_up(origin, &admitted)
-        {
-            return Some(failed(call, self.denied(origin, *record)));
-        }
-        if asked != Asked::Approved {
-            match self.rule_on(id, slot, &ToolCall { name: admitted, ..call.clone() }, (&agent, asked_by), asked) {
-                Ruling::Runs => {}
-                Ruling::Waits => return None,
-                Ruling::Refused(result) => return Some(result),
-            }
-        }
-        match self.must_wait_for(Budget::ToolCalls) {
-            Ok(false) => {}
-            Ok(true) => {
-                self.next_call(Purpose::HeldTool { frame: id, slot, asked });
-                return None;
-            }
-            Err(budget) => {
-                self.over = Some(budget);
-                return Some(failed(call, format!("{} is used up", budget.key())));
-            }
-        }
-        self.spent = self.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
-        self.used_by(&agent).tool_calls += 1;
-        if let Some(origin) = &origin {
-            self.used_by(origin).tool_calls += 1;
-        }
-        let id = self.next_call(Purpose::Tool { frame: id, slot, plugin: plugin.clone() });
-        let (name, arguments) = (call.name.clone(), call.arguments.clone());
-        self.tell(Notice::ToolCalled { call: id, task: task_name.clone(), caller: agent.clone(), name, arguments: arguments.clone() });
-        self.effects.push_back(Effect::CallTool { call: id, task: task_name, caller: agent, plugin, tool, arguments });
-        None
-    }
-
-    /// What an agent reads of a call of a tool that it does not have; the operator reads which grant is missing, if one is.
-    pub(super) fn unknown_tool(&mut self, agent: &PluginName, task: &TaskName, toolbox: &Toolbox, name: &str) -> String {
-        if self.setup.tool(name).is_some() {
-            let record = self.why_not(agent, task, name);
-            return self.denied(agent, *record);
-        }
-        let known: Vec<&str> = toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
-        if known.is_empty() {
-            return format!("There is no tool {name:?}, and none that you may call.");
-        }
-        format!("There is no tool {name:?}. You may call: {}.", known.join(", "))
-    }
-
-    /// Why an admitted tool is not among those that the task's agent may call.
-    fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
-        let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
-        if let Err(record) = rights.may_call(tool) {
-            return record;
-        }
-        let (reason, wider) = wider_tools(&self.toolbox(task), agent, task, tool);
-        rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider)
-    }
-
-    fn calls_are_used_up(&mut self, agent: &PluginName, tool: &str) -> Option<Box<DenialRecord>> {
-        let used = self.used_by(agent).tool_calls;
-        let rights = self.setup.rights(agent)?;
-        let limit = rights.grants.tools.as_ref()?.calls.filter(|limit| used >= *limit)?;
-        let reason = format!("{agent} has made the {limit} calls that plugins.{agent}.grants.tools.calls gives it");
-        Some(rights.refuse(Capability::Tools, tool, Layer::Runtime, &reason, None))
-    }
-
-    pub(super) fn tool_answered(&mut self, call: CallId, answer: Result<ToolOutcome, ToolError>, report: CallReport) {
-        let Some(Purpose::Tool { frame: id, slot: index, plugin }) = self.calls.get(&call).cloned() else { return };
-        self.end_call(call, answer.is_ok(), &report);
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
-        let Some(slot) = round.slots.get(index).cloned() else { return };
-        let (said, then) = self.said_of(id, &slot, &answer);
-        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
-        let fault = match answer {
-            Err(ToolError::Fault { fault }) => Some(fault),
-            _ => None,
-        };
-        let content = said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
-        self.tell(Notice::ToolAnswered { call: Some(call), task, name: slot.now.name, content, is_error: said.is_error, fault, report });
-        self.go_on_after(id, &mut round, index, (said, then), (&plugin, call));
-        self.go_on(id, round);
-    }
-
-    /// What a tool's answer says, cut to what is allowed (L-120), and the calls that it asks for.
-    fn said_of(&mut self, id: FrameId, slot: &Slot, answer: &Result<ToolOutcome, ToolError>) -> (Said, Vec<ToolCall>) {
-        let outcome = match answer {
-            Ok(outcome) => outcome,
-            // L-050k: a tool's failure is an answer, and the run goes on.
-            Err(error) => return (self.said_error(id, error.to_text(&slot.now.name)), Vec::new()),
-        };
-        // `null` is no value: in JSON, and so in a journal, the two look the same.
-        let value = outcome.value.clone().filter(|value| !value.is_null());
-        let content = outcome.content.clone().or_else(|| value.as_ref().map(text_form));
-        if content.is_none() && outcome.attachments.is_empty() {
-            return (Said::default(), outcome.then.clone());
-        }
-        let limit = self.task_of(id).and_then(|(frame, task)| {
-            let tokens = self.toolbox(&frame.task).get(&slot.now.name)?.result_tokens?;
-            Some((tokens, task.bytes_per_token))
-        });
-        let content = content.unwrap_or_default();
-        let content = match limit {
-            Some((tokens, bytes)) => fit::shortened(&content, tokens, bytes),
-            None => content,
-        };
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
-        message.value = value;
-        message.attachments.clone_from(&outcome.attachments);
-        (Said { message: Some(Box::new(message)), is_error: false, is_result: true }, outcome.then.clone())
-    }
-
-    /// A tool's outcome: what it said, and what it asks for.
-    fn go_on_after(
-        &mut self,
-        id: FrameId,
-        round: &mut ToolRound,
-        index: usize,
-        (said, then): (Said, Vec<ToolCall>),
-        (plugin, call): (&PluginName, CallId),
-    ) {
-        let Some(slot) = round.slots.get_mut(index) else { return };
-        let depth = slot.depth + 1;
-        let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
-        let as_here = |next: ToolCall| ToolCall { untrusted: next.untrusted || tainted, name: name_here(&toolbox, next.name), ..next };
-        let mut then: Vec<ToolCall> = then.into_iter().map(as_here).collect();
-        if said.message.is_none() && then.len() == 1 {
-            // L-121: the call that it asks for takes its place.
-            let next = then.remove(0);
-            let before = std::mem::replace(&mut slot.now, next.clone());
-            (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
-            let said = self.said_instead(id, next, depth, Some(&before), plugin);
-            if let Some(slot) = round.slots.get_mut(index) {
-                slot.said = said;
-            }
-            self.run_slot(id, round, index);
-            return;
-        }
-        slot.said = Some(said);
-        let first = round.slots.len();
-        // One more than may run, so that the agent reads that there were more.
-        for (offset, mut next) in then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate() {
-            // The room's own id: with one of the plugin's choice, its result could pass for that of another call.
-            next.id = format!("{call}-{offset}");
-            let said = if first + offset >= MAX_ROUND {
-                Some(self.said_error(id, TOO_MANY.to_owned()))
-            } else {
-                self.said_instead(id, next.clone(), depth, None, plugin)
-            };
-            round.slots.push(Slot { call: next.clone(), now: next, asked_by: Some(plugin.clone()), depth, said });
-        }
-        self.run_slots(id, round, first);
-    }
-
-    /// What a tool asked for is not carried out here: it leads nowhere, or somebody else is to do it.
-    fn said_instead(&mut self, id: FrameId, next: ToolCall, depth: u32, before: Option<&ToolCall>, plugin: &PluginName) -> Option<Said> {
-        if depth > MAX_CHAIN {
-            return Some(self.said_error(id, format!("more than {MAX_CHAIN} tools led to one another")));
-        }
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task))?;
-        if !self.is_handed_on(id, &toolbox, &next, before) {
-            return None;
-        }
-        let steering = host_tool_of(&toolbox, &next).unwrap_or(HostTool::AgentSend);
-        if let Err(record) = self.require_route(id, plugin, steering.as_str()) {
-            let text = self.denied(plugin, *record);
-            return Some(self.said_error(id, text));
-        }
-        Some(self.handed_on(id, next))
-    }
-
     /// The call is for others (L-030): this task does not carry it out, or may not for whoever is behind it.
     fn is_handed_on(&self, id: FrameId, toolbox: &Toolbox, call: &ToolCall, before: Option<&ToolCall>) -> bool {
         let Some((_, task)) = self.task_of(id) else { return false };
@@ -501,168 +318,6 @@ impl Room {
         Said { message: Some(Box::new(message)), ..Said::default() }
     }
 
-    /// Goes on with a slot that waited for something else than its tool: `start` gives its result, or has started the tool.
-    pub(super) fn go_on_with(&mut self, id: FrameId, slot: usize, start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>) {
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
-        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return };
-        let said = start(self, &mut call).map(|result| self.said_result(id, result));
-        if let Some(said) = &said {
-            self.tell_answer(id, &call.name, said);
-        }
-        if let Some(slot) = round.slots.get_mut(slot) {
-            slot.now = call;
-            slot.said = said;
-        }
-        self.go_on(id, round);
-    }
-
-    /// Waits for the rest of the round, or goes on with the task.
-    fn go_on(&mut self, id: FrameId, round: ToolRound) {
-        let wait = self.settle(id, round);
-        if let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
-            attempt.wait = wait;
-            self.runnable.push_back(id);
-        }
-    }
-
-    fn take_wait(&mut self, id: FrameId) -> Option<Wait> {
-        let attempt = self.frames.get_mut(&id)?.attempt.as_mut()?;
-        Some(std::mem::replace(&mut attempt.wait, Wait::Next))
-    }
-
-    /// Waits for the rest of the round, or makes its answer (L-117).
-    fn settle(&mut self, id: FrameId, mut round: ToolRound) -> Wait {
-        if !round.is_complete() {
-            return Wait::Tools(round);
-        }
-        let Some((_, task)) = self.task_of(id) else { return Wait::Ready(None) };
-        let task = Arc::clone(task);
-        let is_native = |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
-        let native: Vec<bool> = round.slots.iter().map(is_native).collect();
-        if !task.as_langroid {
-            // A call wants a result, even if there is nothing to say.
-            for (slot, native) in round.slots.iter_mut().zip(&native) {
-                let says_nothing = |message: &Message| message.is_empty() && !*native;
-                let is_silent = slot.said.as_ref().is_some_and(|said| said.message.as_deref().is_none_or(says_nothing));
-                if is_silent {
-                    let text = if *native { String::new() } else { format!("{} gave an empty result.", slot.call.name) };
-                    let message = Arc::unwrap_or_clone(self.host_message(id, text));
-                    slot.said = Some(Said { message: Some(Box::new(message)), is_error: false, is_result: true });
-                }
-            }
-        }
-        for slot in &round.slots {
-            if let Some(said) = slot.said.as_ref().filter(|said| said.is_result) {
-                let result = result_of(slot, said);
-                self.remember(id, None, Some(Observation::Tool(result)), round.message.seq);
-            }
-        }
-        let tainted = round.message.labels.contains(&Label::Untrusted)
-            || round.slots.iter().any(|slot| slot.now.untrusted || self.is_from_a_server(id, &slot.now.name));
-        let message = match round.slots.as_mut_slice() {
-            [] => None,
-            [only] => alone(only, native.first().copied().unwrap_or_default()),
-            slots => self.together(id, slots, &native, &task),
-        };
-        let Some(mut message) = message else { return Wait::Ready(None) };
-        if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
-            // L-172: what came of text from outside is text from outside.
-            message.labels.insert(0, Label::Untrusted);
-        }
-        Wait::Ready(Some(Arc::new(message)))
-    }
-
-    /// What the tool gives comes from outside: it belongs to a server that no sandbox holds.
-    fn is_from_a_server(&self, id: FrameId, tool: &str) -> bool {
-        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
-        match toolbox.get(tool).map(|tool| &tool.target) {
-            Some(ToolTarget::Plugin { plugin, .. }) => self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.mcp),
-            Some(ToolTarget::Host(_)) | None => false,
-        }
-    }
-
-    /// Several results as one answer.
-    fn together(&mut self, id: FrameId, slots: &mut [Slot], native: &[bool], task: &TaskSetup) -> Option<Message> {
-        let said: Vec<(&Slot, &Said, &Message)> =
-            slots.iter().filter_map(|slot| slot.said.as_ref().and_then(|said| Some((slot, said, &**said.message.as_ref()?)))).collect();
-        if said.is_empty() {
-            return None;
-        }
-        let all_native = native.iter().all(|native| *native);
-        let signals = [routing::DONE, routing::PASS, routing::SEND_TO];
-        let confusing = task.text.signals
-            && all_native
-            && said.len() > 1
-            && said.iter().any(|(_, said, message)| !said.is_error && signals.iter().any(|signal| message.text().contains(signal)));
-        let text_of = |message: &Message| if confusing { ONE_CALL.to_owned() } else { message.text().to_owned() };
-        let blocks: Vec<String> =
-            said.iter().map(|(slot, _, message)| format!("Result from {}: {}", slot.call.name, text_of(message))).collect();
-        let in_results_alone = task.as_langroid && all_native && said.len() > 1;
-        // Results that repeat the message they answer could double it with every step.
-        let content = if in_results_alone { String::new() } else { fit::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1) };
-        let any_native = native.contains(&true);
-        let results: Vec<ToolResult> = said
-            .iter()
-            .filter(|_| any_native)
-            .zip(native)
-            .filter(|((slot, ..), native)| **native || (!task.as_langroid && slot.asked_by.is_some()))
-            .map(|((slot, said, message), _)| ToolResult { content: text_of(message), ..result_of(slot, said) })
-            .collect();
-        // What a tool asked for steers the task, whatever else was said.
-        let steering: Vec<&Message> =
-            said.iter().filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid).map(|(_, _, message)| *message).collect();
-        let tools: Vec<ToolCall> = steering.iter().flat_map(|message| message.tools.iter().cloned()).collect();
-        let recipient = steering.iter().find_map(|message| message.recipient.clone());
-        let attachments = said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
-        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
-        message.labels.push(Label::Tool);
-        (message.tool_results, message.recipient, message.attachments) = (results, recipient, attachments);
-        (message.from_agent, message.tools) = (!tools.is_empty(), tools);
-        Some(message)
-    }
-
-    /// Carries out an action that is more than a reply.
-    fn carry_out(&mut self, id: FrameId, action: Action) -> Wait {
-        let observed = match action {
-            Action::Think { .. } => Ok("Your thought has been logged.".to_owned()),
-            Action::Talk { .. } => Ok("Those who follow the run were told.".to_owned()),
-            Action::DelegateTask(background) => self.delegate_in_background(id, &background).map(|receipt| receipt.to_string()),
-            Action::Delegate { agent, inputs } => match self.delegate_within(id, &agent, inputs) {
-                Ok(child) => return Wait::Delegate(child),
-                Err(text) => Err(text),
-            },
-            // O-132
-            other => Err(format!("Action {} is not supported in the current runtime.", other.name())),
-        };
-        let message = match observed {
-            Ok(content) => {
-                let message = self.host_message(id, content.clone());
-                self.remember(id, None, Some(Observation::Success { content }), message.seq);
-                message
-            }
-            Err(content) => self.error_message(id, content),
-        };
-        Wait::Ready(Some(message))
-    }
-
-    /// A child in the run, which works while this task waits (O-088).
-    fn delegate_within(&mut self, id: FrameId, agent: &str, inputs: Value) -> Result<FrameId, String> {
-        let task = self.may_delegate(id, agent)?;
-        if self.is_above(id, &task) {
-            return Err(format!("{task} waits for this task already, so it cannot be delegated to"));
-        }
-        // O-088: the child begins anew, unlike a sub-task, which goes on with what it knows (L-050b).
-        self.clear_history(&task, 0);
-        let text = inputs.get("task").map(text_form).unwrap_or_default();
-        let caller = self.frames.get(&id).map_or_else(String::new, |frame: &Frame| frame.task.to_string());
-        let child = self.new_frame(&task, Some(id), Arc::new(inputs));
-        let mut message = self.stamp(Entity::User, &caller);
-        message.content = Some(text);
-        self.put_pending(child, Responder::User, message);
-        self.runnable.push_back(child);
-        Ok(child)
-    }
-
     /// The task is this frame's own or one of its callers': starting it again would never end.
     pub(super) fn is_above(&self, id: FrameId, task: &TaskName) -> bool {
         let mut next = self.frames.get(&id);
@@ -676,31 +331,6 @@ impl Room {
     }
 }
 
-/// The message of the only call of a round.
-fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
-    let said = slot.said.take()?;
-    let mut message = *said.message.clone()?;
-    if said.is_result {
-        message.labels.push(Label::Tool);
-        if is_native {
-            message.tool_results = vec![result_of(slot, &said)];
-        }
-    }
-    Some(message)
-}
-
-/// What a call led to, as its model reads it.
-fn result_of(slot: &Slot, said: &Said) -> ToolResult {
-    let message = said.message.as_deref();
-    ToolResult {
-        call_id: slot.call.id.clone(),
-        name: slot.call.name.clone(),
-        content: message.map(|message| message.text().to_owned()).unwrap_or_default(),
-        value: message.and_then(|message| message.value.clone()),
-        is_error: said.is_error,
-    }
-}
-
 /// The tool of the host that a call means: by its name in the toolbox, or by its own, as handlers write it.
 pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostTool> {
     match toolbox.get(&call.name).map(|tool| &tool.target) {
@@ -708,15 +338,6 @@ pub(super) fn host_tool_of(toolbox: &Toolbox, call: &ToolCall) -> Option<HostToo
         Some(ToolTarget::Plugin { .. }) => None,
         None => HostTool::named(&call.name).or_else(|| HostTool::ALL.into_iter().find(|tool| tool.langroid_name() == call.name)),
     }
-}
-
-/// A tool's name in this task: a plugin knows the tools of others as `plugin.tool`, whatever the operator calls them.
-fn name_here(toolbox: &Toolbox, name: String) -> String {
-    if toolbox.get(&name).is_some() {
-        return name;
-    }
-    let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin, tool } if name.split_once('.') == Some((plugin.as_str(), tool.as_str())));
-    toolbox.iter().find(|tool| is_it(&tool.target)).map_or(name, |tool| tool.summary.name.clone())
 }
 
 /// Calls as an argument of another call.
@@ -734,38 +355,4 @@ pub(super) fn taint_of(message: &Message) -> Vec<Label> {
 
 pub(super) fn failed(call: &ToolCall, content: String) -> ToolResult {
     ToolResult { call_id: call.id.clone(), name: call.name.clone(), content, value: None, is_error: true }
-}
-
-/// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools than
-/// their names.
-pub(crate) fn wider_tools(toolbox: &Toolbox, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
-    let is_it = |target: &ToolTarget| match target {
-        ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
-        ToolTarget::Host(_) => false,
-    };
-    match toolbox.iter().find(|listed| is_it(&listed.target)) {
-        Some(listed) if !listed.handled => (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None),
-        Some(listed) => (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None),
-        None => (format!("tasks.{task}.tools narrows what {agent} may call"), Some(format!("add {tool:?} to tasks.{task}.tools"))),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::tool::ToolSpec;
-    use crate::toolbox::TaskTool;
-
-    #[test]
-    fn a_tool_that_the_task_lists_already_is_not_to_be_added() {
-        let tool = |name: &str| TaskTool::of_plugin(&"box".into(), &ToolSpec { name: name.to_owned(), ..ToolSpec::default() });
-        let (mut named, mut left) = (tool("a"), tool("b"));
-        "other".clone_into(&mut named.summary.name);
-        left.handled = false;
-        let toolbox: Toolbox = vec![named, left].into();
-        let told = |name: &str| wider_tools(&toolbox, &"desk".into(), &"desk".into(), name);
-        assert_eq!(told("box.a"), ("tasks.desk.tools gives it another name, \"other\"".into(), None));
-        assert_eq!(told("box.b"), ("tasks.desk.tools leaves its calls to others, with `handle = false`".into(), None));
-        assert_eq!(told("box.c").1.as_deref(), Some("add \"box.c\" to tasks.desk.tools"));
-    }
 }

@@ -137,8 +137,7 @@ impl Room {
             .collect();
         for (call, frame, slot, asked) in tools {
             if self.calls.remove(&call).is_some() {
-                let asked_by = self.asker_of(frame, slot);
-                self.go_on_with(frame, slot, |room, wanted| room.start_approved(frame, slot, wanted, asked_by.as_ref(), asked));
+                self.go_on_asked(frame, slot, asked);
             }
         }
         let is_held =

@@ -1,24 +1,25 @@
 //! From records to rows: each room is folded once, and what its events, effects and notices begin and end becomes a row.
 
+mod told;
+mod words;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::clock::Clock;
-use super::row::{Effected, Given, Row, Sandbox, What};
+use super::row::{Row, Sandbox, What};
 use super::{Ended, Lane, Timeline, Totals, short, tree};
-use crate::action::{Action, Turn};
 use crate::effect::Effect;
 use crate::event::{Event, Opening, Record};
-use crate::fault::{CallReport, Fault};
+use crate::fault::CallReport;
 use crate::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
 use crate::message::Entity;
 use crate::notice::Notice;
 use crate::outcome::Outcome;
-use crate::policy::Approval;
 use crate::room::Room;
-use crate::side_effect::{SideEffect, SideEffectAnswer};
+
+pub(crate) use words::verb_of;
+use words::{asked, kind_of, kinds, says};
 
 /// What a row that has not ended is found by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -180,6 +181,7 @@ impl Now<'_> {
                 let words = |value: &Vec<crate::delivery::Decision>| kinds(value, "decision");
                 self.end_strategy(*call, answer.as_ref().map(words).map_err(Clone::clone), report);
             }
+            Event::Consulted { call, answer, report } => self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report),
             Event::UserAnswered { call, text, .. } => {
                 let said = text.as_deref().map(short);
                 self.end(&Key::Call(*call), |what| {
@@ -271,6 +273,23 @@ impl Now<'_> {
             Notice::NotDelivered { id, agent, reason } => {
                 self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&reason) });
             }
+            Notice::UserHeard { task, message } => self.moment(self.here(), What::Message { task, text: short(message.text()) }),
+            Notice::UserUnheard { task, text, reason } => {
+                let event = short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
+                self.moment(self.here(), What::Other { event });
+            }
+            // Each room of a run is paused; the root tells it for all.
+            Notice::RunPaused { reason } if self.lane.is_none() => {
+                self.moment(self.here(), What::Other { event: short(&format!("paused: {reason}")) });
+            }
+            Notice::RunUnpaused if self.lane.is_none() => {
+                self.moment(self.here(), What::Other { event: "goes on after a pause".to_owned() })
+            }
+            Notice::AgentStuck { reason, .. } => self.moment(self.here(), What::Other { event: short(&reason) }),
+            Notice::HistoryCondensed { task, forgotten, masked, .. } => {
+                let event = format!("the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked");
+                self.moment(self.here(), What::Other { event });
+            }
             // Told by their events, or of no length.
             _ => {}
         }
@@ -281,6 +300,11 @@ impl Now<'_> {
         match effect {
             Effect::AskUser { call, task, channel, prompt } => {
                 let what = What::User { task, channel, prompt: short(&prompt), answer: None };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Effect::Consult { call, task, plugin, question } => {
+                let kind = question.kind();
+                let what = What::Consult { task, plugin, kind, asks: asked(&question), says: String::new(), fault: None, sandbox: None };
                 self.open(Key::Call(call), self.here(), what);
             }
             Effect::WakeStrategy { call, strategy, wake } => {
@@ -295,188 +319,6 @@ impl Now<'_> {
                 open.into_iter().chain(tasks).for_each(|row| self.close(row, true));
             }
             _ => {}
-        }
-    }
-
-    fn model(&mut self, notice: Notice) {
-        match notice {
-            Notice::ModelCalled { call, ordinal, task, plugin, model, .. } => {
-                self.fold.totals.model_calls += 1;
-                let parent = self.of_call(call);
-                let what = What::Model { task, plugin, model, answered_by: None, usage: Default::default(), error: None };
-                self.open(Key::Model(call, ordinal), parent, what);
-            }
-            Notice::ModelAnswered { call, ordinal, usage: used, model, error: failed, trouble, .. } => {
-                let totals = &mut self.fold.totals;
-                totals.input_tokens = totals.input_tokens.saturating_add(used.input_tokens);
-                totals.cached_input_tokens = totals.cached_input_tokens.saturating_add(used.cached_input_tokens);
-                totals.output_tokens = totals.output_tokens.saturating_add(used.output_tokens);
-                totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(used.cost_micro_usd.unwrap_or_default());
-                totals.unpriced += u64::from(failed.is_none() && used.cost_micro_usd.is_none());
-                // The operator's words say more than those that the plugin reads.
-                let failed = trouble.map(|trouble| trouble.text).or(failed);
-                self.end(&Key::Model(call, ordinal), |what| {
-                    if let What::Model { answered_by, usage, error, .. } = what {
-                        (*answered_by, *usage, *error) = (model, used, failed.as_deref().map(short));
-                    }
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn tool(&mut self, notice: Notice) {
-        match notice {
-            Notice::ToolCalled { call, task, caller, name, arguments } => {
-                self.fold.totals.tool_calls += 1;
-                let what = What::Tool {
-                    task,
-                    caller: Some(caller),
-                    name,
-                    arguments: json(&arguments),
-                    answer: String::new(),
-                    is_error: false,
-                    fault: None,
-                    sandbox: None,
-                };
-                self.open(Key::Call(call), self.here(), what);
-            }
-            Notice::ToolAnswered { call: None, task, name, content, is_error, .. } => {
-                let (arguments, answer) = (String::new(), short(&content));
-                let what = What::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
-                self.moment(self.here(), what);
-            }
-            Notice::ToolAnswered { call: Some(call), content, is_error: failed, fault: broke, report, .. } => {
-                self.fold.totals.faults += u64::from(broke.is_some());
-                let used = self.used(&report);
-                if let Some(row) = self.open.get(&Key::Call(call)).copied() {
-                    self.close_at(row, self.end_of(row, &report), false);
-                }
-                self.end(&Key::Call(call), |what| {
-                    if let What::Tool { answer, is_error, fault, sandbox, .. } = what {
-                        (*answer, *is_error, *sandbox) = (short(&content), failed, used);
-                        *fault = broke.map(told_fault);
-                    }
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn side_effect(&mut self, notice: Notice) {
-        match notice {
-            Notice::SideEffectStarted { call, ordinal, plugin, side_effect } => {
-                self.fold.totals.side_effects += 1;
-                let (verb, bytes) = verb_of(&side_effect);
-                let what = What::SideEffect { plugin, verb, target: short(side_effect.target()), bytes, came: None };
-                let parent = self.of_call(call);
-                self.open(Key::SideEffect(call, ordinal), parent, what);
-            }
-            Notice::SideEffectEnded { call, ordinal, answer, .. } => {
-                let went = effected(answer);
-                self.end(&Key::SideEffect(call, ordinal), |what| {
-                    if let What::SideEffect { came, .. } = what {
-                        *came = Some(went);
-                    }
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn approval(&mut self, notice: Notice) {
-        match notice {
-            Notice::ApprovalAsked { call, .. } if self.is_asked(call) => {}
-            Notice::ApprovalAsked { call, request } => {
-                self.fold.totals.approvals += 1;
-                let what = What::Approval {
-                    task: request.task,
-                    caller: request.caller,
-                    tool: request.tool,
-                    arguments: json(&request.arguments),
-                    source: request.source,
-                    given: None,
-                };
-                self.open(Key::Call(call), self.here(), what);
-            }
-            Notice::ApprovalGiven { call, approval } => {
-                let said = match approval {
-                    Approval::Approved => Given::Approved,
-                    Approval::Edited { arguments } => Given::Edited { arguments: json(&arguments) },
-                    Approval::Refused { reason } => Given::Refused { reason: short(&reason) },
-                    Approval::Invalid { message } => Given::Refused { reason: short(&message) },
-                };
-                self.end(&Key::Call(call), |what| {
-                    if let What::Approval { given, .. } = what {
-                        *given = Some(said);
-                    }
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn background(&mut self, notice: Notice) {
-        match notice {
-            Notice::BackgroundStarted { id, task, room } => {
-                self.fold.totals.background += 1;
-                let what = What::Background { id: id.clone(), task, child: room.clone(), status: None, came: String::new() };
-                let row = self.open(Key::Background(id), self.here(), what);
-                self.fold.lanes.insert(room, row);
-            }
-            Notice::BackgroundEnded { ended } => {
-                let word = ended.status.as_str().to_owned();
-                let text = ended.output.or(ended.error).map(|text| short(&text)).unwrap_or_default();
-                self.end(&Key::Background(ended.id), |what| {
-                    if let What::Background { status, came, .. } = what {
-                        (*status, *came) = (Some(word), text);
-                    }
-                });
-            }
-            _ => {}
-        }
-    }
-
-    fn end_step(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
-        let is_open = self.open.contains_key(&Key::Call(call));
-        let used = if is_open { self.used(report) } else { None };
-        self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&Key::Call(call), |what| {
-            if let What::Step { says, fault, sandbox, .. } = what {
-                *sandbox = used;
-                match answer {
-                    Ok(said) => *says = said,
-                    Err(broke) => *fault = Some(told_fault(broke)),
-                }
-            }
-        });
-    }
-
-    fn end_strategy(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
-        let is_open = self.open.contains_key(&Key::Call(call));
-        let used = if is_open { self.used(report) } else { None };
-        self.fold.totals.faults += u64::from(is_open && answer.is_err());
-        self.end(&Key::Call(call), |what| {
-            if let What::Strategy { decided, fault, sandbox, .. } = what {
-                *sandbox = used;
-                match answer {
-                    Ok(words) => *decided = words,
-                    Err(broke) => *fault = Some(told_fault(broke)),
-                }
-            }
-        });
-    }
-
-    fn end_task(&mut self, task: &TaskName, ended: crate::outcome::Status, why: &str) {
-        let is_it = |row: &usize| matches!(&self.fold.rows[*row].what, What::Task { task: of, .. } if of == task);
-        let Some(place) = self.tasks.iter().rposition(is_it) else { return };
-        for row in self.tasks.split_off(place) {
-            if let What::Task { task: of, status, reason, .. } = &mut self.fold.rows[row].what
-                && of == task
-            {
-                (*status, *reason) = (Some(ended), short(why));
-            }
-            self.close(row, false);
         }
     }
 
@@ -576,60 +418,4 @@ impl Now<'_> {
 
 fn message_of(opening: &Opening) -> What {
     What::Message { task: opening.entry.clone(), text: short(opening.content.as_deref().unwrap_or_default()) }
-}
-
-/// What an agent said or asked for, in one text.
-fn says(turn: &Turn) -> String {
-    let Action::Reply(reply) = &turn.action else {
-        return match &turn.action {
-            Action::Talk { content } => short(content),
-            other => other.name().to_owned(),
-        };
-    };
-    let calls: Vec<&str> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
-    let text = reply.content.as_deref().unwrap_or_default();
-    match calls.as_slice() {
-        [] => short(text),
-        [one] if text.is_empty() => format!("calls {one}"),
-        several => short(format!("{text} calls {}", several.join(", ")).trim_start()),
-    }
-}
-
-fn told_fault(fault: Fault) -> String {
-    format!("{}: {}", fault.kind.as_str(), short(&fault.message))
-}
-
-fn json(value: &Value) -> String {
-    short(&value.to_string())
-}
-
-/// The word that a serialised enum is tagged with.
-fn kind_of(value: &impl serde::Serialize, tag: &str) -> String {
-    let value = serde_json::to_value(value).unwrap_or_default();
-    value.get(tag).and_then(Value::as_str).unwrap_or_default().to_owned()
-}
-
-fn kinds<T: serde::Serialize>(values: &[T], tag: &str) -> String {
-    let words: Vec<String> = values.iter().take(8).map(|value| kind_of(value, tag)).collect();
-    words.join(", ")
-}
-
-pub(crate) fn verb_of(side_effect: &SideEffect) -> (String, Option<u64>) {
-    let (verb, bytes) = match side_effect {
-        SideEffect::Fetch { method, body, .. } => return (short(method), body.as_ref().map(|body| body.length)),
-        SideEffect::WriteFile { bytes, .. } => ("write", Some(bytes.length)),
-        SideEffect::RemoveFile { .. } => ("remove", None),
-        SideEffect::SetKey { value, .. } => ("set key", Some(value.length)),
-        SideEffect::DeleteKey { .. } => ("delete key", None),
-    };
-    (verb.to_owned(), bytes)
-}
-
-fn effected(answer: SideEffectAnswer) -> Effected {
-    match answer {
-        SideEffectAnswer::Done { length } => Effected::Done { length },
-        SideEffectAnswer::Fetched { status, body, address, .. } => Effected::Answered { status, length: body.length, address },
-        SideEffectAnswer::Denied { denial } => Effected::Denied { target: short(&denial.target) },
-        SideEffectAnswer::Failed { message } => Effected::Failed { message: short(&message) },
-    }
 }

@@ -9,6 +9,7 @@ use crate::limits::TICK_MS;
 use crate::message::Entity;
 use crate::model::Usage;
 use crate::outcome::Status;
+use crate::setup::PluginKind;
 
 /// One thing that happened.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,6 +91,16 @@ pub enum What {
     User { task: TaskName, channel: ChannelId, prompt: String, answer: Option<String> },
     /// A task in the background, whose rows are below it.
     Background { id: BackgroundId, task: TaskName, child: RoomId, status: Option<String>, came: String },
+    /// A memory, a security analyzer or a condenser at work.
+    Consult {
+        task: TaskName,
+        plugin: PluginName,
+        kind: PluginKind,
+        asks: String,
+        says: String,
+        fault: Option<String>,
+        sandbox: Option<Sandbox>,
+    },
     /// A delivery strategy at work.
     Strategy { strategy: PluginName, wake: String, decided: String, fault: Option<String>, sandbox: Option<Sandbox> },
     /// A result was spoken on a channel.
@@ -157,6 +168,7 @@ impl What {
             Self::PriceUnknown { .. } => "price-unknown",
             Self::User { .. } => "user",
             Self::Background { .. } => "background",
+            Self::Consult { .. } => "consult",
             Self::Strategy { .. } => "strategy",
             Self::Delivered { .. } => "delivered",
             Self::NotDelivered { .. } => "not-delivered",
@@ -175,7 +187,7 @@ impl What {
     #[must_use]
     pub fn stands_out(&self) -> bool {
         match self {
-            Self::Step { fault, .. } | Self::Strategy { fault, .. } => fault.is_some(),
+            Self::Step { fault, .. } | Self::Strategy { fault, .. } | Self::Consult { fault, .. } => fault.is_some(),
             Self::Tool { is_error, .. } => *is_error,
             Self::Model { error, .. } => error.is_some(),
             Self::SideEffect { came, .. } => matches!(came, Some(Effected::Denied { .. } | Effected::Failed { .. })),
@@ -189,7 +201,9 @@ impl What {
     #[must_use]
     pub fn sandbox(&self) -> Option<Sandbox> {
         match self {
-            Self::Step { sandbox, .. } | Self::Tool { sandbox, .. } | Self::Strategy { sandbox, .. } => *sandbox,
+            Self::Step { sandbox, .. } | Self::Tool { sandbox, .. } | Self::Strategy { sandbox, .. } | Self::Consult { sandbox, .. } => {
+                *sandbox
+            }
             _ => None,
         }
     }

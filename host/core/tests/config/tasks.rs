@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::calling::sequence::Sequence;
+use conclave_core::control::stuck::StuckRules;
 use conclave_core::ids::{PluginName, TaskName};
 use conclave_core::message::{Entity, ToolCall};
 use conclave_core::model::ToolFormat;
@@ -65,6 +66,7 @@ fn every_rule_of_a_task_reaches_its_setup() {
         overflow: Overflow::DropTurns,
         as_langroid: false,
         bytes_per_token: 3,
+        ..TaskSetup::default()
     };
     assert_eq!(*task, expected);
 }
@@ -83,6 +85,7 @@ fn langroid() -> TaskSetup {
         text: TextRules { signals: true, recipients: true, prefix: String::new(), calls: true, system_word: true },
         no_tool: NoTool::Nothing,
         as_langroid: true,
+        stuck: StuckRules { on: false, ..StuckRules::default() },
         ..TaskSetup::default()
     }
 }

@@ -1,6 +1,7 @@
 //! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what is made of it.
 
 use conclave_core::action::{Action, Background, PlanState, Reply, Turn};
+use conclave_core::consult::{Advice, Condensation, Masked, Question, Risk, Span, Verdict};
 use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, HistoryChange, SeatCall, Spent, UsedByPlugin};
@@ -98,7 +99,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
     let mut task = |subtasks: Value, agent: &str| {
         let no_tool = [json!("nothing"), json!("done"), json!("user"), json!({ "nudge": "a tool, please" })];
         let no_tool = &no_tool[choices.below(4)];
-        json!({
+        let mut plan = json!({
             "agent": agent,
             "subtasks": subtasks,
             "interactive": choices.below(4) == 1,
@@ -135,7 +136,17 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             "as_langroid": choices.flag(),
             "host_tools": if choices.flag() { json!(["recipient_message", "rewind", "add_recipient", "done"]) } else { json!([]) },
             "not_handled": if choices.below(4) == 3 { json!(["box.b"]) } else { json!([]) },
-        })
+            "confirm": confirm(choices),
+            "stuck": {
+                "on": choices.flag(), "repeats": choices.below(4), "errors": choices.below(5), "alternations": choices.below(5), "messages": choices.below(3),
+                "recovery": choices.one(&["stop", "ask", "restart"]),
+            },
+            "condense": if choices.below(3) == 2 { json!({ "plugin": "judge", "over": choices.below(5) }) } else { Value::Null },
+        });
+        plan["executors"] = if choices.flag() { json!(["shell", "box"]) } else { json!([]) };
+        plan["action_timeout_ms"] = if choices.below(4) == 3 { json!(choices.below(3)) } else { Value::Null };
+        plan["memory"] = if choices.below(4) == 3 { json!("judge") } else { Value::Null };
+        plan
     };
     let tasks = json!({
         "desk": task(json!(["help", "mute"]), "desk"),
@@ -146,7 +157,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
         "loop": task(json!(["loop", "desk"]), "help"),
     });
     let all = json!({
-        "tools": ["box.*"], "tool_calls": 20, "route": ["help", "done", "mute", "delegate_task"], "delegate": ["help", "slow", "desk", "ghost", "loop"],
+        "tools": ["box.*", "shell.*"], "tool_calls": 20, "route": ["help", "done", "mute", "delegate_task"], "delegate": ["help", "slow", "desk", "ghost", "loop"],
         "at_once": 3, "total": 9, "model": ["default", "ghost"], "model_calls": 15, "rooms": ["terminal"], "messages": 7,
     });
     let case = json!({
@@ -161,6 +172,8 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
                 "help": { "grants": if choices.flag() { all.clone() } else { json!({}) } },
                 "box": { "tools": ["a", "b"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
                 "safe": { "tools": ["open"] },
+                "shell": { "tools": ["run", "kill", "poll", "read", "dance"] },
+                "judge": { "kinds": ["security-analyzer", "condenser", "memory"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
                 "teller": { "kinds": ["delivery-strategy"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
             },
             "models": { "default": {
@@ -184,6 +197,25 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
         "expect": {},
     });
     serde_json::from_value(case).expect("a case of the right form")
+}
+
+fn confirm(choices: &mut Choices<'_>) -> Value {
+    let analyzer = if choices.flag() { json!("judge") } else { Value::Null };
+    let risky = json!({ "risky": { "threshold": choices.one(&["low", "medium", "high"]), "unknown": choices.flag() } });
+    let policy = [json!("never"), json!("always"), risky][choices.below(3)].clone();
+    json!({ "policy": policy, "analyzer": analyzer })
+}
+
+/// What somebody does to a run that is at work.
+pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
+    match choices.below(4) {
+        0 => Event::Paused { reason: "wait".to_owned() },
+        1 => Event::Unpaused,
+        _ => {
+            let task = choices.flag().then(|| TaskName::from(choices.one(&TASKS)));
+            Event::UserSaid { task, text: choices.one(&TEXTS).to_owned(), attachments: Vec::new() }
+        }
+    }
 }
 
 /// Any event at all, with small call ids, so that some of them fit.
@@ -226,6 +258,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
         13 => Event::Decided { call, approval: approval(choices) },
         _ if choices.below(8) == 7 => Event::TaskKilled { task: TaskName::from(choices.one(&TASKS)), reason: "no".to_owned() },
         _ if choices.below(8) == 7 => Event::TurnStopped { reason: "wait".to_owned() },
+        _ if choices.below(4) == 3 => steers(choices),
         _ if choices.below(8) == 7 => Event::Cancelled { reason: "enough".to_owned() },
         _ => Event::TimerFired { timer: TimerId(choices.below(4) as u64) },
     }
@@ -256,6 +289,10 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             let answer = Event::ToolAnswered { call: *call, answer: tool_answer(choices), report: report(choices) };
             asks(choices, *call, answer)
         }
+        Effect::Consult { call, question, .. } => {
+            let answer = Event::Consulted { call: *call, answer: advice(choices, question), report: report(choices) };
+            asks(choices, *call, answer)
+        }
         Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices), attachments: Vec::new() }],
         Effect::AskApproval { call, .. } => vec![Event::Decided { call: *call, approval: approval(choices) }],
         // What is no amount is no answer: somebody has to say another word.
@@ -278,6 +315,27 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
         Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => Vec::new(),
         Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => Vec::new(),
     }
+}
+
+/// What a plugin says to a question; now and then to another one.
+fn advice(choices: &mut Choices<'_>, question: &Question) -> Result<Advice, Fault> {
+    let memories = || Advice::Memories { memories: vec!["a".to_owned()] };
+    let which = choices.below(6);
+    Ok(match question {
+        _ if which == 0 => return Err(fault()),
+        _ if which == 1 => memories(),
+        Question::Memories { .. } => memories(),
+        Question::Risk { .. } => {
+            let risk = [Risk::Low, Risk::Medium, Risk::High][choices.below(3)];
+            Advice::Risk { verdict: Verdict { risk, reason: String::new() } }
+        }
+        Question::Condense { .. } => {
+            let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);
+            let mask = vec![Masked { index: choices.below(9) as u64, text: "…".to_owned() }];
+            let condensation = Condensation { forget: vec![Span { start, end }], mask, summary: text(choices) };
+            Advice::Condense { condensation: choices.flag().then_some(condensation) }
+        }
+    })
 }
 
 fn text(choices: &mut Choices<'_>) -> Option<String> {
@@ -334,6 +392,7 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
         6 => Action::Think { thought: choices.one(&TEXTS).to_owned() },
         7 => Action::Talk { content: choices.one(&TEXTS).to_owned() },
         8 => Action::ModifyTask { task_id: "0".to_owned(), state: PlanState::Open },
+        9 => acted(choices),
         _ => Action::Reply(Reply {
             completion: None,
             content: text(choices),
@@ -349,8 +408,51 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
     Ok(Turn { action, thought: String::new(), wait_for_response: choices.below(8) == 7, extra: vec![("later".to_owned(), value(choices))] })
 }
 
+/// Something for an executor, or for nobody.
+fn acted(choices: &mut Choices<'_>) -> Action {
+    let command_id = choices.below(4) as i64;
+    let path = "a".to_owned();
+    match choices.below(10) {
+        0 | 1 => Action::Run { command: "srv".to_owned(), background: true },
+        2 => Action::Run { command: "ls".to_owned(), background: false },
+        3 => Action::Kill { command_id },
+        4 => Action::Read { path, start: 0, end: -1 },
+        5 => Action::Recall { query: "pearls".to_owned() },
+        7 | 8 => {
+            let delegates: Vec<Value> =
+                (0..1 + choices.below(4)).map(|_| json!({ "agent": choices.one(&TASKS), "inputs": { "task": "x" } })).collect();
+            Action::Custom { name: "delegate_all".to_owned(), arguments: json!({ "delegates": delegates }) }
+        }
+        6 => Action::Custom { name: "kill".to_owned(), arguments: json!({ "command_id": command_id }) },
+        _ => Action::Custom {
+            name: choices.one(&["dance", "edit", "call_tool_mcp", "delegate_all", "condensation_request", "run", ""]).to_owned(),
+            arguments: value(choices),
+        },
+    }
+}
+
+/// What an executor may add to its answer: a background command, an end, an observation, or nonsense.
+fn told(choices: &mut Choices<'_>) -> Value {
+    let background = json!({ "command_id": choices.below(4), "poll_ms": choices.amount() });
+    let observation =
+        json!({ "observation": choices.one(&["run", "read", "error", "delegate", "dance"]), "content": choices.one(&TEXTS), "extras": {} });
+    match choices.below(8) {
+        0..=2 => json!({ "background": background }),
+        3 => json!({ "exit_code": choices.below(3) }),
+        4 => json!({ "observation": observation, "background": background }),
+        5 => observation,
+        6 => json!({ "background": value(choices), "exit_code": "x", "observation": 3 }),
+        _ => value(choices),
+    }
+}
+
 fn tool_answer(choices: &mut Choices<'_>) -> Result<ToolOutcome, ToolError> {
     match choices.below(8) {
+        4 | 5 => Ok(ToolOutcome {
+            content: text(choices),
+            value: Some(told(choices)).filter(|value| !value.is_null()),
+            ..ToolOutcome::default()
+        }),
         0 => Err(ToolError::Fault { fault: fault() }),
         1 => Err(ToolError::Unavailable { retry_after_ms: None }),
         2 | 3 => Ok(ToolOutcome { content: text(choices), then: calls(choices), ..ToolOutcome::default() }),

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use conclave_core::calling::sequence::Sequence;
+use conclave_core::control::confirm::ConfirmRules;
+use conclave_core::control::stuck::StuckRules;
 use conclave_core::event::Opening;
 use conclave_core::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
 use conclave_core::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
@@ -14,7 +16,8 @@ use conclave_core::model::ToolFormat;
 use conclave_core::narrow::Narrow;
 use conclave_core::policy::Rule;
 use conclave_core::setup::{
-    AgentSeat, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup, TextRules,
+    AgentSeat, CondenseRules, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup,
+    TextRules,
 };
 use conclave_core::tool::ToolSpec;
 use conclave_core::toolbox::{HostTool, TaskTool};
@@ -77,6 +80,8 @@ pub(crate) struct Scripts {
     /// By task; a task without a script answers `done`.
     pub(crate) background: BTreeMap<String, Vec<Value>>,
     pub(crate) models: Vec<Value>,
+    /// By plugin: what it says to a question beside steps and calls.
+    pub(crate) advice: BTreeMap<String, Vec<Value>>,
     /// Approvals as they stand in a journal; `"hold"` for none.
     pub(crate) approvals: Vec<Value>,
     /// What is said to questions for more of a budget; the same.
@@ -144,6 +149,13 @@ struct TaskPlan {
     allow_subtask_multi_tools: bool,
     returns: Option<ReturnType>,
     as_langroid: bool,
+    executors: Vec<PluginName>,
+    action_timeout_ms: Option<u64>,
+    memory: Option<PluginName>,
+    confirm: ConfirmRules,
+    condense: Option<CondenseRules>,
+    /// Off when it is not given: many cases do the same again and again.
+    stuck: StuckRules,
     /// Tools of the host that the agent is offered.
     host_tools: Vec<HostTool>,
     /// Tools that are known and not carried out here.
@@ -174,6 +186,12 @@ impl Default for TaskPlan {
             allow_subtask_multi_tools: true,
             returns: None,
             as_langroid: false,
+            executors: Vec::new(),
+            action_timeout_ms: None,
+            memory: None,
+            confirm: ConfirmRules::default(),
+            condense: None,
+            stuck: StuckRules { on: false, ..StuckRules::default() },
             host_tools: Vec::new(),
             not_handled: Vec::new(),
             agent: None,
@@ -348,6 +366,13 @@ impl TaskPlan {
             allow_subtask_multi_tools: self.allow_subtask_multi_tools,
             returns: self.returns,
             as_langroid: self.as_langroid,
+            executors: self.executors,
+            action_timeout_ms: self.action_timeout_ms,
+            memory: self.memory,
+            confirm: self.confirm,
+            condense: self.condense,
+            stuck: self.stuck,
+            micro: None,
         }
     }
 

@@ -57,6 +57,8 @@ macro_rules! files {
 }
 
 files! {
+    what_is_risky_waits_for_consent: "confirm",
+    histories_are_condensed_before_a_step: "condense",
     calls_wait_for_whoever_approves_them: "approvals",
     a_turn_can_be_stopped_without_its_run: "turns",
     seats_are_tried_in_order_until_one_answers_validly: "seats",
@@ -68,6 +70,11 @@ files! {
     calls_that_follow_from_tools_are_bounded: "chains",
     faults_are_observations_until_there_are_too_many: "faults",
     delegated_work_comes_back_as_an_observation: "delegate",
+    several_delegates_work_at_once_unless_they_could_meet: "delegates",
+    executors_carry_out_actions_and_none_is_an_observation: "acting",
+    an_agent_plans_and_reads_what_was_wrong: "planning",
+    an_agent_that_does_the_same_again_and_again_is_led_back: "stuck",
+    the_state_of_each_agent_is_told_once: "agent_states",
     background_tasks_are_granted_bounded_and_settled: "background",
     results_are_told_once: "delivery",
     stopping_abandons_everything_in_flight: "stopping",

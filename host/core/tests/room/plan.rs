@@ -1,6 +1,7 @@
 //! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and completions.
 
 use conclave_core::action::{Action, Background, Reply, Turn};
+use conclave_core::consult::Advice;
 use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::event::Spent;
 use conclave_core::fault::{Fault, FaultKind};
@@ -27,6 +28,9 @@ pub(crate) struct Said {
     background: Option<String>,
     task: Option<String>,
     custom: Option<String>,
+    /// Any action, as a journal holds it.
+    action: Option<Action>,
+    thought: String,
     /// Ask the user before the task goes on.
     wait: bool,
     fault: Option<String>,
@@ -105,10 +109,13 @@ impl Said {
         if self.nothing {
             return Ok(None);
         }
-        Ok(Some(Turn { action, thought: String::new(), wait_for_response: self.wait, extra: Vec::new() }))
+        Ok(Some(Turn { action, thought: self.thought.clone(), wait_for_response: self.wait, extra: Vec::new() }))
     }
 
     fn action(&self) -> Action {
+        if let Some(action) = &self.action {
+            return action.clone();
+        }
         let task = self.task.clone().unwrap_or_default();
         let inputs = self.inputs.clone().unwrap_or_else(|| json!({ "task": task }));
         if let Some(outputs) = &self.finish {
@@ -165,6 +172,25 @@ impl ToolSaid {
                 then: self.then.iter().map(CallPlan::call).collect(),
             }),
         }
+    }
+}
+
+/// What a plugin says to a question: `{"advice": …}` as a journal holds it; `{"fault": text}` for a failure.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub(crate) struct Consulted {
+    advice: Option<Advice>,
+    fault: Option<String>,
+}
+
+impl Consulted {
+    pub(crate) fn read(entry: &Value) -> Entry<Self> {
+        Entry::read(entry, "fault")
+    }
+
+    pub(crate) fn answer(&self) -> Result<Advice, Fault> {
+        let fault = || Fault::new(FaultKind::Trap, self.fault.clone().unwrap_or_default());
+        self.advice.clone().ok_or_else(fault)
     }
 }
 

@@ -10,13 +10,14 @@ use conclave_core::room::Room;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
-use crate::arbitrary::{Choices, answers, case, event};
+use crate::arbitrary::{Choices, answers, case, event, steers};
 use crate::case::START;
 use crate::checks::violations;
 
-/// Each property is tried so often. No file of failures: a seed in a comment of the fix is worth more than one in a file.
+/// Each property is tried so often; PROPTEST_CASES raises it. No file of failures: a seed in a comment of the fix is worth more than one
+/// in a file.
 fn config() -> ProptestConfig {
-    ProptestConfig { cases: 384, failure_persistence: None, ..ProptestConfig::default() }
+    ProptestConfig { cases: ProptestConfig::default().cases.max(384), failure_persistence: None, ..ProptestConfig::default() }
 }
 
 /// A room that writes down what happens to it.
@@ -65,8 +66,21 @@ pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     let mut recorded = Recorded::default();
     recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
     let mut to_do: VecDeque<Effect> = recorded.take_effects().into();
-    while let Some(effect) = to_do.pop_front() {
+    loop {
         assert!(recorded.records.len() < most, "the room goes on for ever");
+        let at = START.plus(recorded.records.len() as u64);
+        if !choices.are_over() && choices.below(16) == 15 {
+            recorded.handle(steers(&mut choices), at);
+            to_do.extend(recorded.take_effects());
+        }
+        let Some(effect) = to_do.pop_front() else {
+            if recorded.room.paused().is_none() {
+                break;
+            }
+            recorded.handle(Event::Unpaused, at);
+            to_do.extend(recorded.take_effects());
+            continue;
+        };
         if !choices.are_over() && choices.below(3) == 0 && !to_do.is_empty() {
             to_do.push_back(effect);
             continue;

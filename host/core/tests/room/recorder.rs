@@ -10,10 +10,11 @@ use conclave_core::notice::Notice;
 use conclave_core::view::AgentView;
 use serde_json::{Value, json};
 
-const KINDS: [&str; 14] = [
+const KINDS: [&str; 15] = [
     "step-agent",
     "ask-responder",
     "call-tool",
+    "consult",
     "ask-approval",
     "ask-top-up",
     "ask-user",
@@ -69,6 +70,18 @@ pub(crate) struct Recorder {
     cut: Vec<Value>,
     /// What the operator reads of model calls that failed.
     troubles: Vec<Value>,
+    /// `[task, state, reason]`, each change of what an agent is doing.
+    states: Vec<Value>,
+    /// Plans after each change, as `[task, lines]`; a line is `id state goal`.
+    plans: Vec<Value>,
+    /// `[task, reason, recovery]`
+    stuck: Vec<Value>,
+    /// What plugins were asked beside steps and calls: `[plugin, question]`.
+    questions: Vec<Value>,
+    /// How risky approvers were told that each thing is, and why.
+    risks: Vec<Value>,
+    /// `[task, forgotten, masked, summarised]`
+    condensed: Vec<Value>,
 }
 
 impl Recorder {
@@ -92,6 +105,12 @@ impl Recorder {
             Notice::TaskEnded { task, status, .. } => self.ended.push(json!([task, status])),
             Notice::HistoryCut { task, cut, dropped } => self.cut.push(json!([task, cut, dropped])),
             Notice::ModelAnswered { trouble: Some(trouble), .. } => self.troubles.push(json!(trouble.text)),
+            Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
+                self.condensed.push(json!([task, forgotten, masked, summarised]));
+            }
+            Notice::AgentStateChanged { task, state, reason } => self.states.push(json!([task, state, reason])),
+            Notice::PlanChanged { task, plan } => self.plans.push(json!([task, lines(plan)])),
+            Notice::AgentStuck { task, reason, recovery } => self.stuck.push(json!([task, reason, recovery])),
             Notice::StepStalled { .. } => self.stalled += 1,
             Notice::PriceUnknown { model, limit } => self.unpriced.push(json!([model, limit])),
             Notice::PluginFaulted { plugin, fault, .. } => self.faults.push(json!([plugin, fault.message])),
@@ -104,7 +123,11 @@ impl Recorder {
         *self.effects.entry(kind).or_default() += 1;
         match effect {
             Effect::StartBackground { opening, .. } => self.openings.push(json!(opening)),
-            Effect::AskApproval { request, .. } => self.approvals.push(json!([request.tool, request.arguments, request.source])),
+            Effect::AskApproval { request, .. } => {
+                self.approvals.push(json!([request.tool, request.arguments, request.source]));
+                self.risks.push(json!([request.risk, request.risk_reason]));
+            }
+            Effect::Consult { plugin, question, .. } => self.questions.push(json!([plugin, question])),
             Effect::AskTopUp { top_up, .. } => {
                 let asked = top_up.as_approval();
                 self.top_ups.push(json!([asked.tool, asked.arguments, asked.source]));
@@ -142,6 +165,10 @@ impl Recorder {
         let seen = json!({
             "iteration": view.iteration,
             "pending": view.pending.as_ref().map(|message| message.text().to_owned()),
+            "plan": lines(&view.plan.to_json()),
+            "outputs": view.outputs,
+            "last_error": view.last_error,
+            "level": view.level,
             "labels": view.pending.as_ref().map(|message| message.labels.clone()),
             "history": view.history.iter().map(|message| message.text().to_owned()).collect::<Vec<_>>(),
             "since": view.since.iter().map(past).collect::<Vec<_>>(),
@@ -183,6 +210,12 @@ impl Recorder {
             "found": self.found,
             "cut": self.cut,
             "troubles": self.troubles,
+            "states": self.states,
+            "plans": self.plans,
+            "stuck": self.stuck,
+            "questions": self.questions,
+            "risks": self.risks,
+            "condensed": self.condensed,
             "state": state,
             // How long the room was open.
             "hours": hours,
@@ -197,6 +230,15 @@ fn texts(piece: &PromptPiece) -> Vec<String> {
     (*start..*end).filter_map(|place| messages.get(place)).flat_map(|message| said(message)).collect()
 }
 
+fn lines(plan: &Value) -> Vec<String> {
+    let tasks = plan["subtasks"].as_array().into_iter().flatten();
+    let line = |task: &Value| {
+        let field = |name: &str| task[name].as_str().unwrap_or_default().to_owned();
+        [field("id"), field("state"), field("goal")].join(" ")
+    };
+    tasks.flat_map(|task| [line(task)].into_iter().chain(lines(task))).collect()
+}
+
 fn by(message: &Message) -> String {
     if message.sender == Entity::User { message.sender_name.clone() } else { message.sender.to_string() }
 }
@@ -208,6 +250,7 @@ fn past(past: &Past) -> Value {
         Observation::Delegated { agent, outputs } => format!("delegated {agent}: {outputs}"),
         Observation::Success { content } => format!("success: {content}"),
         Observation::Error { content } => format!("error: {content}"),
+        other => serde_json::to_string(other).expect("it is JSON"),
     });
     json!([past.action.as_ref().map(conclave_core::action::Action::name), observation])
 }

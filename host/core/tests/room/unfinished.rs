@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use conclave_core::action::{Action, Reply, Turn};
+use conclave_core::action::{Action, Observation, Reply, Turn};
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Principal, RULES, Record};
 use conclave_core::fault::{CallReport, FaultKind};
@@ -15,7 +15,7 @@ use conclave_core::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::tool::ToolError;
+use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::trace::{Before, Read};
 use conclave_core::unfinished::{INTERRUPTED, Resumption, Unfinished};
 use proptest::collection::vec;
@@ -59,9 +59,14 @@ proptest! {
         for event in events {
             recorded.handle(event, LATER);
         }
+        // Whoever paused it lets it go on; what it held back has not begun.
+        recorded.handle(Event::Unpaused, LATER);
         let again: Vec<Effect> = again.into_iter().map(|again| again.effect).collect();
         let known: BTreeSet<CallId> = again.iter().filter_map(Effect::starts).chain(recorded.effects.iter().filter_map(Effect::starts)).collect();
-        let waiting: BTreeSet<CallId> = recorded.room.calls_in_flight().collect();
+        // A call that waits for more of a budget is answered by nothing but that.
+        let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
+        let is_held = |call: &CallId| state["calls"][call.0.to_string()].get("HeldTool").is_some();
+        let waiting: BTreeSet<CallId> = recorded.room.calls_in_flight().filter(|call| !is_held(call)).collect();
         prop_assert!(waiting.is_subset(&known), "nobody answers {:?}", waiting.difference(&known).collect::<Vec<_>>());
         let mut choices = Choices::new(&row);
         let mut to_do: VecDeque<Effect> = again.into();
@@ -231,4 +236,89 @@ fn time_in_which_no_host_ran_does_not_count() {
     assert!(std::iter::from_fn(|| room.poll_notice()).any(|notice| notice == Notice::Resumed { down_ms: 5_000 }));
     // The clock went back while the host was down: nothing is owed.
     assert_eq!(unfinished.resumption(Millis(0)).events, [Event::Resumed { down_ms: 0 }]);
+}
+
+/// A room whose agent has just done this; its first call after the step is call 1.
+fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
+    let setup = json!({
+        "tasks": { "desk": { "executors": ["hands"], "memory": "judge" } },
+        "plugins": {
+            "desk": { "grants": { "tools": ["*"] } }, "hands": { "tools": ["run", "poll", "kill"] }, "judge": { "kinds": ["memory"] },
+        },
+    });
+    let (mut setup, case) = case(setup);
+    Arc::make_mut(Arc::make_mut(&mut setup).plugins.get_mut("hands").expect("it is there")).facts.sha256 = sha256.to_owned();
+    let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    let opened = Event::RoomOpened { setup, opening: case.opening() };
+    let stepped = Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
+    Unfinished::fold(records([opened, stepped].into_iter().chain(events).collect()))
+}
+
+/// The room after a crash, and what it is to do.
+fn gone_on(unfinished: Unfinished) -> (Room, Resumption, Vec<Effect>) {
+    let resumption = unfinished.resumption(LATER);
+    let mut room = unfinished.room;
+    resumption.events.iter().for_each(|event| room.handle(event.clone(), LATER));
+    let effects = std::iter::from_fn(|| room.poll_effect()).collect();
+    (room, resumption, effects)
+}
+
+#[test]
+fn an_action_that_was_cut_off_is_an_error_that_the_agent_reads() {
+    let run = || Action::Run { command: "make".to_owned(), background: false };
+    // In a sandbox nothing happened that the journal does not know.
+    let (_, resumption, _) = gone_on(acting(run(), "ab", Vec::new()));
+    assert_eq!(called_again(&resumption), 1);
+    let (room, resumption, effects) = gone_on(acting(run(), "", Vec::new()));
+    assert_eq!(called_again(&resumption), 0);
+    assert!(is_interrupted(&resumption.events[1]));
+    let step = effects.iter().find(|effect| matches!(effect, Effect::StepAgent { .. })).and_then(Effect::starts);
+    let view = step.and_then(|call| room.agent_view(call)).expect("the agent goes on");
+    let read = view.since.iter().filter_map(|past| past.observation.as_ref()).next_back().expect("it reads what came of it");
+    assert!(matches!(read, Observation::Error { content } if content.contains("interrupted")), "{read:?}");
+}
+
+/// The agent's command runs in the background as 7, and its first poll, call 3, has begun.
+fn polling(sha256: &str) -> Unfinished {
+    let told = ToolOutcome { value: Some(json!({ "background": { "command_id": 7, "poll_ms": 100 } })), ..ToolOutcome::default() };
+    let began = Event::ToolAnswered { call: CallId(1), answer: Ok(told), report: CallReport::default() };
+    let run = Action::Run { command: "srv".to_owned(), background: true };
+    let mut unfinished = acting(run.clone(), sha256, vec![began.clone()]);
+    let timers = |unfinished: &Unfinished| -> Vec<_> {
+        let again = unfinished.resumption(START).again;
+        again.iter().filter_map(|again| if let Effect::SetTimer { timer, .. } = again.effect { Some(timer) } else { None }).collect()
+    };
+    let poll = *timers(&unfinished).last().expect("the poll is to come");
+    unfinished = acting(run, sha256, vec![began, Event::TimerFired { timer: poll }]);
+    unfinished
+}
+
+#[test]
+fn a_poll_that_was_cut_off_is_made_again() {
+    let polls = |resumption: &Resumption| {
+        resumption.again.iter().filter(|again| matches!(&again.effect, Effect::CallTool { tool, .. } if tool == "poll")).count()
+    };
+    let (_, resumption, _) = gone_on(polling("ab"));
+    assert_eq!((polls(&resumption), resumption.events.len()), (1, 1));
+    // Outside a sandbox it has failed once, and is made again when its time comes.
+    let (_, resumption, effects) = gone_on(polling(""));
+    assert_eq!(polls(&resumption), 0);
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::SetTimer { .. })), "{effects:?}");
+}
+
+#[test]
+fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
+    let recall = || Action::Recall { query: "pearls".to_owned() };
+    let read = Read { import: "kv.get".to_owned(), target: "k".to_owned(), answer: json!(null) };
+    let (room, resumption, _) = gone_on(acting(recall(), "ab", vec![Event::ReadsKept { call: CallId(1), reads: vec![read.clone()] }]));
+    let consulted: Vec<_> = resumption.again.iter().filter(|again| matches!(again.effect, Effect::Consult { .. })).collect();
+    let [consult] = consulted[..] else { panic!("{:?}", resumption.again) };
+    assert_eq!(consult.trace.reads, [read]);
+    assert!(consult.start.as_ref().is_some_and(|start| start.agent.is_some()) && room.is_in_flight(CallId(1)));
+    // What it did to the world of which nobody knows the end it is told, and does not do again.
+    let asked = Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() };
+    let (_, resumption, _) = gone_on(acting(recall(), "ab", vec![asked]));
+    let told = SideEffectAnswer::Failed { message: INTERRUPTED.to_owned() };
+    let consult = resumption.again.iter().find(|again| matches!(again.effect, Effect::Consult { .. })).expect("it is asked again");
+    assert_eq!(consult.trace.side_effect(0, &fetch()), Before::Answered(&told));
 }

@@ -11,7 +11,7 @@ use conclave_core::room::Room;
 use serde_json::{Value, json};
 
 use crate::case::{Case, START};
-use crate::plan::{Common, Completed, Decided, Ended, Said, ToolSaid, relayed, request};
+use crate::plan::{Common, Completed, Consulted, Decided, Ended, Said, ToolSaid, relayed, request};
 use crate::recorder::Recorder;
 
 /// Events after which a case has most likely run away.
@@ -196,6 +196,14 @@ impl<'a> World<'a> {
                 let entry = ToolSaid::read(&entry.unwrap_or_else(|| json!("ok")));
                 let answer = entry.said.answer();
                 self.begin(call, entry.common, |report| Event::ToolAnswered { call, answer, report });
+            }
+            Effect::Consult { call, plugin, .. } => {
+                self.show(call);
+                let entry = Consulted::read(
+                    &self.next(&format!("consult {plugin}"), self.case.scripts.advice.get(plugin.as_str())).unwrap_or_default(),
+                );
+                let answer = entry.said.answer();
+                self.begin(call, entry.common, |report| Event::Consulted { call, answer, report });
             }
             Effect::AskUser { call, .. } => {
                 let entry = self.next("user", Some(&self.case.scripts.user)).unwrap_or_default();

@@ -1,6 +1,7 @@
 //! The order of messages on the wire. A provider wants every call answered at once and every answer called for; a history that was cut,
 //! drafted by a plugin or written by several hands does not keep to that. Calls get new ids here, so that ids need not be trusted.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use conclave_core::message::{Blob, Entity, ToolCall, ToolResult};
@@ -14,11 +15,11 @@ pub(crate) const NO_RESULT: &str = "There is no result of this call.";
 pub(crate) enum Outgoing<'a> {
     Said {
         role: &'static str,
-        text: Option<&'a str>,
+        text: Option<Cow<'a, str>>,
         attachments: &'a [Blob],
     },
     Called {
-        text: Option<&'a str>,
+        text: Option<Cow<'a, str>>,
         /// With their number within the request.
         calls: Vec<(usize, &'a ToolCall)>,
     },
@@ -34,10 +35,10 @@ pub(crate) enum Outgoing<'a> {
 }
 
 /// A piece of the prompt, or a message of one.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Turn<'a> {
     role: Entity,
-    text: Option<&'a str>,
+    text: Option<Cow<'a, str>>,
     calls: &'a [ToolCall],
     results: &'a [ToolResult],
     attachments: &'a [Blob],
@@ -63,7 +64,7 @@ pub(crate) fn arrange(prompt: &Prompt) -> Vec<Outgoing<'_>> {
         }
         let first = number;
         number += turn.calls.len();
-        outgoing.push(Outgoing::Called { text: turn.text, calls: (first..).zip(turn.calls).collect() });
+        outgoing.push(Outgoing::Called { text: turn.text.clone(), calls: (first..).zip(turn.calls).collect() });
         outgoing.extend((0..turn.calls.len()).map(|call| {
             let result = answers.get(&(index, call)).copied();
             Outgoing::Answered { number: first + call, result }
@@ -78,13 +79,13 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
     for piece in &prompt.pieces {
         match piece {
             PromptPiece::System { text } => {
-                turns.push(Turn { role: Entity::System, text: Some(text), calls: &[], results: &[], attachments: &[] });
+                turns.push(Turn { role: Entity::System, text: Some(Cow::Borrowed(text)), calls: &[], results: &[], attachments: &[] });
             }
             PromptPiece::History { messages, start, end } => {
                 turns.extend((*start..(*end).min(messages.len())).filter_map(|index| messages.get(index)).map(|message| Turn {
                     role: message.sender,
                     // The host's message about results says in its text what they say.
-                    text: message.content.as_deref().filter(|_| message.tool_results.is_empty()),
+                    text: Some(message.as_read()).filter(|_| message.tool_results.is_empty()),
                     calls: &message.tool_calls,
                     results: &message.tool_results,
                     attachments: &message.attachments,
@@ -92,7 +93,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
             }
             PromptPiece::Draft { draft } => turns.push(Turn {
                 role: draft.role,
-                text: Some(&draft.content),
+                text: Some(Cow::Borrowed(&draft.content)),
                 calls: &draft.tool_calls,
                 results: &draft.tool_results,
                 attachments: &[],
@@ -100,7 +101,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
         }
     }
     for turn in &mut turns {
-        turn.text = turn.text.filter(|text| !text.is_empty());
+        turn.text = turn.text.take().filter(|text| !text.is_empty());
     }
     turns
 }
@@ -113,7 +114,7 @@ fn said<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
         Entity::User | Entity::Agent => "user",
     };
     // Only a user's message can show something that is not text.
-    match (turn.text, role) {
+    match (turn.text.clone(), role) {
         (None, _) => attached(turn),
         (text, "user") => Some(Outgoing::Said { role, text, attachments: turn.attachments }),
         (text, _) => Some(Outgoing::Said { role, text, attachments: &[] }),
@@ -172,7 +173,10 @@ impl<'a> OpenCalls<'a> {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::sync::Arc;
+
+    use conclave_core::action::Action;
 
     use conclave_core::history::History;
     use conclave_core::message::{Entity, Message, ToolCall, ToolResult};
@@ -230,7 +234,7 @@ mod tests {
     fn shown(messages: &[Message], start: usize) -> Vec<String> {
         let prompt = prompt(messages, start);
         let line = |outgoing: &Outgoing<'_>| match outgoing {
-            Outgoing::Said { role, text, .. } => format!("{role}: {}", text.unwrap_or_default()),
+            Outgoing::Said { role, text, .. } => format!("{role}: {}", text.as_deref().unwrap_or_default()),
             Outgoing::Called { calls, .. } => {
                 let calls: Vec<String> = calls.iter().map(|(number, call)| format!("{number} {}", call.name)).collect();
                 format!("call {}", calls.join(", "))
@@ -290,6 +294,15 @@ mod tests {
     }
 
     #[test]
+    fn what_an_agent_did_is_read_as_it_would_be_written() {
+        let mut did = Message::new(0, Entity::Llm, "x");
+        did.action = Some(Action::Read { path: "/a".to_owned(), start: 0, end: -1 });
+        let shown = shown(&[did, text(Entity::Agent, "what stands in it")], 0);
+        assert!(shown[0].starts_with("assistant: {\"action\":\"read\",\"args\":{") && shown[0].contains("\"path\":\"/a\""), "{shown:?}");
+        assert_eq!(shown[1], "user: what stands in it");
+    }
+
+    #[test]
     fn empty_messages_are_left_out_and_drafts_keep_their_text() {
         let mut prompt = prompt(&[text(Entity::User, ""), Message::new(0, Entity::Llm, "x")], 0);
         let (calls, results) = (calls(&[("1", "a")]).tool_calls, results(&[("1", "a", "A")]).tool_results);
@@ -299,9 +312,9 @@ mod tests {
         prompt.pieces.push(draft(Entity::Llm, "let me see", calls, Vec::new()));
         prompt.pieces.push(draft(Entity::Agent, "and now?", Vec::new(), results));
         let outgoing = arrange(&prompt);
-        assert!(matches!(&outgoing[0], Outgoing::Called { text: Some("let me see"), .. }));
+        assert!(matches!(&outgoing[0], Outgoing::Called { text: Some(Cow::Borrowed("let me see")), .. }));
         assert!(matches!(&outgoing[1], Outgoing::Answered { result: Some(_), .. }));
-        assert!(matches!(&outgoing[2], Outgoing::Said { role: "user", text: Some("and now?"), .. }));
+        assert!(matches!(&outgoing[2], Outgoing::Said { role: "user", text: Some(Cow::Borrowed("and now?")), .. }));
         assert_eq!(outgoing.len(), 3);
     }
 

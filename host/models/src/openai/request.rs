@@ -140,12 +140,12 @@ impl Serialize for WireMessage<'_> {
             Outgoing::Said { role, text, .. } => {
                 map.serialize_entry("role", role)?;
                 if let Some(demand) = &self.demand {
-                    let before = text.map(|text| format!("{text}\n\n")).unwrap_or_default();
+                    let before = text.as_ref().map(|text| format!("{text}\n\n")).unwrap_or_default();
                     map.serialize_entry("content", &format!("{before}{demand}"))?;
                 } else if self.parts.is_empty() {
-                    map.serialize_entry("content", text.unwrap_or_default())?;
+                    map.serialize_entry("content", text.as_deref().unwrap_or_default())?;
                 } else {
-                    let text = text.map(ContentPart::Text);
+                    let text = text.as_deref().map(ContentPart::Text);
                     map.serialize_entry("content", &text.iter().chain(&self.parts).collect::<Vec<_>>())?;
                 }
             }

@@ -5,7 +5,7 @@ use conclave_core::view::AgentView;
 use wasmtime::component::Resource;
 
 use crate::bindings::conclave::plugin::{actions, state, types};
-use crate::convert::{message_out, past_out, remaining_out, summary_out};
+use crate::convert::{message_out, metrics_out, past_out, remaining_out, summary_out};
 use crate::sandbox::{CallState, Lent};
 
 /// The view that the host lends; there is one per call, so its handle carries nothing.
@@ -62,7 +62,19 @@ impl state::HostView for CallState {
     }
 
     fn plan(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
-        Ok(self.agent_view()?.plan.to_string())
+        Ok(self.agent_view()?.plan.to_json().to_string())
+    }
+
+    fn current_task(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+        Ok(self.agent_view()?.plan.current().map(|(id, _)| id))
+    }
+
+    fn outputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+        Ok(self.agent_view()?.outputs.to_string())
+    }
+
+    fn last_error(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+        Ok(self.agent_view()?.last_error.clone())
     }
 
     fn tools(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::ToolSummary>> {
@@ -76,6 +88,14 @@ impl state::HostView for CallState {
 
     fn remaining(&mut self, _: Resource<View>) -> wasmtime::Result<state::Remaining> {
         Ok(remaining_out(self.agent_view()?.remaining))
+    }
+
+    fn metrics(&mut self, _: Resource<View>) -> wasmtime::Result<state::Metrics> {
+        Ok(metrics_out(self.agent_view()?.spent))
+    }
+
+    fn delegate_level(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+        Ok(self.agent_view()?.level)
     }
 
     fn iteration(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {

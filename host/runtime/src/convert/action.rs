@@ -88,8 +88,8 @@ fn state_out(state: PlanState) -> actions::PlanState {
     }
 }
 
-/// An action of the past, as its agent asked for it.
-pub(super) fn action_out(action: &Action) -> actions::Action {
+/// An action as its agent asked for it.
+pub(crate) fn action_out(action: &Action) -> actions::Action {
     use actions::Action as Guest;
     match action.clone() {
         Action::Null => Guest::Null,

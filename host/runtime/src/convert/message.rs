@@ -12,7 +12,7 @@ pub(crate) fn message_out(message: &Message) -> types::Message {
         sender: entity_out(message.sender),
         sender_name: message.sender_name.clone(),
         recipient: message.recipient.clone(),
-        content: message.text().to_owned(),
+        content: message.as_read().into_owned(),
         tool_calls: message.tool_calls.iter().map(tool_call_out).collect(),
         tool_results: message.tool_results.iter().map(result_out).collect(),
         attachments: message.attachments.iter().map(blob_out).collect(),

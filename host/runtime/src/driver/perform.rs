@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::Arc;
 
 use conclave_core::budget::TopUp;
+use conclave_core::consult::Question;
 use conclave_core::delivery::EndedTask;
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
@@ -34,6 +35,7 @@ impl Driver {
             Effect::CallTool { call, task, caller, plugin, tool, arguments } => {
                 self.call_tool(call, plugin, start, ToolStart { task, caller, tool, arguments });
             }
+            Effect::Consult { call, plugin, question, .. } => self.consult(call, plugin, question, start),
             Effect::AskApproval { call, request } => {
                 let broke_off = Approval::Refused { reason: "the approver broke off".to_owned() };
                 let fallback = Event::Decided { call, approval: broke_off };
@@ -140,6 +142,17 @@ impl Driver {
         });
     }
 
+    fn consult(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, question: Question, start: Option<Start>) {
+        let Some(start) = start else { return };
+        let view = start.agent.clone();
+        let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
+        let fallback = Event::Consulted { call, answer: Err(broke_off()), report: CallReport::default() };
+        self.start(call, fallback, async move {
+            let (answer, report) = plugins.consult(start, question, view).await;
+            Event::Consulted { call, answer, report }
+        });
+    }
+
     fn call_tool(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, start: Option<Start>, tool: ToolStart) {
         let Some(start) = start else { return };
         let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
@@ -193,6 +206,7 @@ impl Driver {
             Ok(child) => child,
             Err(reason) => return drop(self.sender.send(unknown(reason))),
         };
+        self.pause_as_here(child.paused.is_some(), &child.sender());
         self.under_way.insert(call, UnderWay::Child(child.sender()));
         let broke_off = unknown("its loop broke off inside the host".to_owned());
         let mut answering = Answering { events: self.sender.clone(), fallback: Some(broke_off) };

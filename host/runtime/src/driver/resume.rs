@@ -9,6 +9,7 @@ use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::trace::Trace;
 use conclave_core::unfinished::{Again, Resumption, Unfinished};
 
+use super::pausing::paused_after;
 use super::{Driver, Shared};
 use crate::journal::JournalFailure;
 
@@ -19,11 +20,13 @@ impl Driver {
     /// When the journal cannot be read.
     pub(crate) fn reopen(shared: Arc<Shared>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
         let Some(reopened) = shared.journals.reopen(id)? else { return Ok(None) };
+        let paused = paused_after(reopened.records.iter().map(|record| &record.event));
         let unfinished = Unfinished::fold(reopened.records);
         let now = shared.clock.now();
         let setup = Arc::clone(unfinished.room.setup());
         let mut driver = Self::with(shared, Arc::clone(&setup), id.clone(), reopened.journal);
         driver.seq = unfinished.next;
+        driver.paused = paused;
         // Before its first event there is nothing to go on with; a run begins as any other.
         driver.opened = (unfinished.next > 0).then_some(setup);
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none()).then(|| unfinished.resumption(now));

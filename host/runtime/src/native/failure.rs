@@ -44,6 +44,11 @@ impl Failure {
         Self(ToolError::Unavailable { retry_after_ms })
     }
 
+    /// The host asks a closure only what it is for.
+    pub(super) fn other_kind() -> Self {
+        Self::new("it was asked something that it is not for")
+    }
+
     pub(super) fn into_tool_error(self) -> ToolError {
         self.0
     }

@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
+use conclave_core::consult::{Advice, Condensation, Verdict};
 use conclave_core::manifest::{Ask, CONTRACT, Capability, FORMAT, Manifest};
 use conclave_core::setup::{PluginFacts, PluginKind};
 use serde_json::Value;
 
+use super::advisor::{AdvisorBody, Assess, Condense, Consultation, Recall};
 use super::agent::{AgentBody, IntoTurn, Step};
 use super::failure::Failure;
 use super::tool::Tool;
@@ -15,7 +17,7 @@ use super::tool::Tool;
 /// What native code can be granted. Files, addresses and the like it reaches without asking anybody.
 const OFFERED: [Capability; 4] = [Capability::Model, Capability::Tools, Capability::Delegate, Capability::Route];
 
-/// A plugin of closures: tools, an agent, or both. It asks for nothing unless it is told to. Cloning is cheap.
+/// A plugin of closures: tools, an agent, a memory, an analyzer, a condenser, or several of them. It asks for nothing unless it is told to. Cloning is cheap.
 ///
 /// ```
 /// use conclave_runtime::manifest::Capability;
@@ -40,6 +42,7 @@ pub struct Plugin {
     settings: BTreeMap<String, Value>,
     pub(super) tools: Vec<Tool>,
     pub(super) agent: Option<AgentBody>,
+    pub(super) advisors: BTreeMap<PluginKind, AdvisorBody>,
 }
 
 impl Plugin {
@@ -61,8 +64,93 @@ impl Plugin {
     }
 
     fn empty(name: &str) -> Self {
-        let (asks, settings) = (BTreeMap::new(), BTreeMap::new());
-        Self { name: name.to_owned(), description: String::new(), asks, settings, tools: Vec::new(), agent: None }
+        let (asks, settings, advisors) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
+        Self { name: name.to_owned(), description: String::new(), asks, settings, tools: Vec::new(), agent: None, advisors }
+    }
+
+    /// A plugin that remembers: a task's `memory` names it, and the agent's `recall` asks it. What the closure keeps is in no journal.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{Plugin, Recall};
+    ///
+    /// let facts = ["Skerryvore was lit in 1844.", "Bell Rock was lit in 1811."];
+    /// let memory = Plugin::memory("facts", move |ask: Recall| async move {
+    ///     Ok(facts.into_iter().filter(|fact| fact.contains(&ask.query)).map(str::to_owned).collect())
+    /// });
+    /// # assert_eq!(memory.name(), "facts");
+    /// ```
+    pub fn memory<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(Recall) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Vec<String>, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_memory(body)
+    }
+
+    /// A plugin that says how risky actions are. Should the closure fail, panic or run out of time, the risk is taken to be high.
+    pub fn analyzer<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(Assess) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Verdict, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_analyzer(body)
+    }
+
+    /// A plugin that says what histories may forget; none for nothing.
+    pub fn condenser<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(Condense) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Option<Condensation>, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_condenser(body)
+    }
+
+    /// The same plugin with a memory.
+    #[must_use]
+    pub fn with_memory<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Recall) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Vec<String>, Failure>> + Send + 'static,
+    {
+        self.with_advisor(PluginKind::Memory, move |asked| {
+            let work = if let Consultation::Recall(asked) = asked { Some(body(asked)) } else { None };
+            async move { Ok(Advice::Memories { memories: work.ok_or_else(Failure::other_kind)?.await? }) }
+        })
+    }
+
+    /// The same plugin with an analyzer of risks.
+    #[must_use]
+    pub fn with_analyzer<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Assess) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Verdict, Failure>> + Send + 'static,
+    {
+        self.with_advisor(PluginKind::SecurityAnalyzer, move |asked| {
+            let work = if let Consultation::Assess(asked) = asked { Some(body(*asked)) } else { None };
+            async move { Ok(Advice::Risk { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
+        })
+    }
+
+    /// The same plugin with a condenser.
+    #[must_use]
+    pub fn with_condenser<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Condense) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Option<Condensation>, Failure>> + Send + 'static,
+    {
+        self.with_advisor(PluginKind::Condenser, move |asked| {
+            let work = if let Consultation::Condense(asked) = asked { Some(body(*asked)) } else { None };
+            async move { Ok(Advice::Condense { condensation: work.ok_or_else(Failure::other_kind)?.await? }) }
+        })
+    }
+
+    fn with_advisor<F, W>(mut self, kind: PluginKind, body: F) -> Self
+    where
+        F: Fn(Consultation) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<Advice, Failure>> + Send + 'static,
+    {
+        self.advisors.insert(kind, Arc::new(move |asked| Box::pin(body(asked))));
+        self
     }
 
     /// The same plugin with an agent, for one that has tools too.
@@ -139,6 +227,7 @@ impl Plugin {
         let mut kinds = BTreeSet::new();
         kinds.extend(self.agent.as_ref().map(|_| PluginKind::Agent));
         kinds.extend((!self.tools.is_empty()).then_some(PluginKind::Tools));
+        kinds.extend(self.advisors.keys().copied());
         let tools = self.tools.iter().map(|tool| tool.spec.clone()).collect();
         // There is no component to take a digest of.
         Ok(PluginFacts { manifest, kinds, tools, sha256: String::new(), mcp: false })

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use conclave_core::action::Turn;
+use conclave_core::consult::{Advice, Question};
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::fault::{CallReport, Fault};
 use conclave_core::ids::PluginName;
@@ -44,6 +45,18 @@ impl Plugins for Routes {
         match self.natives.get(&start.plugin).cloned() {
             Some(native) => Box::pin(async move { native.call_tool(start, tool).await }),
             None => self.components.call_tool(start, tool),
+        }
+    }
+
+    fn consult(
+        &self,
+        start: CallStart,
+        question: Question,
+        view: Option<AgentView>,
+    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+        match self.natives.get(&start.plugin).cloned() {
+            Some(native) => Box::pin(async move { native.consult(start, question, view).await }),
+            None => self.components.consult(start, question, view),
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_core::action::Turn;
+use conclave_core::consult::{Advice, Question};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::PluginName;
 use conclave_core::setup::PluginSetup;
@@ -17,14 +18,16 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use super::access::Access;
+use super::advisor::Consultation;
 use super::agent::Step;
 use super::failure::Failure;
 use super::plugin::Plugin;
 use super::tool::Call;
 use crate::calls::{CallStart, ToolStart};
+use crate::convert::checked;
 use crate::plugin::Arguments;
-use crate::sandbox::Grantee;
 use crate::sandbox::log::excerpt;
+use crate::sandbox::{Grantee, no_view};
 
 /// Characters of a panic's message in a fault.
 const WORDS: usize = 600;
@@ -59,6 +62,27 @@ impl Native {
         let (answer, report) = self.run(&host, async move { agent(step).await }).await;
         let said = answer.and_then(|said| said.map_err(|failure| failure.into_fault(self.grantee.name.as_str())));
         (said, report)
+    }
+
+    pub(super) async fn consult(
+        &self,
+        start: CallStart,
+        question: Question,
+        view: Option<AgentView>,
+    ) -> (Result<Advice, Fault>, CallReport) {
+        let (name, kind) = (&self.grantee.name, question.kind());
+        let Some(advisor) = self.plugin.advisors.get(&kind).cloned() else {
+            let message = format!("{name} is no `{}`", kind.as_str());
+            return (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default());
+        };
+        let most = if let Question::Memories { limit, .. } = &question { *limit } else { 0 };
+        let host = Access::new(start, Arc::clone(&self.grantee.setup));
+        let Some(consultation) = Consultation::new(question, view, host.clone()) else {
+            return (Err(no_view(name)), CallReport::default());
+        };
+        let (answer, report) = self.run(&host, async move { advisor(consultation).await }).await;
+        let advice = answer.and_then(|advice| advice.map_err(|failure| failure.into_fault(name.as_str())));
+        (advice.and_then(|advice| checked(advice, most)), report)
     }
 
     pub(super) async fn call_tool(&self, start: CallStart, tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {

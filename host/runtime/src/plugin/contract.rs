@@ -35,8 +35,15 @@ const IMPORTS: [&str; 15] = [
 const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
 /// Characters of a component's names that are shown.
 const NAME: usize = 200;
-const KINDS: [PluginKind; 5] =
-    [PluginKind::Agent, PluginKind::Responder, PluginKind::Memory, PluginKind::Tools, PluginKind::DeliveryStrategy];
+const KINDS: [PluginKind; 7] = [
+    PluginKind::Agent,
+    PluginKind::Responder,
+    PluginKind::Memory,
+    PluginKind::Tools,
+    PluginKind::DeliveryStrategy,
+    PluginKind::SecurityAnalyzer,
+    PluginKind::Condenser,
+];
 
 /// What the component can serve as.
 ///
@@ -118,6 +125,10 @@ mod tests {
     fn what_it_exports_says_what_it_is() {
         let kinds = check(&anatomy(&[], &[TOOLS, "something-else", "conclave:plugin/agent@0.1.0-draft"])).unwrap();
         assert_eq!(kinds, BTreeSet::from([PluginKind::Agent, PluginKind::Tools]));
+        for kind in KINDS {
+            let export = format!("conclave:plugin/{}@0.1.0-draft", kind.as_str());
+            assert_eq!(check(&anatomy(&[], &[&export])).unwrap(), BTreeSet::from([kind]));
+        }
     }
 
     #[test]

@@ -6,7 +6,7 @@ use conclave_core::setup::PluginKind;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use crate::bindings::exports::conclave::plugin::{agent, delivery_strategy, memory, responder, tools};
+use crate::bindings::exports::conclave::plugin::{agent, condenser, delivery_strategy, memory, responder, security_analyzer, tools};
 use crate::sandbox::CallState;
 
 /// The exports of the contract that a component has.
@@ -17,6 +17,8 @@ pub(crate) struct Exports {
     memory: Option<memory::GuestIndices>,
     tools: Option<tools::GuestIndices>,
     strategy: Option<delivery_strategy::GuestIndices>,
+    analyzer: Option<security_analyzer::GuestIndices>,
+    condenser: Option<condenser::GuestIndices>,
 }
 
 impl Exports {
@@ -33,6 +35,8 @@ impl Exports {
                 PluginKind::Memory => exports.memory = Some(memory::GuestIndices::new(code)?),
                 PluginKind::Tools => exports.tools = Some(tools::GuestIndices::new(code)?),
                 PluginKind::DeliveryStrategy => exports.strategy = Some(delivery_strategy::GuestIndices::new(code)?),
+                PluginKind::SecurityAnalyzer => exports.analyzer = Some(security_analyzer::GuestIndices::new(code)?),
+                PluginKind::Condenser => exports.condenser = Some(condenser::GuestIndices::new(code)?),
             }
         }
         Ok(exports)
@@ -45,6 +49,8 @@ impl Exports {
         self.memory.as_ref().map(|memory| memory.load(&mut *store, instance)).transpose()?;
         self.tools.as_ref().map(|tools| tools.load(&mut *store, instance)).transpose()?;
         self.strategy.as_ref().map(|strategy| strategy.load(&mut *store, instance)).transpose()?;
+        self.analyzer.as_ref().map(|analyzer| analyzer.load(&mut *store, instance)).transpose()?;
+        self.condenser.as_ref().map(|condenser| condenser.load(&mut *store, instance)).transpose()?;
         Ok(())
     }
 
@@ -66,5 +72,13 @@ impl Exports {
 
     pub(crate) fn strategy(&self) -> Option<&delivery_strategy::GuestIndices> {
         self.strategy.as_ref()
+    }
+
+    pub(crate) fn analyzer(&self) -> Option<&security_analyzer::GuestIndices> {
+        self.analyzer.as_ref()
+    }
+
+    pub(crate) fn condenser(&self) -> Option<&condenser::GuestIndices> {
+        self.condenser.as_ref()
     }
 }

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use conclave_core::action::{Action, Reply, Turn};
 use conclave_core::calling::arguments::{Wrong, check};
 use conclave_core::config::{MCP_CLIENT, YOU};
+use conclave_core::consult::{Advice, Question};
 use conclave_core::delivery::{Decision, DeliveryView, Wake};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::grant::{Denial, Grants, ToolPattern, ToolsGrant};
@@ -302,6 +303,15 @@ impl Plugins for OneCall {
             // Whoever called reads them; the room would make them.
             (answer.map(|outcome| ToolOutcome { then: Vec::new(), ..outcome }), report)
         })
+    }
+
+    fn consult(
+        &self,
+        start: CallStart,
+        question: Question,
+        view: Option<AgentView>,
+    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+        self.inner.consult(start, question, view)
     }
 
     fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {

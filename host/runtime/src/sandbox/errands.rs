@@ -1,6 +1,7 @@
 //! One errand per export: call it, and read its answer into the core's words.
 
-use conclave_core::action::Turn;
+use conclave_core::action::{Action, Turn};
+use conclave_core::consult::{Advice, CondenseReason};
 use conclave_core::delivery::{Decision, Wake};
 use conclave_core::fault::{Fault, FaultKind};
 use conclave_core::tool::{ToolError, ToolOutcome};
@@ -9,8 +10,11 @@ use wasmtime::component::{Instance, Resource};
 
 use super::run::Errand;
 use super::state::CallState;
-use crate::bindings::exports::conclave::plugin::{agent, delivery_strategy, memory, responder, tools};
-use crate::convert::{agent_error_in, decision_in, denied_fault, outcome_in, text_in, tool_error_in, turn_in, wake_out};
+use crate::bindings::exports::conclave::plugin::{agent, condenser, delivery_strategy, memory, responder, security_analyzer, tools};
+use crate::convert::{
+    action_out, agent_error_in, analyzer_error_in, checked, condensation_in, condenser_error_in, decision_in, denied_fault, outcome_in,
+    reason_out, text_in, tool_error_in, turn_in, verdict_in, wake_out,
+};
 
 pub(super) struct Step<'a>(pub(super) &'a agent::GuestIndices);
 
@@ -47,19 +51,52 @@ pub(super) struct Recall<'a> {
 }
 
 impl Errand for Recall<'_> {
-    type Answer = Result<Vec<String>, Fault>;
+    type Answer = Result<Advice, Fault>;
 
     async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
         let memory = self.memory.load(&mut *store, instance)?;
         let answer = memory.call_search(&mut *store, self.query, self.limit).await?;
         store.data().meter.check_lists(&answer)?;
-        let most = usize::try_from(self.limit).unwrap_or(usize::MAX);
         Ok(match answer {
-            // It was told how many; more would flood the agent that asked.
-            Ok(memories) => Ok(memories.into_iter().take(most).collect()),
+            Ok(memories) => checked(Advice::Memories { memories }, self.limit),
             Err(memory::MemoryError::Denied(denial)) => Err(denied_fault(&denial)),
             Err(memory::MemoryError::Other(text)) => Err(Fault::new(FaultKind::Error, text_in(&text))),
         })
+    }
+}
+
+pub(super) struct Assess<'a> {
+    pub(super) analyzer: &'a security_analyzer::GuestIndices,
+    pub(super) action: &'a Action,
+    pub(super) thought: &'a str,
+}
+
+impl Errand for Assess<'_> {
+    type Answer = Result<Advice, Fault>;
+
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let analyzer = self.analyzer.load(&mut *store, instance)?;
+        let answer = analyzer.call_assess(&mut *store, &action_out(self.action), self.thought, Resource::new_borrow(0)).await?;
+        store.data().meter.check_lists(&answer)?;
+        let verdict = answer.map_err(analyzer_error_in).map(verdict_in);
+        Ok(verdict.and_then(|verdict| checked(Advice::Risk { verdict }, 0)))
+    }
+}
+
+pub(super) struct Condense<'a> {
+    pub(super) condenser: &'a condenser::GuestIndices,
+    pub(super) reason: CondenseReason,
+}
+
+impl Errand for Condense<'_> {
+    type Answer = Result<Advice, Fault>;
+
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let condenser = self.condenser.load(&mut *store, instance)?;
+        let answer = condenser.call_condense(&mut *store, reason_out(self.reason), Resource::new_borrow(0)).await?;
+        store.data().meter.check_lists(&answer)?;
+        let condensation = answer.map_err(condenser_error_in).map(|wanted| wanted.map(condensation_in));
+        Ok(condensation.and_then(|condensation| checked(Advice::Condense { condensation }, 0)))
     }
 }
 

@@ -3,7 +3,7 @@
 
 use super::meter::{Broken, Meter};
 use crate::bindings::conclave::plugin::{actions, model, types};
-use crate::bindings::exports::conclave::plugin::{delivery_strategy as strategy, tools};
+use crate::bindings::exports::conclave::plugin::{condenser, delivery_strategy as strategy, security_analyzer as analyzer, tools};
 
 /// Something with lists in it.
 pub(crate) trait Lists {
@@ -87,6 +87,19 @@ impl Lists for strategy::Decision {
     }
 }
 
+/// Its inner lists are of records without any.
+impl Lists for condenser::Condensation {
+    fn longest(&self) -> usize {
+        most([self.forget.len(), self.mask.len()])
+    }
+}
+
+impl Lists for analyzer::Verdict {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
 impl Lists for model::Request {
     fn longest(&self) -> usize {
         most([self.prompt.longest(), self.tools.longest(), self.options.len()])
@@ -134,6 +147,17 @@ mod tests {
         let attach = strategy::Decision::Attach(vec![String::new(); 4]);
         assert_eq!(vec![attach].longest(), 4);
         assert_eq!(Ok::<_, ()>(vec![strategy::Decision::GiveUp(String::new())]).longest(), 1);
+    }
+
+    #[test]
+    fn spans_and_masked_entries_of_a_condensation_are_counted() {
+        let of = |spans: usize, masked: usize| condenser::Condensation {
+            forget: vec![condenser::Span { start: 0, end: 1 }; spans],
+            mask: vec![condenser::Masked { index: 0, text: String::new() }; masked],
+            summary: None,
+        };
+        assert_eq!(Ok::<_, ()>(Some(of(3, 2))).longest(), 3);
+        assert_eq!(Ok::<_, ()>(Some(of(1, 5))).longest(), 5);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use conclave_core::event::Spent;
 use conclave_core::grant::{Denial, DenialRecord, Grants};
 use conclave_core::history::History;
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
@@ -54,6 +55,10 @@ pub(crate) fn view() -> AgentView {
         since: Arc::default(),
         intent: None,
         plan: Arc::default(),
+        outputs: Arc::default(),
+        spent: Spent::default(),
+        level: 0,
+        last_error: None,
         tools: Arc::default(),
         peers: Arc::default(),
         remaining: Remaining::default(),

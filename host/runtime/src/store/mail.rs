@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::ids::{CallId, RoomId};
+use conclave_core::ids::{CallId, RoomId, TaskName};
 use conclave_core::policy::Approval;
 use serde::{Deserialize, Serialize};
 
@@ -40,6 +40,17 @@ pub enum Word {
     Decide { call: CallId, approval: Approval },
     /// The run is to end.
     Stop { reason: String },
+    /// Nothing new is to begin in it.
+    Pause { reason: String },
+    /// It is to go on.
+    Unpause,
+    /// Its agent is to read this in its next step.
+    Tell {
+        /// None: the entry task's agent.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        task: Option<TaskName>,
+        text: String,
+    },
 }
 
 impl Mail {

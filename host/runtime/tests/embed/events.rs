@@ -3,11 +3,16 @@
 
 use std::sync::Arc;
 
+use conclave_core::action::PlanState;
+use conclave_core::consult::Risk;
+use conclave_core::control::agent_state::AgentState;
+use conclave_core::control::stuck::Recovery;
 use conclave_core::delivery::{BackgroundStatus, EndedTask};
 use conclave_core::grant::{Denial, DenialRecord, Layer};
 use conclave_core::ids::BackgroundId;
 use conclave_core::model::{Trouble, TroubleKind};
 use conclave_core::outcome::Outcome;
+use conclave_core::plan::{Plan, PlanRules};
 use conclave_runtime::budget::{Budget, TopUp};
 use conclave_runtime::event::{Event, Principal, RULES, Record, Spent};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
@@ -76,6 +81,14 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::Resumed { .. }
         | Notice::PluginReplaced { .. }
         | Notice::TurnStopped { .. }
+        | Notice::PlanChanged { .. }
+        | Notice::AgentStateChanged { .. }
+        | Notice::AgentStuck { .. }
+        | Notice::RunPaused { .. }
+        | Notice::RunUnpaused
+        | Notice::UserHeard { .. }
+        | Notice::UserUnheard { .. }
+        | Notice::HistoryCondensed { .. }
         | Notice::BackgroundStarted { .. }
         | Notice::BackgroundEnded { .. }
         | Notice::Delivered { .. }
@@ -88,7 +101,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
 #[test]
 fn every_kind_has_a_sample() {
     assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
-    assert_eq!((whats().len(), notices().len()), (4, 29), "as many as there are arms above");
+    assert_eq!((whats().len(), notices().len()), (4, 37), "as many as there are arms above");
 }
 
 fn plugin(name: &str) -> PluginName {
@@ -130,6 +143,10 @@ fn notices() -> Vec<Notice> {
     let arguments = || json!({ "query": "Skerryvore lit" });
     let message = Message { content: Some("When was it lit?".to_owned()), ..Message::new(1, Entity::User, "terminal") };
     let answer = Message { content: Some("In 1844.".to_owned()), parent: Some(1), ..Message::new(2, Entity::Llm, "answer") };
+    let aside = Message { content: Some("And its keeper?".to_owned()), ..Message::new(3, Entity::User, "user") };
+    let mut plan = Plan::default();
+    plan.add("", "Find out when it was lit", &json!(null), PlanRules::default()).unwrap();
+    plan.set("0", PlanState::InProgress, PlanRules::default()).unwrap();
     let id = || BackgroundId::from("task-1");
     let ended = EndedTask {
         id: id(),
@@ -193,6 +210,8 @@ fn notices() -> Vec<Notice> {
                 source: "conclave.toml:49".to_owned(),
                 rule: Some(0),
                 expires_ms: None,
+                risk: Some(Risk::High),
+                risk_reason: Some("it reads what nobody asked for".to_owned()),
                 problem: None,
             },
         },
@@ -235,6 +254,18 @@ fn notices() -> Vec<Notice> {
         Notice::Resumed { down_ms: 3_000 },
         Notice::PluginReplaced { plugin: plugin("search"), sha256: "9f86d081884c7d65".repeat(4) },
         Notice::TurnStopped { task: task("desk"), reason: "Ctrl-C".to_owned() },
+        Notice::PlanChanged { task: task("desk"), plan: plan.to_json() },
+        Notice::AgentStateChanged { task: task("desk"), state: AgentState::AwaitingUserInput, reason: None },
+        Notice::AgentStuck {
+            task: task("desk"),
+            reason: "the same action failed 4 times in a row".to_owned(),
+            recovery: Recovery::Restart,
+        },
+        Notice::RunPaused { reason: "paused with `conclave pause`".to_owned() },
+        Notice::RunUnpaused,
+        Notice::UserHeard { task: task("answer"), message: Arc::new(aside) },
+        Notice::UserUnheard { task: task("answer"), text: "And its keeper?".to_owned(), reason: "the run is over".to_owned() },
+        Notice::HistoryCondensed { task: task("answer"), forgotten: 38, masked: 2, summarised: true },
         Notice::BackgroundStarted { id: id(), task: task("digest"), room: RoomId::from("3f2a91c0/1") },
         Notice::BackgroundEnded { ended },
         Notice::Delivered {

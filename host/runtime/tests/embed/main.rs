@@ -2,6 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+mod advisors;
 mod approving;
 mod batches;
 mod events;

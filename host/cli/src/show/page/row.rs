@@ -232,6 +232,13 @@ fn about(what: &What, facts: &mut Vec<(&'static str, String)>) {
             put("ended", status.as_deref().unwrap_or_default());
             put("came", came);
         }
+        What::Consult { task, plugin, asks, says, fault, .. } => {
+            put("plugin", plugin.as_str());
+            put("task", task.as_str());
+            put("asked", asks);
+            put("says", says);
+            put("fault", fault.as_deref().unwrap_or_default());
+        }
         What::Strategy { strategy, wake, decided, fault, .. } => {
             put("strategy", strategy.as_str());
             put("woken by", wake);

@@ -115,7 +115,7 @@ const TAGS: [&str; 39] = [
 
 #[test]
 fn no_text_becomes_markup() {
-    let page = page(&timeline(HOSTILE, rows(HOSTILE)), &about(HOSTILE));
+    let page = page(&timeline(HOSTILE, rows(HOSTILE)), &about(HOSTILE), &[(HOSTILE.into(), vec![HOSTILE.into()])]);
     // The style is ours, and has no `<`.
     let (head, rest) = page.split_once("<style>").expect("a style");
     let (style, body) = rest.split_once("</style>").expect("its end");
@@ -143,14 +143,14 @@ fn no_text_becomes_markup() {
 fn a_run_that_failed_says_why_in_its_box_and_a_refusal_how_to_learn_more() {
     let mut failed = timeline("x", rows("x"));
     failed.ended = Some(Ended { status: Status::MaxTurns, reason: "too <many> turns".into(), answer: None });
-    let page = page(&failed, &About { standing: Standing::Ended(Status::MaxTurns), ..about("x") });
+    let page = page(&failed, &About { standing: Standing::Ended(Status::MaxTurns), ..about("x") }, &[]);
     assert!(page.contains("<div class=\"answer bad\"><b>Ended as max-turns: too &lt;many&gt; turns</b>"), "{page}");
     assert!(page.contains("<dd>conclave why 3f2a91c0:"));
 }
 
 #[test]
 fn nothing_is_loaded_and_nothing_runs() {
-    let page = page(&timeline("x", rows("x")), &about("x"));
+    let page = page(&timeline("x", rows("x")), &about("x"), &[]);
     assert!(page.starts_with(BEGIN));
     let policy = page.split("Content-Security-Policy\" content=\"").nth(1).and_then(|rest| rest.split('"').next()).expect("a policy");
     assert!(
@@ -177,7 +177,7 @@ fn a_long_run_is_folded_and_its_page_stays_small() {
         suggestion: None,
     };
     rows.insert(5_000, row(1, 4_999, Some(4_999), refused));
-    let page = page(&timeline("x", rows), &about("x"));
+    let page = page(&timeline("x", rows), &about("x"), &[]);
     assert!(page.len() < 8 << 20, "{} bytes", page.len());
     assert!(page.contains("more rows") && page.contains("more are not on this page"));
     assert!(page.contains("DENIED p"), "what stands out is shown");

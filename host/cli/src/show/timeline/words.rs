@@ -120,6 +120,10 @@ fn of(what: &What) -> (String, String, Tone) {
             let tone = if matches!(status, "" | "completed") { Tone::Name } else { Tone::Bad };
             (format!("background {task}"), joined(&[id.as_str(), status, came]), tone)
         }
+        What::Consult { plugin, kind, asks, says, fault, .. } => match fault {
+            Some(fault) => (format!("{} {plugin}", kind.as_str()), joined(&[asks, &format!("was stopped: {fault}")]), Tone::Bad),
+            None => (format!("{} {plugin}", kind.as_str()), joined(&[asks, says]), Tone::Plain),
+        },
         What::Strategy { strategy, wake, decided, fault, .. } => match fault {
             Some(fault) => (format!("delivery {strategy}"), format!("was stopped: {fault}"), Tone::Bad),
             None => (format!("delivery {strategy}"), joined(&[wake, decided]), Tone::Plain),

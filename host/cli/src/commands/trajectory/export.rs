@@ -1,0 +1,74 @@
+//! `conclave trajectory export RUN`: what happened in a run, as a log in the form of OpenHands.
+
+use std::fs::OpenOptions;
+use std::io::{ErrorKind, Write};
+use std::path::Path;
+
+use conclave_core::export;
+use serde_json::{Value, json};
+
+use crate::args::{Output, TrajectoryExport};
+use crate::error::CliError;
+use crate::show::{plural, printable};
+use crate::stores::{Stores, unusable};
+use crate::{exit, stdout};
+
+pub(super) fn export(args: &TrajectoryExport, output: Output) -> Result<u8, CliError> {
+    let found = Stores::of(args.store.as_deref()).find(&args.run)?;
+    let records = found.reader.records(&found.room).map_err(|error| unusable(&error))?;
+    let events = export::log(records, args.era.into());
+    if events.is_empty() {
+        return Err(CliError::usage(format!("nothing has happened in {} yet", found.room)));
+    }
+    let Some(file) = &args.output else {
+        stdout::write(&text(&events))?;
+        return Ok(exit::OK);
+    };
+    write_private(file, &text(&events))?;
+    if output.json {
+        stdout::line(json!({ "type": "trajectory", "file": file, "run": found.room, "events": events.len() }))?;
+    } else if !output.quiet {
+        let count = plural(events.len() as u64, "event", "events");
+        let _ = writeln!(anstream::stderr(), "wrote {}: {count} of {}", printable(&file.display().to_string()), found.room);
+    }
+    Ok(exit::OK)
+}
+
+/// A JSON array, one event a line.
+fn text(events: &[Value]) -> String {
+    let lines: Vec<String> = events.iter().map(Value::to_string).collect();
+    format!("[\n{}\n]\n", lines.join(",\n"))
+}
+
+/// A log holds what was said in the run: it is its owner's alone. What is there is not written over.
+fn write_private(file: &Path, text: &str) -> Result<(), CliError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    let written = options.open(file).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| match error.kind() {
+        ErrorKind::AlreadyExists => CliError::usage(format!("{} is there already", file.display())).hint("name another file with -o"),
+        _ => CliError::usage(format!("{} could not be written: {error}", file.display())),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        let message = json!({ "id": 0, "source": "user", "action": "message", "args": { "content": "a\nb" } });
+        let loaded = conclave_core::trajectory::load(&text(&[message.clone(), message]));
+        assert_eq!((loaded.events.len(), loaded.problems.len()), (2, 0), "{:?}", loaded.problems);
+    }
+
+    #[test]
+    fn no_file_is_written_over() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("log.json");
+        write_private(&file, "[]").unwrap();
+        assert!(write_private(&file, "[]").unwrap_err().to_string().contains("is there already"));
+    }
+}

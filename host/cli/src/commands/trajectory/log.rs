@@ -1,0 +1,143 @@
+//! Reading a log from where it is: a file, stdin, or a folder with a file for each event.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+
+use conclave_core::trajectory::{Era, Event, Loaded, Problem, load, translate};
+
+use crate::error::CliError;
+use crate::show::{ODD, one_line, paint};
+
+/// Characters of a problem's reason that are shown.
+const REASON: usize = 400;
+
+/// The log of that name.
+///
+/// # Errors
+/// When there is none that can be read at all.
+pub(super) fn read(file: &Path) -> Result<Loaded, CliError> {
+    let failed = |error: &std::io::Error| CliError::usage(format!("{} could not be read: {error}", file.display()));
+    if file.as_os_str() == "-" {
+        let mut bytes = Vec::new();
+        std::io::stdin().read_to_end(&mut bytes).map_err(|error| CliError::usage(format!("stdin could not be read: {error}")))?;
+        return Ok(load(&String::from_utf8_lossy(&bytes)));
+    }
+    if !file.is_dir() {
+        let bytes = fs::read(file).map_err(|error| failed(&error))?;
+        return Ok(load(&String::from_utf8_lossy(&bytes)));
+    }
+    let below = file.join("events");
+    let folder = if below.is_dir() { below } else { file.to_owned() };
+    let names = files(&folder).map_err(|error| failed(&error))?;
+    if names.is_empty() {
+        let what = format!("{} holds no events: no file in it is named as those of a log are", folder.display());
+        return Err(CliError::usage(what).hint("such as 0.json or event-00000-5f0a….json"));
+    }
+    let mut all = Loaded::default();
+    let mut votes = [0_usize; 2];
+    let mut own = Vec::new();
+    for path in names {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        let loaded = match fs::read(&path) {
+            Ok(bytes) => load(&String::from_utf8_lossy(&bytes)),
+            // The rest is shown all the same.
+            Err(error) => {
+                all.problems.push(Problem { at: name, text: format!("It could not be read: {error}."), raw: None });
+                continue;
+            }
+        };
+        votes[0] += usize::from(loaded.era == Some(Era::V2024));
+        votes[1] += usize::from(loaded.era == Some(Era::V2025));
+        own.extend(own_events(&loaded).iter().cloned());
+        all.sdk.extend(loaded.sdk);
+        all.problems.extend(loaded.problems.into_iter().map(|problem| Problem { at: format!("{name}, {}", problem.at), ..problem }));
+    }
+    // What came of what stands in other files, so they are translated together.
+    own.extend(translate(&all.sdk));
+    all.events = own;
+    all.era = match votes[0].cmp(&votes[1]) {
+        std::cmp::Ordering::Greater => Some(Era::V2024),
+        std::cmp::Ordering::Less => Some(Era::V2025),
+        std::cmp::Ordering::Equal => None,
+    };
+    Ok(all)
+}
+
+/// The events of a log but for those that are the SDK's, which stand behind them, translated.
+pub(super) fn own_events(loaded: &Loaded) -> &[Event] {
+    let translated = translate(&loaded.sdk).len();
+    &loaded.events[..loaded.events.len().saturating_sub(translated)]
+}
+
+/// The files of single events, by their numbers.
+fn files(folder: &Path) -> std::io::Result<Vec<PathBuf>> {
+    let mut files: Vec<(u64, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(folder)? {
+        let path = entry?.path();
+        let number = path.file_name().and_then(|name| name.to_str()).and_then(number);
+        files.extend(number.map(|number| (number, path)));
+    }
+    files.sort();
+    Ok(files.into_iter().map(|(_, path)| path).collect())
+}
+
+/// `12.json`, `event-00012-5f0a91c0.json`.
+fn number(name: &str) -> Option<u64> {
+    let stem = name.strip_suffix(".json")?;
+    let digits = stem.strip_prefix("event-").unwrap_or(stem).split('-').next()?;
+    digits.parse().ok()
+}
+
+/// Says on stderr what could not be read, and where it stood.
+pub(super) fn tell(problems: &[Problem]) {
+    for problem in problems {
+        let _ =
+            writeln!(anstream::stderr(), "{} {}: {}", paint(ODD, "not read:"), one_line(&problem.at, 80), one_line(&problem.text, REASON));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_folder_is_read_in_the_order_of_its_numbers() {
+        let temp = tempfile::tempdir().unwrap();
+        let events = temp.path().join("events");
+        fs::create_dir(&events).unwrap();
+        let event = |text: &str| format!(r#"{{"action": "message", "args": {{"content": "{text}"}}}}"#);
+        for (name, text) in
+            [("10.json", event("ten")), ("2.json", event("two")), ("base.json", "{}".to_owned()), ("3.json", "{oops".to_owned())]
+        {
+            fs::write(events.join(name), text).unwrap();
+        }
+        for folder in [temp.path(), &events] {
+            let loaded = read(folder).unwrap();
+            let said: Vec<String> = loaded.events.iter().map(|event| event.message(Era::V2025)).collect();
+            assert_eq!(said, ["two", "ten"]);
+            assert_eq!(loaded.problems.len(), 1);
+            assert!(loaded.problems[0].at.starts_with("3.json, "), "{:?}", loaded.problems);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_is_said() {
+        let temp = tempfile::tempdir().unwrap();
+        assert!(read(temp.path()).unwrap_err().to_string().contains("holds no events"));
+        assert!(read(&temp.path().join("no.json")).unwrap_err().to_string().contains("could not be read"));
+    }
+
+    #[test]
+    fn names_of_events_have_numbers() {
+        for (name, expected) in [
+            ("0.json", Some(0)),
+            ("event-00012-5f0a91c0.json", Some(12)),
+            ("base_state.json", None),
+            ("12.txt", None),
+            ("event-x.json", None),
+        ] {
+            assert_eq!(number(name), expected, "{name}");
+        }
+    }
+}

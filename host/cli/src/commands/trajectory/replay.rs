@@ -1,0 +1,105 @@
+//! `conclave trajectory replay FILE [CONFIG]`: a run whose task is a log's, and whose first turns are what the log's agent did, carried out anew
+//! (O-119). Results are not compared; what an action may touch is what the config grants now.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_core::action::Turn;
+use conclave_core::trajectory::{Event, Loaded, Replay};
+use conclave_runtime::RunOptions;
+use conclave_runtime::ids::{Ids, RandomIds};
+
+use super::log;
+use crate::args::{Output, TrajectoryReplay};
+use crate::commands::run::{Manner, Stage, unkept};
+use crate::error::CliError;
+use crate::interrupt::Interrupts;
+use crate::journals::{Kept, Of};
+use crate::setup;
+use crate::show::{FAINT, head, paint, plural};
+
+pub(super) async fn replay(args: TrajectoryReplay, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
+    args.trace.detail(output)?;
+    let loaded = log::read(&args.file)?;
+    if !output.json {
+        log::tell(&loaded.problems);
+    }
+    let (task, turns) = again(&loaded, &args)?;
+    let loading = Instant::now();
+    let (models, locked) = (args.model.models()?, args.locked.locked);
+    let kept = Kept::open(&args.keep, Of { command: "run", file: &args.config, models: &models, locked, is_bulk: false })?;
+    let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
+    let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
+    let room = RandomIds.run();
+    let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
+    let stage = Stage::new(&prepared, &args.config, &kept, manner, &interrupts)?;
+    let count = plural(turns.len() as u64, "action", "actions");
+    let options = RunOptions { ids: Arc::new(room.clone()), replay: turns, ..stage.options(&kept) };
+    if !output.quiet && !output.json {
+        head::print(&prepared, Some(&room), loading.elapsed());
+        let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, format_args!("{count} of the log are carried out anew\n")));
+    }
+    stage.legend();
+    let started = Instant::now();
+    interrupts.run_begins();
+    let run = prepared.start(Some(task), options).map_err(|failure| unkept(&failure, &room, &kept))?;
+    let attending = stage.attend(&kept, &host);
+    let outcome = stage.follow(run.stopper(), run.outcome(), (&room, &kept)).await;
+    drop(attending);
+    stage.end(&*outcome?, started, args.keep.journal.as_deref())
+}
+
+/// The task of a log, and its actions as turns.
+fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>), CliError> {
+    let file = args.file.display();
+    let Replay { task, actions } = Replay::of(&loaded.events);
+    let Some(task) = task else {
+        let what = format!("{file} has no message of its user, so there is no task to run");
+        return Err(CliError::usage(what).hint("conclave trajectory show --source user shows what the user said"));
+    };
+    let turns = actions.into_iter().filter_map(|action| Turn::from_event(&Event::from(action))).collect();
+    Ok((task, turns))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+    use conclave_core::action::Action;
+    use conclave_core::trajectory::load;
+
+    use super::*;
+    use crate::args::{Cli, Command, Trajectory};
+
+    fn args() -> TrajectoryReplay {
+        match Cli::try_parse_from(["conclave", "trajectory", "replay", "log.json"]).unwrap().command {
+            Command::Trajectory(Trajectory::Replay(args)) => args,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn the_task_is_the_users_and_the_turns_are_the_agents() {
+        let loaded = load(
+            r#"[{"id": 0, "source": "user", "action": "message", "args": {"content": "Count."}},
+                {"id": 1, "source": "agent", "action": "run", "args": {"command": "ls", "thought": "look"}},
+                {"id": 2, "source": "agent", "cause": 1, "observation": "run", "content": "a", "extras": {"command": "ls", "command_id": -1}},
+                {"id": 3, "source": "environment", "observation": "agent_state_changed", "content": "", "extras": {"agent_state": "running"}},
+                {"id": 4, "source": "agent", "action": "finish", "args": {"outputs": {"content": "1"}}}]"#,
+        );
+        let (task, turns) = again(&loaded, &args()).unwrap();
+        assert_eq!(task, "Count.");
+        let names: Vec<&str> = turns.iter().map(|turn| turn.action.name()).collect();
+        assert_eq!(names, ["run", "finish"]);
+        assert_eq!(turns[0].thought, "look");
+        assert_eq!(turns[0].action, Action::Run { command: "ls".to_owned(), background: false });
+    }
+
+    #[test]
+    fn a_log_without_a_task_is_not_played() {
+        let alone = load(r#"[{"source": "agent", "action": "run", "args": {"command": "ls"}}]"#);
+        assert!(again(&alone, &args()).unwrap_err().to_string().contains("no message of its user"));
+        let sdk = load(r#"[{"kind": "PauseEvent", "source": "user"}]"#);
+        assert!(again(&sdk, &args()).unwrap_err().to_string().contains("no message of its user"));
+    }
+}

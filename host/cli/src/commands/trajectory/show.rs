@@ -1,0 +1,329 @@
+//! `conclave trajectory show FILE`: a log as a timeline, a line for each event.
+
+use std::collections::HashMap;
+
+use anstyle::Style;
+use conclave_core::trajectory::{Body, Era, Event, Filter, Loaded, Observation, SdkEvent, search};
+use serde_json::{Value, json};
+
+use super::log;
+use crate::args::{Output, TrajectoryShow};
+use crate::error::CliError;
+use crate::show::table::{self, Column, note};
+use crate::show::{BAD, FAINT, NAME, one_line, plural};
+use crate::{exit, stdout};
+
+/// Characters of an event that can come to be shown; a line is cut at the terminal's end.
+const SHOWN: usize = 2_000;
+const COLUMNS: [Column; 5] = [
+    Column { head: "N", most: 12, goes: 0 },
+    Column { head: "WHEN", most: 26, goes: 2 },
+    Column { head: "SOURCE", most: 12, goes: 1 },
+    Column { head: "WHAT", most: 24, goes: 0 },
+    Column { head: "MESSAGE", most: usize::MAX, goes: 0 },
+];
+
+type Row = Vec<(Style, String)>;
+
+pub(super) fn show(args: &TrajectoryShow, output: Output) -> Result<u8, CliError> {
+    let filter = filter(args)?;
+    let loaded = log::read(&args.file)?;
+    let (events, Loaded { sdk, era, problems, .. }) = (log::own_events(&loaded), &loaded);
+    let (form, all) = (era.unwrap_or(Era::V2025), events.len() + sdk.len());
+    let (found, later) = (numbered(events, &filter), of_sdk(sdk, &filter));
+    if output.json {
+        for (number, event) in &found {
+            stdout::line(json!({ "type": "event", "n": number, "event": event.to_json(form) }))?;
+        }
+        for (number, event) in &later {
+            stdout::line(json!({ "type": "event", "n": number, "event": event.to_json() }))?;
+        }
+        for problem in problems {
+            stdout::line(json!({ "type": "problem", "at": problem.at, "message": problem.text, "raw": problem.raw }))?;
+        }
+    } else {
+        let rows: Vec<Row> =
+            found.iter().map(|(n, event)| row(*n, event, form)).chain(later.iter().map(|(n, event)| sdk_row(*n, event))).collect();
+        if !rows.is_empty() {
+            table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
+        }
+        if !output.quiet && rows.len() < all {
+            stdout::styled(note(format_args!("{} of {}", rows.len(), plural(all as u64, "event", "events"))))?;
+        }
+        if !output.quiet && all == 0 && problems.is_empty() {
+            stdout::styled(note("the log is empty"))?;
+        }
+        log::tell(problems);
+    }
+    Ok(if problems.is_empty() { exit::OK } else { exit::FAILED })
+}
+
+fn filter(args: &TrajectoryShow) -> Result<Filter, CliError> {
+    let date = |option: &str, text: &Option<String>| {
+        text.as_deref().map(|text| if is_date(text) { Ok(text.replacen(' ', "T", 1)) } else { Err(no_date(option, text)) }).transpose()
+    };
+    let until = date("--until", &args.until)?;
+    let filter = Filter {
+        include_types: args.types.clone(),
+        exclude_types: args.not_type.clone(),
+        source: args.source.clone(),
+        start_date: date("--since", &args.since)?,
+        // Time stamps are compared as text, and those of that day are longer: this is after all of them.
+        end_date: until.map(|date| if date.len() == 10 { format!("{date}T99") } else { date }),
+        query: args.text.clone(),
+        start_id: args.from,
+        end_id: args.to,
+        reverse: args.reverse,
+        limit: args.limit,
+        ..Filter::default()
+    };
+    let sdk: Vec<&str> = SdkEvent::kinds().collect();
+    match filter.unknown_types().into_iter().find(|name| !sdk.contains(name)) {
+        Some(name) => Err(CliError::usage(format!("no event is of the type {name:?}"))
+            .hint("such as run, run-action, run-observation, action, observation, CmdRunAction, MessageEvent")),
+        None => Ok(filter),
+    }
+}
+
+fn no_date(option: &str, text: &str) -> CliError {
+    CliError::usage(format!("{option}: {text:?} is neither a day nor a moment")).hint("such as 2024-07-01 or 2024-07-01T12:00:00")
+}
+
+/// It begins with a day.
+fn is_date(text: &str) -> bool {
+    let day = text.get(..10).unwrap_or_default();
+    let is_day = day.len() == 10 && day.char_indices().all(|(at, c)| if matches!(at, 4 | 7) { c == '-' } else { c.is_ascii_digit() });
+    is_day && matches!(text.as_bytes().get(10), None | Some(b'T' | b' '))
+}
+
+/// The events that are wanted, with their numbers: their ids, else their places.
+fn numbered<'a>(events: &'a [Event], filter: &Filter) -> Vec<(i64, &'a Event)> {
+    let places: HashMap<*const Event, usize> = events.iter().enumerate().map(|(place, event)| (std::ptr::from_ref(event), place)).collect();
+    let place = |event: &Event| places.get(&std::ptr::from_ref(event)).copied().unwrap_or_default();
+    search(events, filter).into_iter().map(|event| (event.id.unwrap_or_else(|| number(place(event))), event)).collect()
+}
+
+fn number(place: usize) -> i64 {
+    i64::try_from(place).unwrap_or(i64::MAX)
+}
+
+/// The same of events of the SDK, whose numbers are their places.
+fn of_sdk<'a>(events: &'a [SdkEvent], filter: &Filter) -> Vec<(i64, &'a SdkEvent)> {
+    let names = |names: &[String], event: &SdkEvent| names.iter().any(|name| is_sdk_type(event.kind, name));
+    let dated = |event: &SdkEvent| match &event.timestamp {
+        Some(at) => filter.start_date.as_ref().is_none_or(|start| at >= start) && filter.end_date.as_ref().is_none_or(|end| at <= end),
+        None => true,
+    };
+    let worded = |event: &SdkEvent| {
+        let query = filter.query.as_deref().map(str::to_lowercase);
+        query.is_none_or(|query| event.to_json().to_string().to_lowercase().contains(&query))
+    };
+    let wanted = |(n, event): &(i64, &SdkEvent)| {
+        (filter.include_types.is_empty() || names(&filter.include_types, event))
+            && !names(&filter.exclude_types, event)
+            && filter.source.as_deref().is_none_or(|source| source == event.source.name())
+            && filter.start_id.is_none_or(|start| *n >= start)
+            && filter.end_id.is_none_or(|end| *n <= end)
+            && dated(event)
+            && worded(event)
+    };
+    let mut found: Vec<_> = events.iter().enumerate().map(|(place, event)| (number(place), event)).filter(wanted).collect();
+    if filter.reverse {
+        found.reverse();
+    }
+    found.truncate(filter.limit.filter(|limit| *limit > 0).unwrap_or(usize::MAX));
+    found
+}
+
+fn is_sdk_type(kind: &str, name: &str) -> bool {
+    kind == name || (name == "action" && kind == "ActionEvent") || (name == "observation" && kind == "ObservationEvent")
+}
+
+fn row(number: i64, event: &Event, form: Era) -> Row {
+    let (style, what) = match &event.body {
+        Body::Action(_) => (NAME, event.kind().to_owned()),
+        Body::Observation(observation) => {
+            let style = if observation.is_error() { BAD } else { FAINT };
+            (style, event.cause.map_or_else(|| event.kind().to_owned(), |cause| format!("{} ‹{cause}›", event.kind())))
+        }
+    };
+    vec![
+        (FAINT, number.to_string()),
+        (FAINT, when(event.timestamp.as_deref())),
+        (Style::new(), event.source.as_ref().map(|source| source.name().to_owned()).unwrap_or_default()),
+        (style, what),
+        (Style::new(), one_line(&said(event, form), SHOWN)),
+    ]
+}
+
+/// The line for people, and what came of it where that says more.
+fn said(event: &Event, form: Era) -> String {
+    let message = event.message(form);
+    let content = event.observation().map(Observation::content).unwrap_or_default().trim();
+    match (message.is_empty(), content.is_empty() || message.contains(content)) {
+        (true, true) => fields(event, form),
+        (_, true) => message,
+        (true, false) => content.to_owned(),
+        (false, false) => format!("{message} · {content}"),
+    }
+}
+
+/// Of an event that no line for people is known of: what it holds.
+fn fields(event: &Event, form: Era) -> String {
+    let value = event.to_json(form);
+    let held = value.get("args").or_else(|| value.get("extras")).and_then(Value::as_object);
+    let is_said = |value: &&Value| !matches!(value, Value::Null | Value::Bool(false)) && value.as_str() != Some("");
+    let field = |(name, value): (&String, &Value)| {
+        let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        format!("{name}: {text}")
+    };
+    held.into_iter().flatten().filter(|(_, value)| is_said(value)).map(field).collect::<Vec<_>>().join(" · ")
+}
+
+fn sdk_row(number: i64, event: &SdkEvent) -> Row {
+    let style = match event.kind {
+        "ActionEvent" | "MessageEvent" => NAME,
+        "AgentErrorEvent" | "ConversationErrorEvent" => BAD,
+        _ => FAINT,
+    };
+    vec![
+        (FAINT, number.to_string()),
+        (FAINT, when(event.timestamp.as_deref())),
+        (Style::new(), event.source.name().to_owned()),
+        (style, event.kind.to_owned()),
+        (Style::new(), one_line(&sdk_said(event), SHOWN)),
+    ]
+}
+
+/// What an event of the SDK says, as far as its kind is known to say anything.
+fn sdk_said(event: &SdkEvent) -> String {
+    let of = |key: &str| event.payload.get(key).map(words).unwrap_or_default();
+    let text = match event.kind {
+        "MessageEvent" => of("llm_message"),
+        "SystemPromptEvent" => of("system_prompt"),
+        "ActionEvent" => {
+            let why = event.text("summary").map_or_else(|| of("thought"), str::to_owned);
+            let call = event.payload.get("tool_call").and_then(|call| call.get("arguments")).map(words).unwrap_or_default();
+            return [of("tool_name"), call, why].into_iter().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(" · ");
+        }
+        "ObservationEvent" => format!("{} · {}", of("tool_name"), of("observation")),
+        "AgentErrorEvent" => of("error"),
+        "ConversationErrorEvent" => format!("{}: {}", of("code"), of("detail")),
+        "UserRejectObservation" => of("rejection_reason"),
+        "Condensation" | "CondensationSummaryEvent" => of("summary"),
+        _ => String::new(),
+    };
+    if text.is_empty() && !event.payload.is_empty() { Value::Object(event.payload.clone()).to_string() } else { text }
+}
+
+/// The texts of a value: those of a message's parts, a tool's result, or the value itself.
+fn words(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => parts.iter().map(words).filter(|text| !text.is_empty()).collect::<Vec<_>>().join(" "),
+        Value::Object(map) => match ["text", "content", "output", "error"].iter().find_map(|key| map.get(*key)) {
+            Some(inner) => words(inner),
+            None => value.to_string(),
+        },
+        Value::Null => String::new(),
+        other => other.to_string(),
+    }
+}
+
+/// A time stamp as people read it: without the `T`, and without parts of a second.
+fn when(timestamp: Option<&str>) -> String {
+    let text = timestamp.unwrap_or_default();
+    match text.get(..19).filter(|_| is_date(text)) {
+        Some(second) => second.replacen('T', " ", 1),
+        None => text.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::trajectory::load;
+
+    use super::*;
+
+    const LOG: &str = r#"{"id": 0, "timestamp": "2024-07-01T12:00:00", "source": "user", "action": "message", "args": {"content": "List\u001b[2J"}}
+{"id": 1, "timestamp": "2024-07-01T12:00:01.5", "source": "agent", "action": "run", "args": {"command": "ls", "background": false}}
+{"id": 2, "timestamp": "2024-07-02T12:00:02", "source": "agent", "cause": 1, "observation": "run", "content": "a\nb", "extras": {"command": "ls", "command_id": -1, "exit_code": 0}}
+{"id": 3, "timestamp": "2024-07-02T12:00:03", "source": "agent", "cause": 1, "observation": "error", "content": "no disk"}
+"#;
+
+    fn args(file: &str) -> TrajectoryShow {
+        TrajectoryShow {
+            file: file.into(),
+            types: Vec::new(),
+            not_type: Vec::new(),
+            source: None,
+            text: None,
+            since: None,
+            until: None,
+            from: None,
+            to: None,
+            reverse: false,
+            limit: None,
+        }
+    }
+
+    fn found(change: impl FnOnce(&mut TrajectoryShow)) -> Vec<i64> {
+        let mut args = args("-");
+        change(&mut args);
+        let loaded = load(LOG);
+        numbered(&loaded.events, &filter(&args).unwrap()).into_iter().map(|(number, _)| number).collect()
+    }
+
+    #[test]
+    fn events_are_found_by_what_people_type() {
+        assert_eq!(found(|_| {}), [0, 1, 2, 3]);
+        assert_eq!(found(|args| args.types = vec!["run".to_owned()]), [1, 2]);
+        assert_eq!(found(|args| args.not_type = vec!["observation".to_owned()]), [0, 1]);
+        assert_eq!(found(|args| args.source = Some("user".to_owned())), [0]);
+        assert_eq!(found(|args| args.text = Some("NO DISK".to_owned())), [3]);
+        assert_eq!(found(|args| args.since = Some("2024-07-02".to_owned())), [2, 3]);
+        assert_eq!(found(|args| args.until = Some("2024-07-01".to_owned())), [0, 1], "of a day, all of it");
+        assert_eq!(found(|args| args.until = Some("2024-07-01 12:00:00".to_owned())), [0]);
+        assert_eq!(found(|args| (args.from, args.to) = (Some(1), Some(2))), [1, 2]);
+        assert_eq!(found(|args| (args.reverse, args.limit) = (true, Some(2))), [3, 2]);
+    }
+
+    #[test]
+    fn what_nothing_is_like_is_refused() {
+        let refused = |change: fn(&mut TrajectoryShow)| {
+            let mut args = args("-");
+            change(&mut args);
+            filter(&args).unwrap_err().to_string()
+        };
+        assert!(refused(|args| args.types = vec!["rnu".to_owned()]).contains("\"rnu\""));
+        assert!(refused(|args| args.since = Some("yesterday".to_owned())).contains("--since: \"yesterday\""));
+        assert!(refused(|args| args.until = Some("2024-7-1".to_owned())).contains("--until"));
+        assert!(filter(&TrajectoryShow { types: vec!["ActionEvent".to_owned()], ..args("-") }).is_ok());
+    }
+
+    #[test]
+    fn a_line_says_who_what_and_of_what_it_came() {
+        let loaded = load(LOG);
+        let line = |at: usize| row(0, &loaded.events[at], Era::V2024).into_iter().map(|(_, text)| text).collect::<Vec<_>>().join("|");
+        assert_eq!(line(0), "0|2024-07-01 12:00:00|user|message|List\\u{1b}[2J");
+        assert_eq!(line(1), "0|2024-07-01 12:00:01|agent|run|Running command: ls");
+        assert!(line(2).starts_with("0|2024-07-02 12:00:02|agent|run ‹1›|") && line(2).ends_with("· a b"), "{}", line(2));
+        assert_eq!(row(0, &loaded.events[3], Era::V2024)[3].0, BAD);
+    }
+
+    #[test]
+    fn events_of_the_sdk_are_lines_too() {
+        let sdk = r#"[{"kind": "MessageEvent", "source": "user", "timestamp": "2026-01-02T03:04:05", "llm_message": {"role": "user", "content": [{"type": "text", "text": "Hi"}]}},
+            {"kind": "PauseEvent", "source": "user"},
+            {"kind": "AgentErrorEvent", "source": "agent", "error": "no tool", "tool_name": "x", "tool_call_id": "1"}]"#;
+        let loaded = load(sdk);
+        assert_eq!((loaded.sdk.len(), loaded.problems.len()), (3, 0), "{:?}", loaded.problems);
+        let all = of_sdk(&loaded.sdk, &Filter::default());
+        assert_eq!(sdk_row(0, all[0].1)[4].1, "Hi");
+        assert_eq!(sdk_row(2, all[2].1)[3], (BAD, "AgentErrorEvent".to_owned()));
+        let only = Filter { include_types: vec!["PauseEvent".to_owned()], ..Filter::default() };
+        assert_eq!(of_sdk(&loaded.sdk, &only).into_iter().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
+        let words = Filter { query: Some("NO TOOL".to_owned()), reverse: true, limit: Some(1), ..Filter::default() };
+        assert_eq!(of_sdk(&loaded.sdk, &words)[0].0, 2);
+    }
+}

@@ -1,0 +1,113 @@
+//! What the agents of a run are about: their plans, and what each is doing; worked out from the records like everything.
+
+use std::collections::BTreeMap;
+
+use conclave_core::event::Record;
+use conclave_core::ids::TaskName;
+use conclave_core::notice::Notice;
+use conclave_core::room::Room;
+use serde_json::{Value, json};
+
+use super::plan;
+use super::{FAINT, NAME, ODD, one_line, paint};
+
+/// The newest of each, by task.
+#[derive(Debug, Default)]
+pub(crate) struct Agents {
+    plans: BTreeMap<TaskName, Value>,
+    states: BTreeMap<TaskName, String>,
+    /// Why the run is paused.
+    paused: Option<String>,
+}
+
+impl Agents {
+    /// Of all rooms of a run, the root's first.
+    pub(crate) fn of(rooms: &[Vec<Record>]) -> Self {
+        let mut agents = Self::default();
+        for (index, records) in rooms.iter().enumerate() {
+            let mut room = Room::new();
+            for record in records {
+                room.handle(record.event.clone(), record.at);
+                while let Some(notice) = room.poll_notice() {
+                    agents.told(notice, index == 0);
+                }
+                while room.poll_effect().is_some() {}
+            }
+        }
+        agents
+    }
+
+    fn told(&mut self, notice: Notice, is_root: bool) {
+        match notice {
+            Notice::PlanChanged { task, plan } => drop(self.plans.insert(task, plan)),
+            Notice::AgentStateChanged { task, state, .. } => drop(self.states.insert(task, state.as_str().to_owned())),
+            Notice::RunPaused { reason } if is_root => self.paused = Some(reason),
+            Notice::RunUnpaused if is_root => self.paused = None,
+            _ => {}
+        }
+    }
+
+    /// For the terminal; what agents are doing is of interest only as long as the run is not over.
+    pub(crate) fn lines(&self, is_over: bool) -> Vec<String> {
+        let mut lines = Vec::new();
+        if let Some(reason) = self.paused.as_ref().filter(|_| !is_over) {
+            lines.push(format!("{} {}", paint(ODD, "paused:"), one_line(reason, 200)));
+        }
+        if !is_over && !self.states.is_empty() {
+            let states: Vec<String> =
+                self.states.iter().map(|(task, state)| format!("{} {}", paint(NAME, task), state.replace('_', " "))).collect();
+            lines.push(states.join(" · "));
+        }
+        for (task, plan) in &self.plans {
+            lines.push(paint(FAINT, format_args!("{task}: {}", plan::summary(plan))));
+            lines.extend(plan::tree(plan).into_iter().map(|line| format!("  {line}")));
+        }
+        if !lines.is_empty() {
+            lines.insert(0, String::new());
+        }
+        lines
+    }
+
+    /// For a page: of each agent that made a plan whose it is and how far it has come, and the tree.
+    pub(crate) fn plans(&self) -> Vec<(String, Vec<String>)> {
+        let shown = |(task, plan): (&TaskName, &Value)| (format!("{task}: {}", plan::summary(plan)), plan::tree(plan));
+        self.plans.iter().map(shown).collect()
+    }
+
+    /// For `--json`: into the object about the run.
+    pub(crate) fn add_to(&self, value: &mut Value) {
+        (value["plans"], value["agent_states"], value["paused"]) = (json!(self.plans), json!(self.states), json!(self.paused));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::control::agent_state::AgentState;
+    use conclave_core::plan::{Plan, PlanRules};
+
+    use super::*;
+
+    #[test]
+    fn the_newest_of_each_is_shown() {
+        let desk = || TaskName::from("desk");
+        let mut plan = Plan::default();
+        plan.add("", "Find it", &json!(null), PlanRules::default()).unwrap();
+        let mut agents = Agents::default();
+        for state in [AgentState::Running, AgentState::AwaitingUserInput] {
+            agents.told(Notice::AgentStateChanged { task: desk(), state, reason: None }, true);
+        }
+        agents.told(Notice::PlanChanged { task: desk(), plan: plan.to_json() }, true);
+        agents.told(Notice::RunPaused { reason: "lunch".to_owned() }, true);
+        agents.told(Notice::RunUnpaused, false);
+        let shown = |is_over| {
+            let lines: Vec<String> = agents.lines(is_over).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
+            lines
+        };
+        assert_eq!(shown(false), ["", "paused: lunch", "desk awaiting user input", "desk: plan: 0 of 1 done", "  🔵 0 Find it"]);
+        assert_eq!(shown(true), ["", "desk: plan: 0 of 1 done", "  🔵 0 Find it"]);
+        let mut value = json!({});
+        agents.add_to(&mut value);
+        assert_eq!((&value["paused"], &value["agent_states"]["desk"]), (&json!("lunch"), &json!("awaiting_user_input")));
+        assert_eq!(value["plans"]["desk"]["subtasks"][0]["goal"], "Find it");
+    }
+}

@@ -1,0 +1,129 @@
+//! What a task says of an agent that acts: who carries out its actions, what waits for consent, when it is stuck, when its history is
+//! condensed, and the file of a micro-agent.
+
+use toml::de::DeValue;
+
+use super::grants::names_in_order;
+use super::keys::{CONDENSE, CONFIRM, STUCK};
+use super::plugin::path;
+use super::reader::{Item, Reader, Table};
+use super::references::References;
+use super::task::flag;
+use super::units::DURATION_MAX;
+use super::{Compat, ConfigPath};
+use crate::consult::Risk;
+use crate::control::confirm::{ConfirmPolicy, ConfirmRules};
+use crate::control::stuck::{Recovery, StuckRules};
+use crate::ids::PluginName;
+use crate::setup::CondenseRules;
+
+/// An action that is shorter than this ends before anybody could see it.
+const SHORTEST_MS: u64 = 10;
+/// Entries of a history that may be kept before it is condensed.
+const MOST_OVER: u64 = 1_000_000;
+/// More of the same tells nothing new.
+const MOST_REPEATS: u64 = 100;
+
+/// `executors`: in this order, each once.
+pub(super) fn executors(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Vec<PluginName> {
+    let names = table.get("executors").and_then(|item| names_in_order(reader, &item)).unwrap_or_default();
+    names.iter().for_each(|(item, name)| references.add_plugin(item, name));
+    names.into_iter().map(|(_, name)| PluginName::from(name)).collect()
+}
+
+/// `action_timeout`, in milliseconds.
+pub(super) fn action_timeout(reader: &mut Reader, table: &Table<'_>) -> Option<u64> {
+    table.get("action_timeout").and_then(|item| item.duration(reader, SHORTEST_MS, DURATION_MAX))
+}
+
+/// `confirm`: `"always"`, or a table (O-111).
+pub(super) fn confirm(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> ConfirmRules {
+    let Some(item) = table.get("confirm") else { return ConfirmRules::default() };
+    match item.value {
+        DeValue::String(_) => ConfirmRules { policy: policy(reader, &item, Risk::High, true), analyzer: None },
+        DeValue::Table(_) => {
+            let Some(table) = item.table(reader, CONFIRM) else { return ConfirmRules::default() };
+            let analyzer = plugin(reader, references, &table, "analyzer");
+            let (threshold, unknown) = (table.get("threshold"), table.get("unknown"));
+            let from = match threshold.as_ref().and_then(|item| item.choice(reader)) {
+                Some("low") => Risk::Low,
+                Some("medium") => Risk::Medium,
+                _ => Risk::High,
+            };
+            let of_unknown = flag(reader, &table, "unknown", true);
+            let policy = table.require(reader, "policy").map(|item| policy(reader, &item, from, of_unknown));
+            let is_other = policy.is_some_and(|policy| !matches!(policy, ConfirmPolicy::Risky { .. }));
+            for item in [threshold, unknown].into_iter().flatten().filter(|_| is_other) {
+                item.wrong(reader, "goes with `policy = \"risky\"` only", "leave it out, or write `policy = \"risky\"`".to_owned());
+            }
+            ConfirmRules { policy: policy.unwrap_or_default(), analyzer }
+        }
+        _ => {
+            item.expected(reader, "\"never\", \"always\", \"risky\" or { policy = \"…\" }");
+            ConfirmRules::default()
+        }
+    }
+}
+
+fn policy(reader: &mut Reader, item: &Item<'_>, threshold: Risk, unknown: bool) -> ConfirmPolicy {
+    match item.choice(reader) {
+        Some("always") => ConfirmPolicy::Always,
+        Some("risky") => ConfirmPolicy::Risky { threshold, unknown },
+        _ => ConfirmPolicy::Never,
+    }
+}
+
+/// `condense`.
+pub(super) fn condense(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Option<CondenseRules> {
+    let table = table.get("condense")?.table(reader, CONDENSE)?;
+    let plugin = table.require(reader, "plugin").and_then(|_| plugin(reader, references, &table, "plugin"));
+    let over = table.get("over").and_then(|item| item.whole(reader, 4, MOST_OVER)).unwrap_or(CondenseRules::OVER);
+    Some(CondenseRules { plugin: plugin?, over })
+}
+
+/// `stuck`: `false`, or a table (O-098…O-101).
+pub(super) fn stuck(reader: &mut Reader, table: &Table<'_>, compat: Compat) -> StuckRules {
+    let mut rules = StuckRules { on: compat == Compat::Conclave, ..StuckRules::default() };
+    let Some(item) = table.get("stuck") else { return rules };
+    if let DeValue::Boolean(on) = item.value {
+        return StuckRules { on: *on, ..rules };
+    }
+    let Some(table) = item.table(reader, STUCK) else { return rules };
+    let mut count = |name: &str, usual: u32| {
+        let count = table.get(name).and_then(|item| item.whole(reader, 2, MOST_REPEATS));
+        count.and_then(|count| u32::try_from(count).ok()).unwrap_or(usual)
+    };
+    rules.repeats = count("repeats", rules.repeats);
+    rules.errors = count("errors", rules.errors);
+    rules.alternations = count("alternations", rules.alternations);
+    rules.messages = count("messages", rules.messages);
+    rules.on = true;
+    rules.recovery = match table.get("recovery").and_then(|item| item.choice(reader)) {
+        Some("stop") => Recovery::Stop,
+        Some("restart") => Recovery::Restart,
+        _ => Recovery::Ask,
+    };
+    rules
+}
+
+/// `memory`.
+pub(super) fn memory(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Option<PluginName> {
+    plugin(reader, references, table, "memory")
+}
+
+/// `micro`: the file of a micro-agent.
+pub(super) fn micro(reader: &mut Reader, table: &Table<'_>, folder: &str) -> Option<ConfigPath> {
+    let item = table.get("micro")?;
+    if let Some(system) = table.get("system") {
+        let what = "and `micro` both say what the agent's prompt is";
+        system.wrong(reader, what, "leave one of them out: the prompt of a micro-agent stands in its file".to_owned());
+    }
+    path(reader, &item, folder)
+}
+
+fn plugin(reader: &mut Reader, references: &mut References, table: &Table<'_>, name: &str) -> Option<PluginName> {
+    let item = table.get(name)?;
+    let name = item.string(reader)?;
+    references.add_plugin(&item, name);
+    Some(PluginName::from(name))
+}

@@ -1,0 +1,476 @@
+//! The file of a micro-agent (O-093, O-126): what it is given, what it gives back, and a prompt, as YAML between two lines of `---` and
+//! Markdown below. Pure: a text comes in, and every mistake comes out with line, column and what to write instead. Files come from
+//! strangers, so what is large, deep or refers to itself is refused early. Does not know who runs the agent.
+//!
+//! ```text
+//! ---
+//! name: coder
+//! description: Does one task in a code base.
+//! inputs:
+//!   task: what to do
+//! outputs:
+//!   summary: what was changed
+//! ---
+//! You are a coder. Do this, and nothing else: {{ inputs.task }}
+//! ```
+
+mod node;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use serde_json::Value;
+use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
+
+use node::Node;
+
+use super::problem::{Problems, SourceText, Span};
+use super::wording::{code, suggest};
+use super::{Config, ConfigPath};
+use crate::ids::TaskName;
+use crate::setup::MicroAgent;
+
+/// Of a whole file, in bytes.
+pub const LARGEST_FILE: usize = 256 * 1024;
+/// Inputs, outputs, tools and triggers, of each so many at most.
+const MOST_ENTRIES: usize = 100;
+/// Of a name, in bytes.
+const LONGEST_NAME: usize = 64;
+/// Of the part between the lines of `---`: it is a list of names and sentences.
+const MOST_DEPTH: usize = 8;
+const MOST_NODES: usize = 2_000;
+/// A name between braces with room around it, in bytes: no place is searched for its end any further.
+const LONGEST_PLACE: usize = 256;
+/// Errors, and warnings: of each so many are said. A file with more of them is something else.
+const MOST_PROBLEMS: usize = 20;
+
+/// The keys that mean something here.
+const KEYS: [&str; 7] = ["name", "description", "inputs", "outputs", "agent", "tools", "triggers"];
+/// Keys of files that were written for other programs, which say nothing that matters here.
+const IDLE_KEYS: [&str; 5] = ["type", "version", "author", "license", "metadata"];
+
+/// A micro-agent as its file describes it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct MicroFile {
+    /// What it calls itself.
+    pub name: Option<String>,
+    /// What it is for, for whoever may delegate to it.
+    pub description: String,
+    /// What it is given: name, and type or meaning.
+    pub inputs: BTreeMap<String, String>,
+    /// What it must give back.
+    pub outputs: BTreeMap<String, String>,
+    /// The agent that should run it; none for the stock one.
+    pub agent: Option<String>,
+    /// Tools that it wants.
+    pub tools: Vec<String>,
+    /// Words of a user that call for it (2025).
+    pub triggers: Vec<String>,
+    /// The prompt, with places for the inputs; [`render`] fills them.
+    pub prompt: String,
+    /// What may be a mistake.
+    pub warnings: Problems,
+}
+
+/// Reads a micro-agent's file. `file` is its name, for people.
+///
+/// # Errors
+/// All mistakes of the file, in the order of its lines.
+pub fn read(file: &str, text: &str) -> Result<MicroFile, Problems> {
+    if text.len() > LARGEST_FILE {
+        let source = SourceText::new(file, "");
+        let what = format!("the file has {} bytes, and a micro-agent may have {LARGEST_FILE}", text.len());
+        return Err(Problems(vec![source.problem(&(0..0), what).help("shorten the prompt: what it refers to can be read with a tool")]));
+    }
+    let mut reader = Reader { source: SourceText::new(file, text), problems: Problems::default(), errors: 0, warnings: 0 };
+    let mut micro = MicroFile::default();
+    let Some((front, body)) = split(&mut reader, text) else { return Err(reader.problems) };
+    reader.front(&mut micro, &text[front.clone()], front.start);
+    micro.prompt = text[body.clone()].trim().to_owned();
+    reader.prompt(&micro, &text[body.clone()], body.start);
+    let problems = reader.problems.in_order();
+    if problems.has_errors() {
+        return Err(problems);
+    }
+    micro.warnings = problems;
+    Ok(micro)
+}
+
+impl Config {
+    /// The files of micro-agents that tasks name, each with the task's name.
+    pub fn micro_files(&self) -> impl Iterator<Item = (&TaskName, &ConfigPath)> {
+        self.tasks.iter().filter_map(|(name, task)| Some((name, task.micro_file.as_ref()?)))
+    }
+
+    /// Puts what a micro-agent's file says into its task; and what may be a mistake in it. What the task itself says holds before it.
+    ///
+    /// # Errors
+    /// All mistakes of the file.
+    pub fn take_micro(&mut self, name: &TaskName, text: &str) -> Result<Problems, Problems> {
+        let Some((task, path)) = self.tasks.get_mut(name).and_then(|task| task.micro_file.clone().map(|path| (task, path))) else {
+            return Ok(Problems::default());
+        };
+        let micro = read(&path.shown, text)?;
+        if task.description.is_empty() {
+            task.description = micro.description;
+        }
+        task.system = micro.prompt.into();
+        task.micro = Some(Arc::new(MicroAgent { inputs: micro.inputs, outputs: micro.outputs }));
+        Ok(micro.warnings)
+    }
+}
+
+/// Puts inputs into a prompt: `{{ inputs.task }}`, `{{ state.inputs.task }}` and `${task}`. A text is put in as it is, anything else as
+/// JSON. What names no input stays. What is put in is not looked at again, so an input cannot name another.
+#[must_use]
+pub fn render(prompt: &str, inputs: &Value) -> String {
+    let mut rendered = String::with_capacity(prompt.len());
+    let mut rest = 0;
+    for place in places(prompt) {
+        let Some(value) = place.name.and_then(|name| inputs.get(name)) else { continue };
+        rendered.push_str(&prompt[rest..place.span.start]);
+        match value {
+            Value::String(text) => rendered.push_str(text),
+            value => rendered.push_str(&value.to_string()),
+        }
+        rest = place.span.end;
+    }
+    rendered.push_str(&prompt[rest..]);
+    rendered
+}
+
+/// What follows the prompt, so that its model knows what to give back; empty when nothing is wanted.
+#[must_use]
+pub fn outputs_text(outputs: &BTreeMap<String, String>) -> String {
+    if outputs.is_empty() {
+        return String::new();
+    }
+    let lines = outputs.iter().map(|(name, meaning)| if meaning.is_empty() { format!("- {name}") } else { format!("- {name}: {meaning}") });
+    format!("When you are done, give a JSON object with these keys:\n{}", lines.collect::<Vec<_>>().join("\n"))
+}
+
+/// What is said to a model whose outputs lack some of what is wanted; none when they are complete.
+#[must_use]
+pub fn missing_outputs(outputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
+    let missing: Vec<_> = outputs.keys().filter(|name| given.get(name.as_str()).is_none()).map(|name| code(name)).collect();
+    let text = || format!("The outputs lack {}. {}", missing.join(" and "), outputs_text(outputs));
+    (!missing.is_empty()).then(text)
+}
+
+/// What is said to whoever starts it without all that it needs; none when everything is there.
+#[must_use]
+pub fn missing_inputs(inputs: &BTreeMap<String, String>, given: &Value) -> Option<String> {
+    let missing: Vec<_> = inputs.keys().filter(|name| given.get(name.as_str()).is_none()).map(|name| code(name)).collect();
+    (!missing.is_empty()).then(|| format!("The inputs lack {}.", missing.join(" and ")))
+}
+
+/// The bytes between the lines of `---`, and those below.
+fn split(reader: &mut Reader, text: &str) -> Option<(Span, Span)> {
+    let start = if text.starts_with('\u{feff}') { '\u{feff}'.len_utf8() } else { 0 };
+    let is_fence = |line: &str| line.trim_end() == "---";
+    let mut lines = text[start..].split_inclusive('\n');
+    let first = lines.next().unwrap_or_default();
+    if !is_fence(first) {
+        let help = "begin the file with a line of ---, then name, description, inputs and outputs, then a line of ---, then the prompt";
+        reader.error(&(start..start + first.trim_end().len()), "a micro-agent's file begins with a line of ---", help);
+        return None;
+    }
+    let front = start + first.len();
+    let mut end = front;
+    for line in lines {
+        if is_fence(line) {
+            return Some((front..end, end + line.len()..text.len()));
+        }
+        end += line.len();
+    }
+    reader.error(&(start..start + 3), "nothing ends what begins here", "put a line of --- above the prompt");
+    None
+}
+
+struct Reader {
+    source: SourceText,
+    problems: Problems,
+    errors: usize,
+    warnings: usize,
+}
+
+impl Reader {
+    fn error(&mut self, span: &Span, what: impl Into<String>, help: impl Into<String>) {
+        self.errors += 1;
+        if self.errors <= MOST_PROBLEMS {
+            self.problems.push(self.source.problem(span, what).help(help));
+        }
+    }
+
+    fn warn(&mut self, span: &Span, what: impl Into<String>, help: impl Into<String>) {
+        self.warnings += 1;
+        if self.warnings <= MOST_PROBLEMS {
+            self.problems.push(self.source.problem(span, what).help(help).as_warning());
+        }
+    }
+
+    fn front(&mut self, micro: &mut MicroFile, yaml: &str, base: usize) {
+        if yaml.trim().is_empty() {
+            return;
+        }
+        let nodes: Spanned<Node> = match serde_saphyr::from_str_with_options(yaml, options()) {
+            Ok(nodes) => nodes,
+            Err(error) => {
+                let span = error.location().map_or(base..base + 1, |location| span_of(location, yaml, base));
+                let (what, help) = explained(error.without_snippet());
+                self.error(&span, what, help);
+                return;
+            }
+        };
+        let at = |node: &Spanned<Node>| span_of(node.referenced, yaml, base);
+        let Node::Map(entries) = &nodes.value else {
+            self.error(&at(&nodes), "there should be keys and values here", "write `key: value` on lines of their own");
+            return;
+        };
+        for (key, node) in entries {
+            let span = span_of(key.referenced, yaml, base);
+            match key.value.as_str() {
+                "name" => micro.name = self.text(node, &at(node)),
+                "description" => micro.description = self.text(node, &at(node)).unwrap_or_default(),
+                "agent" => micro.agent = self.text(node, &at(node)),
+                "inputs" => micro.inputs = self.fields(node, &at),
+                "outputs" => micro.outputs = self.fields(node, &at),
+                "tools" => micro.tools = self.list(node, &at),
+                "triggers" => micro.triggers = self.list(node, &at),
+                other if IDLE_KEYS.contains(&other) => {}
+                "mcp_tools" => {
+                    self.error(&span, "a micro-agent starts no servers", "name them in conclave.toml, and their tools under `tools`");
+                }
+                other => {
+                    let help = suggest(other, &KEYS, "key").unwrap_or_default();
+                    self.error(&span, format!("there is no key {}", code(other)), help);
+                }
+            }
+        }
+    }
+
+    fn text(&mut self, node: &Spanned<Node>, span: &Span) -> Option<String> {
+        let text = node.value.text();
+        if text.is_none() && !matches!(node.value, Node::Null) {
+            self.error(
+                span,
+                format!("this is {}, and a text is wanted", node.value.kind()),
+                "write a text, between quotes if it has a colon",
+            );
+        }
+        text
+    }
+
+    fn list(&mut self, node: &Spanned<Node>, at: &impl Fn(&Spanned<Node>) -> Span) -> Vec<String> {
+        let items = match &node.value {
+            Node::List(items) => items,
+            Node::Null => return Vec::new(),
+            other => {
+                self.error(
+                    &at(node),
+                    format!("this is {}, and a list is wanted", other.kind()),
+                    "write `[a, b]`, or lines that begin with `- `",
+                );
+                return Vec::new();
+            }
+        };
+        if self.are_too_many(items.len(), &at(node)) {
+            return Vec::new();
+        }
+        items.iter().filter_map(|item| self.text(item, &at(item))).collect()
+    }
+
+    /// Names with their types or meanings: `task: string`, or a list of `{name, description}` as in 2025.
+    fn fields(&mut self, node: &Spanned<Node>, at: &impl Fn(&Spanned<Node>) -> Span) -> BTreeMap<String, String> {
+        let mut fields = BTreeMap::new();
+        let (names, length): (Vec<_>, usize) = match &node.value {
+            Node::Map(entries) => (entries.iter().map(|(key, node)| (Some(key.value.clone()), at(node), node)).collect(), entries.len()),
+            Node::List(items) => (items.iter().map(|item| (item.value.field("name"), at(item), item)).collect(), items.len()),
+            Node::Null => return fields,
+            other => {
+                self.error(
+                    &at(node),
+                    format!("this is {}, and names are wanted", other.kind()),
+                    "write `name: what it is` on lines of their own",
+                );
+                return fields;
+            }
+        };
+        if self.are_too_many(length, &at(node)) {
+            return fields;
+        }
+        for (name, span, node) in names {
+            match name {
+                Some(name) if is_name(&name) => {
+                    let meaning = self.meaning(node, &span);
+                    if fields.insert(name.clone(), meaning).is_some() {
+                        self.error(&span, format!("{} is named twice", code(&name)), "leave one of them out");
+                    }
+                }
+                Some(name) => {
+                    let what = format!("{} cannot be a name", code(&name));
+                    self.error(&span, what, format!("take letters, digits, `_` and `-`, at most {LONGEST_NAME} of them"));
+                }
+                None => self.error(&span, "this has no name", "write `name: what it is`"),
+            }
+        }
+        fields
+    }
+
+    fn meaning(&mut self, node: &Spanned<Node>, span: &Span) -> String {
+        match &node.value {
+            Node::Null => String::new(),
+            Node::Map(_) => {
+                let parts = ["type", "description"].iter().filter_map(|key| node.value.field(key));
+                parts.collect::<Vec<_>>().join(": ")
+            }
+            _ => self.text(node, span).unwrap_or_default(),
+        }
+    }
+
+    fn are_too_many(&mut self, length: usize, span: &Span) -> bool {
+        if length > MOST_ENTRIES {
+            self.error(span, format!("there are {length} of these, and {MOST_ENTRIES} are allowed"), "leave some of them out");
+        }
+        length > MOST_ENTRIES
+    }
+
+    /// What of the prompt is no plain text and no place for an input.
+    fn prompt(&mut self, micro: &MicroFile, body: &str, base: usize) {
+        if body.trim().is_empty() {
+            self.error(&(base.saturating_sub(1)..base), "there is no prompt", "write what the agent is to do below the second line of ---");
+        }
+        let mut said = BTreeSet::new();
+        for place in places(body) {
+            let span = base + place.span.start..base + place.span.end;
+            let shown = &body[place.span.clone()];
+            match (place.is_block, place.name) {
+                (true, _) => {
+                    let what = "templates are not run here: blocks and comments of Jinja have no meaning";
+                    self.error(&span, what, "write the text itself, and `{{ inputs.name }}` where an input belongs");
+                }
+                (false, Some(name)) if micro.inputs.contains_key(name) => {}
+                (false, name) if said.insert(shown) => {
+                    let known: Vec<&str> = micro.inputs.keys().map(String::as_str).collect();
+                    let help = match name.and_then(|name| suggest(name, &known, "input")) {
+                        Some(help) => help,
+                        None => "name it under `inputs`, or leave it if it is text".to_owned(),
+                    };
+                    self.warn(&span, format!("{} names no input, so it stays as it is", code(shown)), help);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Something between braces.
+struct Place<'a> {
+    span: Span,
+    /// The input that it names; none when it says something else.
+    name: Option<&'a str>,
+    is_block: bool,
+}
+
+/// The places of a prompt, in order.
+fn places(prompt: &str) -> Vec<Place<'_>> {
+    let mut places = Vec::new();
+    let (mut from, mut endless) = (0, BTreeSet::new());
+    while let Some(start) = prompt[from..].find(['{', '$']).map(|found| from + found) {
+        let rest = &prompt[start..];
+        let (opening, closing) = match rest.as_bytes() {
+            [b'{', b'{', ..] => ("{{", "}}"),
+            [b'{', b'%', ..] => ("{%", "%}"),
+            [b'{', b'#', ..] => ("{#", "#}"),
+            [b'$', b'{', ..] => ("${", "}"),
+            _ => {
+                from = start + 1;
+                continue;
+            }
+        };
+        let is_block = matches!(opening, "{%" | "{#");
+        let inside = &rest[opening.len()..];
+        // A place stands on one line; only blocks may be longer. What has no end here is looked for once, or many of them would take long.
+        let length = match (is_block, endless.contains(closing)) {
+            (true, true) => None,
+            (true, false) => inside.find(closing),
+            (false, _) => {
+                let near = &inside[..inside.floor_char_boundary(LONGEST_PLACE)];
+                near.lines().next().unwrap_or_default().find(closing)
+            }
+        };
+        let Some(length) = length else {
+            if is_block {
+                endless.insert(closing);
+            }
+            from = start + opening.len();
+            continue;
+        };
+        let end = start + opening.len() + length + closing.len();
+        let inner = rest[opening.len()..opening.len() + length].trim();
+        let name = match opening {
+            "{{" => inner.strip_prefix("state.").unwrap_or(inner).strip_prefix("inputs."),
+            "${" => Some(inner),
+            _ => None,
+        };
+        places.push(Place { span: start..end, name: name.filter(|name| is_name(name)), is_block });
+        from = end;
+    }
+    places
+}
+
+fn is_name(name: &str) -> bool {
+    let is_letter = |letter: char| letter.is_ascii_alphanumeric() || matches!(letter, '_' | '-');
+    (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_letter)
+}
+
+fn options() -> serde_saphyr::Options {
+    serde_saphyr::options! {
+        // Text that refers to itself is how a small file becomes a large one; nothing here needs it.
+        budget: serde_saphyr::budget! {
+            max_depth: MOST_DEPTH, flow_nesting_limit: MOST_DEPTH, max_nodes: MOST_NODES, max_events: 4 * MOST_NODES,
+            max_aliases: 0, max_anchors: 0, max_documents: 1, max_total_scalar_bytes: LARGEST_FILE,
+        },
+        duplicate_keys: DuplicateKeyPolicy::Error,
+        merge_keys: MergeKeyPolicy::AsOrdinary,
+        with_snippet: false,
+    }
+}
+
+/// What is wrong with the YAML, and what to do about it.
+fn explained(error: &serde_saphyr::Error) -> (String, &'static str) {
+    if matches!(error, serde_saphyr::Error::Budget { .. }) {
+        let what = "this is too large or too deep, or it refers to itself or begins another document";
+        return (what.to_owned(), "write plain keys and values: no `&anchors`, no `*aliases`, and nothing deeper than inputs and outputs");
+    }
+    let text = error.render_with_formatter(&serde_saphyr::UserMessageFormatter);
+    let first = text.lines().next().unwrap_or_default();
+    // Its line is counted from below the first ---.
+    let what = first.rsplit_once(" at line ").map_or(first, |(what, _)| what);
+    (
+        format!("this is no YAML that a micro-agent may have: {what}"),
+        "write `key: value` on lines of their own, and a text with colons or braces between quotes",
+    )
+}
+
+/// Where it stands in the file, of which `yaml` begins at `base`.
+fn span_of(location: Location, yaml: &str, base: usize) -> Span {
+    let (offset, length) = match (location.span().byte_offset(), location.span().byte_len()) {
+        (Some(offset), length) => (usize::try_from(offset).unwrap_or_default(), length),
+        (None, _) => (offset_of(location, yaml), None),
+    };
+    let start = base + offset.min(yaml.len());
+    let length = length.and_then(|length| usize::try_from(length).ok()).unwrap_or(1).max(1);
+    start..(start + length).min(base + yaml.len()).max(start)
+}
+
+fn offset_of(location: Location, yaml: &str) -> usize {
+    let (line, column) = (location.line().saturating_sub(1), location.column().saturating_sub(1));
+    let before = yaml.split_inclusive('\n').take(usize::try_from(line).unwrap_or(usize::MAX)).map(str::len).sum::<usize>();
+    let rest = yaml.get(before..).unwrap_or_default();
+    let within = rest.char_indices().nth(usize::try_from(column).unwrap_or(usize::MAX)).map_or(0, |(offset, _)| offset);
+    before + within
+}
+
+#[cfg(test)]
+mod tests;

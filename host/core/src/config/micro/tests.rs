@@ -1,0 +1,154 @@
+//! A micro-agent's file, well written, badly written and meant to harm.
+
+use serde_json::json;
+
+use super::*;
+
+const CODER: &str = "---\nname: coder\ndescription: Does one task.\ninputs:\n  task: what to do\n  depth:\noutputs:\n  summary: string\n\
+                     agent: planner\ntools: [search.find, notes.save]\ntriggers:\n- fix\n- \"mend: now\"\nversion: 1.0\n---\n\n\
+                     # You are a coder\nDo {{ inputs.task }} with {{state.inputs.depth}} or ${task}.\n";
+
+fn problems(text: &str) -> String {
+    match read("a.md", text) {
+        Err(problems) => problems.to_string(),
+        Ok(micro) => panic!("it was read: {micro:?}"),
+    }
+}
+
+fn with_front(front: &str) -> String {
+    format!("---\n{front}\n---\nDo it.\n")
+}
+
+#[test]
+fn a_file_says_what_goes_in_and_out() {
+    let micro = read("a.md", CODER).unwrap();
+    assert_eq!((micro.name.as_deref(), micro.description.as_str()), (Some("coder"), "Does one task."));
+    assert_eq!(micro.inputs, BTreeMap::from([("task".into(), "what to do".into()), ("depth".into(), String::new())]));
+    assert_eq!(micro.outputs, BTreeMap::from([("summary".into(), "string".into())]));
+    assert_eq!((micro.agent.as_deref(), micro.tools.len()), (Some("planner"), 2));
+    assert_eq!(micro.triggers, ["fix", "mend: now"]);
+    assert!(micro.prompt.starts_with("# You are a coder") && micro.warnings.is_empty());
+}
+
+#[test]
+fn files_of_both_eras_are_read() {
+    let of_2024 = with_front("name: Verifier\ndescription: Verifies.\ninputs:\n  task: string\noutputs:\n  completed: boolean\n  n: 3");
+    assert_eq!(read("a.md", &of_2024).unwrap().outputs["completed"], "boolean");
+    let of_2025 =
+        with_front("name: pr\ntype: task\ninputs:\n  - name: URL\n    description: of the pull request\n    required: true\ntriggers: []");
+    assert_eq!(read("a.md", &of_2025).unwrap().inputs, BTreeMap::from([("URL".into(), "of the pull request".into())]));
+    let typed = with_front("outputs: {diff: {type: string, description: the change}}");
+    assert_eq!(read("a.md", &typed).unwrap().outputs["diff"], "string: the change");
+    assert_eq!(read("a.md", "\u{feff}---\r\n---\r\nDo it.\r\n").unwrap().prompt, "Do it.");
+}
+
+#[test]
+fn inputs_are_put_in_once() {
+    let inputs = json!({ "task": "a {{ inputs.depth }} ${depth}", "depth": 3, "list": ["x"] });
+    let micro = read("a.md", CODER).unwrap();
+    let rendered = render(&micro.prompt, &inputs);
+    assert_eq!(rendered, "# You are a coder\nDo a {{ inputs.depth }} ${depth} with 3 or a {{ inputs.depth }} ${depth}.");
+    assert_eq!(render("{{inputs.list}} $5 {x} {{ x }} ${y} {{ inputs.task", &inputs), "[\"x\"] $5 {x} {{ x }} ${y} {{ inputs.task");
+}
+
+#[test]
+fn what_names_no_input_is_reported_and_stays() {
+    let text = "---\ninputs: {task: string}\n---\nDo {{ inputs.tsak }}.\nSee {{ to_json(state.history) }}, ${HOME}, {{ inputs.task }}.\n";
+    let micro = read("a.md", text).unwrap();
+    let places: Vec<_> = micro.warnings.0.iter().map(|problem| (problem.line, problem.column)).collect();
+    assert_eq!(places, [(4, 4), (5, 5), (5, 35)]);
+    let said = micro.warnings.to_string();
+    assert!(said.contains("`{{ inputs.tsak }}` names no input") && said.contains("`task`"), "{said}");
+}
+
+#[test]
+fn every_mistake_has_its_place_and_its_remedy() {
+    let cases = [
+        ("Do it.", "a.md:1:1: a micro-agent's file begins with a line of ---"),
+        ("", "a.md:1:1: a micro-agent's file begins"),
+        ("---\nname: a\nDo it.", "a.md:1:1: nothing ends what begins here"),
+        ("---\nname: a\n---\n \n", "there is no prompt"),
+        ("---\nname: a\n---\nA\n{% for x in y %}\n", "a.md:5:1: templates are not run here"),
+        ("---\nname: a\n---\nA {# note\nlong #}\n", "a.md:4:3: templates are not run here"),
+    ];
+    for (text, expected) in cases {
+        let said = problems(text);
+        assert!(said.contains(expected) && said.contains("\nhelp: "), "{text}: {said}");
+    }
+    let fronts = [
+        ("nmae: a", "a.md:2:1: there is no key `nmae`"),
+        ("name: [a]", "a.md:2:7: this is a list, and a text is wanted"),
+        ("tools: find", "a.md:2:8: this is a text, and a list is wanted"),
+        ("tools:\n- a\n- {b: c}", "a.md:4:3: this is a group of keys, and a text is wanted"),
+        ("inputs: task", "a.md:2:9: this is a text, and names are wanted"),
+        ("inputs:\n  a b: string", "`a b` cannot be a name"),
+        ("inputs:\n- description: x", "this has no name"),
+        ("inputs:\n- {name: a}\n- {name: a}", "a.md:4:3: `a` is named twice"),
+        ("mcp_tools: {}", "a micro-agent starts no servers"),
+        ("- a", "there should be keys and values here"),
+        ("name: \"a", "a.md:"),
+        ("name: a\nname: b", "a.md:3:"),
+        ("a: b: c", "a.md:2:"),
+    ];
+    for (front, expected) in fronts {
+        let said = problems(&with_front(front));
+        assert!(said.contains(expected) && said.contains("\nhelp: "), "{front}: {said}");
+    }
+}
+
+#[test]
+fn only_so_many_mistakes_are_said() {
+    let text = format!("---\nname: a\n---\n{}{}", (0..10_000).map(|n| format!("${{a{n}}} ")).collect::<String>(), "{%%} ".repeat(10_000));
+    let Err(problems) = read("a.md", &text) else { panic!("it was read") };
+    assert!(problems.has_errors() && problems.0.len() <= 2 * MOST_PROBLEMS, "{}", problems.0.len());
+}
+
+#[test]
+fn all_mistakes_are_said_at_once() {
+    let said = problems("---\nnmae: a\ntools: b\n---\n{% x %}\n");
+    let lines: Vec<_> = said.lines().filter(|line| line.starts_with("a.md:")).map(|line| &line[..7]).collect();
+    assert_eq!(lines, ["a.md:2:", "a.md:3:", "a.md:5:"]);
+}
+
+#[test]
+fn hostile_files_are_refused() {
+    let bomb = "a: &a [x, x]\nb: &b [*a, *a]\nc: &c [*b, *b]";
+    let many = (0..200).map(|n| format!("  i{n}: x\n")).collect::<String>();
+    let cases = [
+        with_front(bomb),
+        with_front(&format!("name: {}{}", "[".repeat(50_000), "]".repeat(50_000))),
+        with_front(&format!("name: {}", "[".repeat(100_000))),
+        with_front(&format!("name: {}", "{a: ".repeat(50_000))),
+        with_front(&format!("name:\n{}", (0..200).map(|n| format!("{}a:\n", " ".repeat(n + 1))).collect::<String>())),
+        with_front(&format!("{}: a", "k".repeat(100_000))),
+        with_front(&format!("tools: [{}]", "a,".repeat(60_000))),
+        with_front(&format!("inputs:\n{many}")),
+        with_front("<<: {name: a}"),
+        with_front("name: a\n--- {name: b}"),
+        "x".repeat(LARGEST_FILE + 1),
+        format!("---\nname: a\n---\n{}", "{%".repeat(100_000)) + "%}",
+    ];
+    for (index, text) in cases.iter().enumerate() {
+        let said = problems(text);
+        assert!(said.len() < 20_000, "case {index} says too much: {} bytes", said.len());
+    }
+}
+
+#[test]
+fn many_open_braces_are_only_text() {
+    for text in ["{{".repeat(60_000), "${".repeat(60_000), "{% ".repeat(40_000)] {
+        let _ = read("a.md", &format!("---\nname: a\n---\n{text}"));
+        assert_eq!(render(&text, &json!({})), text);
+    }
+}
+
+#[test]
+fn outputs_are_asked_for_and_checked() {
+    let outputs = BTreeMap::from([("diff".to_owned(), String::new()), ("summary".to_owned(), "what was changed".to_owned())]);
+    let text = outputs_text(&outputs);
+    assert_eq!(text, "When you are done, give a JSON object with these keys:\n- diff\n- summary: what was changed");
+    assert_eq!(missing_outputs(&outputs, &json!({ "diff": "", "summary": null })), None);
+    assert!(missing_outputs(&outputs, &json!("done")).unwrap().starts_with("The outputs lack `diff` and `summary`. When you are done"));
+    assert_eq!(missing_inputs(&outputs, &json!({ "diff": 1 })).as_deref(), Some("The inputs lack `summary`."));
+    assert_eq!((outputs_text(&BTreeMap::new()), missing_outputs(&BTreeMap::new(), &json!(null))), (String::new(), None));
+}

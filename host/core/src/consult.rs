@@ -1,0 +1,119 @@
+//! What the host asks a plugin beside steps and tool calls: memories that fit a query, how risky an action is, what a history may forget.
+
+mod condensed;
+
+use serde::{Deserialize, Serialize};
+
+use crate::action::Action;
+
+pub use condensed::{BadCondensation, Condensed, Kept, SUMMARY_MAX, Summary};
+
+/// How risky an action is, in this order (O-109, O-111).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Risk {
+    Low,
+    Medium,
+    High,
+}
+
+impl Risk {
+    /// The word in configs and messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// What a security analyzer says of an action.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Verdict {
+    pub risk: Risk,
+    /// Why, for whoever is asked; may be empty.
+    pub reason: String,
+}
+
+/// Why a history is to be condensed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum CondenseReason {
+    /// It has become longer than the operator wants.
+    Size,
+    /// The agent asked for it.
+    Requested,
+    /// A prompt did not fit into its model.
+    Overflow,
+}
+
+/// Entries of a history: `start` included, `end` not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Span {
+    pub start: u64,
+    pub end: u64,
+}
+
+/// A text in the place of an entry's own.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Masked {
+    pub index: u64,
+    pub text: String,
+}
+
+/// What a condenser wants done with a history. The host holds it against its rules: no call is parted from its result (O-123, O-125).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Condensation {
+    /// Entries to leave out.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub forget: Vec<Span>,
+    /// Entries to say less in.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub mask: Vec<Masked>,
+    /// Stands where the first of what is forgotten stood; none: nothing does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub summary: Option<String>,
+}
+
+/// What a plugin is asked.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "question", rename_all = "kebab-case")]
+pub enum Question {
+    /// Of a `memory`.
+    Memories { query: String, limit: u32 },
+    /// Of a `security-analyzer`.
+    Risk { action: Box<Action>, thought: String },
+    /// Of a `condenser`.
+    Condense { reason: CondenseReason },
+}
+
+impl Question {
+    /// The interface that answers it.
+    #[must_use]
+    pub fn kind(&self) -> crate::setup::PluginKind {
+        match self {
+            Self::Memories { .. } => crate::setup::PluginKind::Memory,
+            Self::Risk { .. } => crate::setup::PluginKind::SecurityAnalyzer,
+            Self::Condense { .. } => crate::setup::PluginKind::Condenser,
+        }
+    }
+}
+
+/// What a plugin answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "advice", rename_all = "kebab-case")]
+pub enum Advice {
+    /// Best first.
+    Memories {
+        memories: Vec<String>,
+    },
+    Risk {
+        verdict: Verdict,
+    },
+    /// None: nothing is to be done.
+    Condense {
+        condensation: Option<Condensation>,
+    },
+}

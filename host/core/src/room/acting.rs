@@ -1,0 +1,334 @@
+//! Actions that are more than a reply: each is a slot of a round on the agent seat, like a tool call, so rules, approvals, budgets and
+//! resumption treat both alike. Executors (O-132, O-141…O-151) are tools of plugins; a missing one is an observation, never the end.
+
+mod executors;
+mod jobs;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::approvals::{Asked, Ruling};
+use super::delegates::delegate_slots;
+use super::frame::{Said, Slot, ToolRound, Wait};
+use super::{About, Purpose, Room, TimerPurpose};
+use crate::action::{Action, Observation, Turn};
+use crate::consult::{Advice, Question};
+use crate::fault::{CallReport, Fault};
+use crate::ids::{CallId, FrameId, PluginName, TaskName, TimerId};
+use crate::message::ToolResult;
+use crate::notice::Notice;
+use crate::plan::Plan;
+use crate::setup::PluginKind;
+use crate::trajectory;
+use crate::trajectory::truncate;
+
+pub(super) use jobs::JobCall;
+use jobs::{Job, News};
+
+/// Memories that `recall` asks for.
+const MEMORIES: u32 = 10;
+/// Characters of one memory; what is longer is cut out of its middle (O-009).
+const MEMORY_CHARS: usize = 30_000;
+const CONDENSE: &str = "condensation_request";
+/// O-045
+const THOUGHT_LOGGED: &str = "Your thought has been logged.";
+
+/// What an agent that acts is about, beside its messages.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Acting {
+    /// Its plan (O-057).
+    #[serde(default)]
+    pub(super) plan: Arc<Plan>,
+    /// What it gave when it finished or rejected (O-022, O-023); null before.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub(super) outputs: Value,
+    /// The last error that it was told of (O-051).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) last_error: Option<String>,
+    /// Its background commands, by their ids (O-094).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    jobs: BTreeMap<i64, Job>,
+    /// What they said since its last step (O-054).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    news: Vec<News>,
+}
+
+impl Acting {
+    /// Nothing to write down.
+    pub(super) fn is_idle(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+impl Room {
+    /// Carries out an action that is more than a reply.
+    pub(super) fn carry_out(&mut self, id: FrameId, action: Action) -> Wait {
+        let Some(message) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return Wait::Ready(None) };
+        let arguments = action.args();
+        let (slots, refused) = match delegate_slots(&action) {
+            Some(Ok(slots)) => (slots, None),
+            Some(Err(text)) => (vec![Slot::of_action(action, arguments)], Some(text)),
+            None => (vec![Slot::of_action(action, arguments)], None),
+        };
+        let mut round = ToolRound { slots, message };
+        if let Some(text) = refused {
+            self.observe(id, &mut round, 0, Err(text));
+        }
+        self.run_slots(id, &mut round, 0);
+        self.settle(id, round)
+    }
+
+    /// Begins what a slot's action asks for; it is answered at once where nothing has to be waited for. `asked`: what an approver has said
+    /// of it already.
+    pub(super) fn start_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: Action, asked: Asked) {
+        let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else { return };
+        if has_effect(&action) {
+            // O-110: every kind that does something alike, whatever it is called.
+            match self.consent(id, index, &call, Some(&action), asked) {
+                Ruling::Runs => {}
+                Ruling::Waits => return,
+                Ruling::Refused(result) => {
+                    self.observe(id, round, index, Err(result.content));
+                    return;
+                }
+            }
+        }
+        let observed = match action {
+            Action::Think { .. } => Ok(THOUGHT_LOGGED.to_owned()),
+            Action::Talk { .. } => Ok("Those who follow the run were told.".to_owned()),
+            Action::DelegateTask(background) => self.delegate_in_background(id, &background).map(|receipt| receipt.to_string()),
+            Action::Delegate { agent, inputs } => {
+                self.start_delegate(id, round, index, &agent, inputs);
+                return;
+            }
+            Action::Recall { query } => {
+                self.start_recall(id, round, index, query);
+                return;
+            }
+            Action::Kill { command_id } => {
+                self.start_kill(id, round, index, command_id, asked);
+                return;
+            }
+            Action::Custom { name, .. } if name == CONDENSE => match self.condense_requested(id) {
+                Ok(observation) => {
+                    let text = observation.content().to_owned();
+                    self.answer(id, round, index, (observation, text), false);
+                    return;
+                }
+                Err(text) => Err(text),
+            },
+            action => {
+                if let Some(changed) = self.change_plan(id, &action) {
+                    changed
+                } else {
+                    self.start_executor(id, round, index, &action, asked);
+                    return;
+                }
+            }
+        };
+        self.observe(id, round, index, observed);
+    }
+
+    /// The end of an action that says no more than a text.
+    pub(super) fn observe(&mut self, id: FrameId, round: &mut ToolRound, index: usize, observed: Result<String, String>) {
+        let is_error = observed.is_err();
+        let (content, observation) = match observed {
+            Ok(content) => (content.clone(), Observation::Success { content }),
+            Err(content) => (content.clone(), Observation::Error { content }),
+        };
+        let message = Arc::unwrap_or_clone(self.host_message(id, content));
+        if let Some(slot) = round.slots.get_mut(index) {
+            slot.observation = Some(observation);
+            slot.said = Some(Said { message: Some(Box::new(message)), is_error, is_result: false });
+        }
+    }
+
+    /// Goes on with a slot that waited for consent.
+    pub(super) fn go_on_acting(&mut self, id: FrameId, slot: usize, asked: Asked) {
+        let Some(wanted) = self.waiting_slot(id, slot) else { return };
+        let Some(action) = wanted.action else {
+            self.go_on_with(id, slot, |room, call| room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked));
+            return;
+        };
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        self.start_act(id, &mut round, slot, action, asked);
+        self.go_on(id, round);
+    }
+
+    /// Puts the arguments that an approver wrote in the place of a waiting slot's own.
+    ///
+    /// # Errors
+    /// They are none of this kind of action.
+    pub(super) fn replace_action(&mut self, id: FrameId, slot: usize, arguments: Value) -> Result<(), String> {
+        let Some(wanted) = self.waiting_slot(id, slot) else { return Err("nothing waits here any more".to_owned()) };
+        if !arguments.is_object() {
+            return Err("the arguments must be a JSON object".to_owned());
+        }
+        let action = match &wanted.action {
+            Some(action) => Some(Action::from_args(action.name(), &arguments).map_err(|error| error.text)?),
+            None => None,
+        };
+        let Some(Wait::Tools(round)) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
+        else {
+            return Ok(());
+        };
+        if let Some(slot) = round.slots.get_mut(slot) {
+            slot.now.arguments.clone_from(&arguments);
+            if action.is_some() {
+                (slot.call.arguments, slot.action) = (arguments, action);
+            }
+        }
+        Ok(())
+    }
+
+    fn waiting_slot(&self, id: FrameId, slot: usize) -> Option<Slot> {
+        match &self.frames.get(&id)?.attempt.as_ref()?.wait {
+            Wait::Tools(round) => round.slots.get(slot).filter(|slot| slot.said.is_none()).cloned(),
+            _ => None,
+        }
+    }
+
+    /// O-019, O-148: asks the task's memory, or that of the agent itself.
+    fn start_recall(&mut self, id: FrameId, round: &mut ToolRound, index: usize, query: String) {
+        let Some((frame, task)) = self.task_of(id) else { return };
+        let (name, agent) = (frame.task.clone(), task.agent.clone());
+        let remembers =
+            |plugin: &PluginName| self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.kinds.contains(&PluginKind::Memory));
+        let plugin = task.memory.clone().or(Some(agent)).filter(remembers);
+        let call = plugin
+            .and_then(|plugin| self.consult(id, &plugin, Question::Memories { query, limit: MEMORIES }, About::Memories { slot: index }));
+        if let Some(call) = call {
+            self.limit_pending(id, call);
+            return;
+        }
+        let text = format!("There is no memory to search: the task {name} has none.");
+        self.answer(id, round, index, (Observation::Null, text), false);
+    }
+
+    /// A memory has answered.
+    pub(super) fn recalled(&mut self, id: FrameId, slot: usize, answer: Result<Advice, Fault>) {
+        if self.waiting_slot(id, slot).is_none() {
+            return;
+        }
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        match answer {
+            Ok(Advice::Memories { mut memories }) => {
+                memories.truncate(MEMORIES as usize);
+                // O-082
+                memories.iter_mut().for_each(|memory| *memory = truncate(memory, MEMORY_CHARS));
+                let listed: Vec<String> = memories.iter().enumerate().map(|(index, memory)| format!("{}. {memory}", index + 1)).collect();
+                let text = if listed.is_empty() { "No memory fits.".to_owned() } else { listed.join("\n") };
+                self.answer(id, &mut round, slot, (Observation::Recalled { memories }, text), true);
+            }
+            Ok(_) => self.observe(id, &mut round, slot, Err("The memory gave an answer to another question.".to_owned())),
+            Err(fault) => self.observe(id, &mut round, slot, Err(format!("The memory failed: {}", fault.message))),
+        }
+        self.go_on(id, round);
+    }
+
+    /// A slot's answer. `is_data`: somebody else than the host said it.
+    fn answer(&mut self, id: FrameId, round: &mut ToolRound, index: usize, (observation, text): (Observation, String), is_data: bool) {
+        let message = Arc::unwrap_or_clone(self.host_message(id, text));
+        if let Some(slot) = round.slots.get_mut(index) {
+            let is_error = matches!(observation, Observation::Error { .. });
+            slot.observation = Some(observation);
+            slot.said = Some(Said { message: Some(Box::new(message)), is_error, is_result: is_data });
+        }
+    }
+
+    /// A refusal of what an action would have a tool do.
+    fn refuse_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, result: ToolResult) {
+        self.tell_refused(id, &result.name, &result.content);
+        let refused = (Observation::Error { content: result.content.clone() }, result.content);
+        self.answer(id, round, index, refused, true);
+    }
+
+    /// A call may be pending only so long, where the operator says so.
+    pub(super) fn limit_pending(&mut self, id: FrameId, call: CallId) {
+        let Some(after_ms) = self.task_of(id).and_then(|(_, task)| task.action_timeout_ms) else { return };
+        let at = self.now.plus(after_ms);
+        self.set_timer(TimerPurpose::Pending { call, after_ms }, at);
+    }
+
+    /// The call was answered.
+    pub(super) fn drop_limit(&mut self, call: CallId) {
+        self.drop_timers(|purpose| matches!(purpose, TimerPurpose::Pending { call: of, .. } if *of == call));
+    }
+
+    fn drop_timers(&mut self, is_over: impl Fn(&TimerPurpose) -> bool) {
+        if self.timers.is_empty() {
+            return;
+        }
+        let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| is_over(purpose)).map(|(timer, _)| *timer).collect();
+        timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
+    }
+
+    /// A call was pending for too long: nobody waits for it any more, and the run goes on (O-073 done right, C-326).
+    pub(super) fn pending_expired(&mut self, call: CallId, after_ms: u64) {
+        let (id, index) = match self.calls.get(&call) {
+            Some(Purpose::Tool { frame, slot, .. } | Purpose::Consult { frame, about: About::Memories { slot }, .. }) => (*frame, *slot),
+            Some(Purpose::Job { .. }) => {
+                self.job_expired(call, after_ms);
+                return;
+            }
+            _ => return,
+        };
+        self.abandon(call);
+        let Some(slot) = self.waiting_slot(id, index) else { return };
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let what = if slot.action.is_some() { "Action".to_owned() } else { "Tool".to_owned() };
+        let content = format!("{what} {} timed out after {after_ms} ms.", slot.call.name);
+        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        let (name, report) = (slot.now.name.clone(), CallReport::default());
+        self.tell(Notice::ToolAnswered { call: Some(call), task, name, content: content.clone(), is_error: true, fault: None, report });
+        let said = self.said_error(id, content.clone());
+        if let Some(waiting) = round.slots.get_mut(index) {
+            waiting.observation = slot.action.is_some().then_some(Observation::Error { content });
+            waiting.said = Some(said);
+        }
+        self.go_on(id, round);
+    }
+
+    /// O-119: the next turn of a run that is played again, in the place of what the entry task's agent would do.
+    pub(super) fn replayed(&mut self, id: FrameId) -> Option<Turn> {
+        let frame = self.frames.get(&id)?;
+        if self.opening.replay.is_empty() || frame.caller.is_some() || frame.task != self.opening.entry {
+            return None;
+        }
+        let mut turn = self.opening.replay.remove(0);
+        // Only at the end is there somebody to wait for; before that the log says what was answered.
+        turn.wait_for_response &= self.opening.replay.is_empty();
+        // Nobody was asked, and yet it does not turn for ever: there are only so many.
+        self.idle_steps = 0;
+        Some(turn)
+    }
+}
+
+/// The action does something, or lets somebody else do something; what is not among them only says something, or keeps a list.
+fn has_effect(action: &Action) -> bool {
+    match action {
+        Action::Null | Action::Reply(_) | Action::Think { .. } | Action::Talk { .. } | Action::Finish { .. } | Action::Reject { .. } => {
+            false
+        }
+        Action::AddTask { .. } | Action::ModifyTask { .. } => false,
+        Action::Custom { name, .. } => !matches!(name.as_str(), "task_tracking" | CONDENSE | "add_task" | "modify_task"),
+        _ => true,
+    }
+}
+
+/// The arguments as an object's field, for people and observations.
+fn text_of(arguments: &Value, key: &str) -> String {
+    arguments.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+/// What a host of the reference says to an action of a kind that it knows, and of one that it does not (O-132).
+fn unsupported(kind: &str) -> String {
+    if trajectory::Action::KINDS.contains(&kind) {
+        format!("Action {kind} is not supported in the current runtime.")
+    } else {
+        format!("Action {kind} does not exist.")
+    }
+}

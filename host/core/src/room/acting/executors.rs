@@ -1,0 +1,244 @@
+//! Executors: plugins whose tools carry out an agent's actions. Which one does is the operator's word (`tasks.NAME.executors`); whether it
+//! may is the agent's `tools` grant and the rules, as for any call. What an executor says is data.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::Room;
+use super::super::approvals::Asked;
+use super::super::frame::{Said, Slot, ToolRound};
+use super::super::posting::{text_form, unknown_plugin};
+use super::{text_of, unsupported};
+use crate::action::{Action, Observation, exit_code};
+use crate::calling::fit;
+use crate::grant::Layer;
+use crate::ids::{FrameId, PluginName};
+use crate::manifest::Capability;
+use crate::message::ToolCall;
+use crate::tool::{ToolError, ToolOutcome};
+use crate::toolbox::ToolTarget;
+use crate::trajectory::observation::MAX_COMMAND_OUTPUT;
+use crate::trajectory::{self, Era, truncate};
+
+/// Bytes of an observation's text; a command's has a limit of its own (O-043).
+const MAX_CONTENT: u64 = 1 << 20;
+
+impl Room {
+    /// Has the first of the task's executors that offers a tool of the action's kind carry it out.
+    pub(super) fn start_executor(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: &Action, asked: Asked) {
+        let kind = action.name();
+        if let Action::Custom { name, arguments } = action
+            && let Err(malformed) = Action::from_args(name, arguments)
+        {
+            // O-006: for the model to read.
+            self.observe(id, round, index, Err(malformed.text));
+            return;
+        }
+        if matches!(action, Action::Run { background: true, .. })
+            && let Err(full) = self.has_room_for_a_job(id)
+        {
+            self.observe(id, round, index, Err(full));
+            return;
+        }
+        match self.executor_of(id, kind) {
+            Some(plugin) => self.run_executor(id, round, index, (&plugin, kind), asked),
+            None => self.without_executor(id, round, index, kind),
+        }
+    }
+
+    fn executor_of(&self, id: FrameId, kind: &str) -> Option<PluginName> {
+        let (_, task) = self.task_of(id)?;
+        task.executors.iter().find(|plugin| self.offers(plugin, kind)).cloned()
+    }
+
+    pub(super) fn offers(&self, plugin: &PluginName, tool: &str) -> bool {
+        self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.tools.iter().any(|spec| spec.name == tool))
+    }
+
+    /// O-132: what nobody carries out is an observation; the operator reads what is missing.
+    pub(super) fn without_executor(&mut self, id: FrameId, round: &mut ToolRound, index: usize, kind: &str) {
+        if let Some((frame, task)) = self.task_of(id)
+            && trajectory::Action::KINDS.contains(&kind)
+        {
+            let (name, agent) = (frame.task.clone(), task.agent.clone());
+            let setup = Arc::clone(&self.setup);
+            let offering = setup.plugins.keys().find(|plugin| self.offers(plugin, kind));
+            let (reason, wider) = match offering {
+                Some(plugin) => (
+                    format!("no executor of tasks.{name} carries out {kind}; the plugin {plugin} could"),
+                    Some(format!("add \"{plugin}\" to tasks.{name}.executors")),
+                ),
+                None => (
+                    format!(
+                        "no executor of tasks.{name} carries out {kind}: a plugin with a tool named {kind} is wanted, and none is admitted"
+                    ),
+                    None,
+                ),
+            };
+            let record = match setup.rights_in(&agent, &name) {
+                Some(rights) => rights.refuse(Capability::Tools, kind, Layer::Config, &reason, wider),
+                None => unknown_plugin(&agent, Capability::Tools, kind),
+            };
+            self.denied(&agent, *record);
+        }
+        self.observe(id, round, index, Err(unsupported(kind)));
+    }
+
+    /// Starts the executor's tool, under the agent's grant and the rules on it.
+    pub(super) fn run_executor(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        (plugin, tool): (&PluginName, &str),
+        asked: Asked,
+    ) {
+        let Some(slot) = round.slots.get(index) else { return };
+        let name = self.name_of_tool(id, plugin, tool);
+        let (now, asked_by) = (ToolCall { name, ..slot.call.clone() }, slot.asked_by.clone());
+        // Whoever has consented to the action is not asked about it again; what no rule may do still may not be done.
+        let asked = if asked == Asked::Approved { Asked::Edited } else { asked };
+        if let Some(slot) = round.slots.get_mut(index) {
+            slot.now = now.clone();
+        }
+        if let Some(result) = self.start_tool(id, index, &now, asked_by.as_ref(), asked) {
+            self.refuse_act(id, round, index, result);
+        }
+    }
+
+    /// A plugin's tool as this task knows it.
+    pub(super) fn name_of_tool(&self, id: FrameId, plugin: &PluginName, tool: &str) -> String {
+        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin: of, tool: own } if of == plugin && own == tool);
+        toolbox.iter().find(|entry| is_it(&entry.target)).map_or_else(|| format!("{plugin}.{tool}"), |entry| entry.summary.name.clone())
+    }
+
+    /// What an executor's answer comes to. Calls that it asks for are not made: it answers an action, and nothing else.
+    pub(in crate::room) fn executed(
+        &mut self,
+        id: FrameId,
+        slot: &Slot,
+        plugin: &PluginName,
+        untrusted: bool,
+        answer: &Result<ToolOutcome, ToolError>,
+    ) -> (Said, Observation) {
+        let kind = slot.call.name.as_str();
+        let observed = match answer {
+            Ok(outcome) => {
+                observed(slot, outcome).and_then(|observation| self.with_job(id, slot, (plugin, untrusted), outcome, observation))
+            }
+            // C-307: a failure that the executor words itself is read as it is.
+            Err(ToolError::Other { message }) if !message.trim().is_empty() => Err(message.clone()),
+            Err(error) => Err(error.to_text(kind)),
+        };
+        let mut observation = observed.unwrap_or_else(|content| Observation::Error { content });
+        if let Some(content) = observation.content_mut() {
+            cut(content);
+        }
+        let text = self.cut_result(id, &slot.now.name, words(&observation));
+        let mut message = Arc::unwrap_or_clone(self.host_message(id, text));
+        if let Ok(outcome) = answer {
+            message.attachments.clone_from(&outcome.attachments);
+        }
+        let is_error = matches!(observation, Observation::Error { .. });
+        (Said { message: Some(Box::new(message)), is_error, is_result: true }, observation)
+    }
+}
+
+/// The observation of the action's kind that an outcome is: as its value has it, or made of its text.
+fn observed(slot: &Slot, outcome: &ToolOutcome) -> Result<Observation, String> {
+    let kind = slot.call.name.as_str();
+    let told = outcome.value.as_ref().and_then(|value| match value.get("observation")? {
+        Value::String(_) => Some(value),
+        whole => Some(whole),
+    });
+    if let Some(told) = told.filter(|told| !told.is_null()) {
+        // What goes beside it is not of it.
+        let told = without_background(told);
+        let mut observation =
+            Observation::from_json(&told).map_err(|error| format!("The executor of {kind} gave no observation: {error}"))?;
+        if !answers(kind, observation.name()) {
+            return Err(format!(
+                "The executor of {kind} gave an observation of the kind {:?}, which is no answer to it.",
+                observation.name()
+            ));
+        }
+        if let Observation::Command { content, .. } = &mut observation {
+            *content = truncate(content, MAX_COMMAND_OUTPUT);
+        }
+        return Ok(observation);
+    }
+    Ok(made_of(slot, outcome))
+}
+
+fn made_of(slot: &Slot, outcome: &ToolOutcome) -> Observation {
+    let (args, value) = (&slot.now.arguments, outcome.value.as_ref());
+    let field = |key: &str| value.and_then(|value| value.get(key));
+    let content = outcome.content.clone().or_else(|| value.and_then(Value::as_str).map(str::to_owned)).unwrap_or_default();
+    let code = field("exit_code").and_then(Value::as_i64).map_or(0, exit_code);
+    match slot.call.name.as_str() {
+        "run" => Observation::Command {
+            command_id: -1,
+            command: text_of(args, "command"),
+            exit_code: code,
+            content: truncate(&content, MAX_COMMAND_OUTPUT),
+        },
+        "run_ipython" => Observation::Cell { code: text_of(args, "code"), content },
+        "browse" => Observation::Browsed { url: text_of(args, "url"), status: 200, content, error: false },
+        "read" => Observation::File { path: text_of(args, "path"), content },
+        "write" => Observation::Written { path: text_of(args, "path") },
+        "kill" => {
+            let command_id = args.get("command_id").and_then(Value::as_i64).unwrap_or(-1);
+            Observation::Command { command_id, command: String::new(), exit_code: 0, content: truncate(&content, MAX_COMMAND_OUTPUT) }
+        }
+        name => {
+            // `null` is no value: in a journal the two look the same.
+            let extras = outcome.value.clone().filter(|value| !value.is_null()).unwrap_or_else(|| json!({}));
+            let content =
+                if content.is_empty() && !extras.as_object().is_some_and(serde_json::Map::is_empty) { text_form(&extras) } else { content };
+            Observation::Custom { name: name.to_owned(), content, extras }
+        }
+    }
+}
+
+/// An observation of this kind may answer such an action.
+fn answers(kind: &str, observed: &str) -> bool {
+    match kind {
+        _ if observed == "error" || observed == kind => true,
+        "kill" => observed == "run",
+        "browse" | "browse_interactive" => matches!(observed, "browse" | "download"),
+        _ => false,
+    }
+}
+
+fn without_background(told: &Value) -> Value {
+    match told {
+        Value::Object(map) if map.contains_key("background") => {
+            let mut map = map.clone();
+            map.remove("background");
+            Value::Object(map)
+        }
+        told => told.clone(),
+    }
+}
+
+/// What a model reads of an observation.
+fn words(observation: &Observation) -> String {
+    let content = observation.content();
+    if content.trim().is_empty() {
+        let line = observation.to_wire().map(|observation| observation.message(Era::V2025)).filter(|line| !line.is_empty());
+        return line.unwrap_or_else(|| format!("{} was carried out.", observation.name()));
+    }
+    match observation {
+        Observation::Command { exit_code, .. } if *exit_code != 0 => format!("{content}\n[exit code {exit_code}]"),
+        _ => content.to_owned(),
+    }
+}
+
+/// Cuts a text that nobody could read as a whole.
+pub(super) fn cut(content: &mut String) {
+    if content.len() as u64 > MAX_CONTENT {
+        *content = fit::cut(content, MAX_CONTENT, 1);
+    }
+}

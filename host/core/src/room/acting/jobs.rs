@@ -1,0 +1,438 @@
+//! Background commands (O-094…O-097, done right): the room follows each by asking its executor's tool `poll` now and then, tells the agent
+//! what came and how it ended, and has what is left killed when the activation ends.
+//!
+//! What a command says never starts a step: it waits for the next one. An executor that is asked in vain is asked less and less often.
+//! A poll is journalled and counts as a tool call, but spends no turn. The kill at the end counts as none, for a budget that is used up
+//! must not leave commands behind; the run's result is ready before it, and the room stays open until it is answered. A second stop
+//! does not wait for it.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::super::approvals::Asked;
+use super::super::frame::{Frame, Slot, ToolRound};
+use super::super::{Purpose, Room, TimerPurpose};
+use super::text_of;
+use crate::action::{Observation, Past, exit_code};
+use crate::budget::Budget;
+use crate::effect::Effect;
+use crate::event::Spent;
+use crate::fault::CallReport;
+use crate::ids::{CallId, FrameId, PluginName, TaskName};
+use crate::message::{Label, ToolCall};
+use crate::notice::Notice;
+use crate::policy::{Decide, decide};
+use crate::tool::{ToolError, ToolOutcome};
+use crate::trajectory::observation::MAX_COMMAND_OUTPUT;
+use crate::trajectory::truncate;
+
+/// Background commands of one activation at the same time.
+const MAX_JOBS: usize = 16;
+/// Milliseconds between two polls, where the executor does not say, and at least and at most where it does.
+const POLL_MS: u64 = 1_000;
+const POLL_BOUNDS_MS: (u64, u64) = (100, 60_000);
+/// An executor that has nothing new is asked no less often than this, unless it wants to be.
+const IDLE_POLL_MS: u64 = 10_000;
+/// Polls in a row that may fail.
+const MAX_FAULTS: u32 = 3;
+/// Pieces of news that are kept; only commands that begin and end without a step in between could make more.
+const MAX_NEWS: usize = 64;
+/// Characters of a command where it only says which one is meant.
+const SHOWN_COMMAND: usize = 200;
+const POLL: &str = "poll";
+const KILL: &str = "kill";
+
+/// A background command.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Job {
+    command: String,
+    plugin: PluginName,
+    every_ms: u64,
+    /// Polls in a row with nothing new.
+    idle: u32,
+    /// Polls in a row that failed.
+    faults: u32,
+    /// What it says comes from outside.
+    untrusted: bool,
+}
+
+/// What a background command said since the agent's last step.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct News {
+    command_id: i64,
+    observation: Observation,
+    untrusted: bool,
+    /// The command goes on.
+    goes_on: bool,
+}
+
+/// What an executor is called for beside actions.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::room) enum JobCall {
+    Poll {
+        frame: FrameId,
+        command_id: i64,
+    },
+    /// Nobody waits for the command any more.
+    Kill {
+        command_id: i64,
+    },
+}
+
+impl Room {
+    pub(super) fn has_room_for_a_job(&self, id: FrameId) -> Result<(), String> {
+        match self.frames.get(&id) {
+            Some(frame) if frame.acting.jobs.len() < MAX_JOBS => Ok(()),
+            _ => Err(format!("There are {MAX_JOBS} background commands already; stop one with a `kill` action first.")),
+        }
+    }
+
+    /// What an outcome means for the agent's background commands, and what the agent reads of it.
+    pub(super) fn with_job(
+        &mut self,
+        id: FrameId,
+        slot: &Slot,
+        (plugin, untrusted): (&PluginName, bool),
+        outcome: &ToolOutcome,
+        mut observation: Observation,
+    ) -> Result<Observation, String> {
+        match slot.call.name.as_str() {
+            "run" => {
+                let Some(background) = outcome.value.as_ref().and_then(|value| value.get("background")).filter(|told| told.is_object())
+                else {
+                    return Ok(observation);
+                };
+                let Some(command_id) = background.get("command_id").and_then(Value::as_i64) else {
+                    return Err("The executor of run gave a background command without a command_id.".to_owned());
+                };
+                let command = text_of(&slot.now.arguments, "command");
+                let every_ms =
+                    background.get("poll_ms").and_then(Value::as_u64).unwrap_or(POLL_MS).clamp(POLL_BOUNDS_MS.0, POLL_BOUNDS_MS.1);
+                let job = Job { command, plugin: plugin.clone(), every_ms, idle: 0, faults: 0, untrusted };
+                self.begin_job(id, command_id, job)?;
+                if let Observation::Command { command_id: own, content, .. } = &mut observation {
+                    *own = command_id;
+                    if content.is_empty() {
+                        // O-094
+                        *content = format!("Background command started. To stop it, send a `kill` action with command_id {command_id}");
+                    }
+                }
+            }
+            KILL => {
+                let killed = slot.now.arguments.get("command_id").and_then(Value::as_i64).unwrap_or(-1);
+                let job = self.forget_job(id, killed);
+                if let Observation::Command { command_id, command, content, .. } = &mut observation {
+                    *command_id = killed;
+                    if let Some(job) = job.filter(|_| command.is_empty()) {
+                        *command = job.command;
+                    }
+                    if content.is_empty() {
+                        // O-096
+                        *content = format!("Background command with id {killed} has been killed.");
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(observation)
+    }
+
+    fn begin_job(&mut self, id: FrameId, command_id: i64, job: Job) -> Result<(), String> {
+        let Some(frame) = self.frames.get_mut(&id) else { return Ok(()) };
+        if frame.acting.jobs.contains_key(&command_id) {
+            return Err(format!("The executor of run gave its command the id {command_id}, which another background command has."));
+        }
+        if let Err(full) = self.has_room_for_a_job(id) {
+            // It was handed over unasked, and nobody will follow it.
+            self.kill_job(id, command_id, &job);
+            return Err(full);
+        }
+        let plugin = job.plugin.clone();
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.acting.jobs.insert(command_id, job);
+        }
+        if self.may_poll(id, &plugin) {
+            self.poll_later(id, command_id);
+        }
+        Ok(())
+    }
+
+    /// The agent's grant and the rules hold for polls too; a rule that asks was answered when the command began.
+    fn may_poll(&mut self, id: FrameId, plugin: &PluginName) -> bool {
+        let Some((frame, task)) = self.task_of(id) else { return false };
+        let (name, agent) = (frame.task.clone(), task.agent.clone());
+        if !self.offers(plugin, POLL) {
+            return false;
+        }
+        let toolbox = self.toolbox(&name);
+        let (here, admitted) = (self.name_of_tool(id, plugin, POLL), format!("{plugin}.{POLL}"));
+        if !toolbox.get(&here).is_some_and(|tool| tool.handled) {
+            self.unknown_tool(&agent, &name, &toolbox, &admitted);
+            return false;
+        }
+        let setup = Arc::clone(&self.setup);
+        decide(&setup, [&agent].into_iter(), &admitted, &json!({})).decide != Decide::Deny
+    }
+
+    fn poll_later(&mut self, id: FrameId, command_id: i64) {
+        let Some(job) = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id)) else { return };
+        let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
+        let at = self.now.plus(longer.max(job.every_ms));
+        self.set_timer(TimerPurpose::Poll { frame: id, command_id }, at);
+    }
+
+    /// It is time to ask what a background command said.
+    pub(in crate::room) fn poll_due(&mut self, id: FrameId, command_id: i64) {
+        let Some((frame, task)) = self.task_of(id) else { return };
+        let Some(job) = frame.acting.jobs.get(&command_id) else { return };
+        let (task, agent, plugin) = (frame.task.clone(), task.agent.clone(), job.plugin.clone());
+        if self.is_waiting_for_more() || self.is_used_up(Budget::ToolCalls) {
+            // Nobody is asked for more on account of a poll.
+            if self.is_waiting_for_more() || self.asks_for_more() {
+                self.poll_later(id, command_id);
+            }
+            return;
+        }
+        if let Some(record) = self.calls_are_used_up(&agent, &format!("{plugin}.{POLL}")) {
+            self.denied(&agent, *record);
+            return;
+        }
+        self.spent = self.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
+        self.used_by(&agent).tool_calls += 1;
+        let about = JobCall::Poll { frame: id, command_id };
+        let call = self.call_executor((task, agent), &plugin, POLL, about, command_id);
+        self.limit_pending(id, call);
+    }
+
+    fn call_executor(
+        &mut self,
+        (task, caller): (TaskName, PluginName),
+        plugin: &PluginName,
+        tool: &str,
+        about: JobCall,
+        command_id: i64,
+    ) -> CallId {
+        let (plugin, arguments) = (plugin.clone(), json!({ "command_id": command_id }));
+        let call = self.next_call(Purpose::Job { task: task.clone(), plugin: plugin.clone(), about });
+        self.effects.push_back(Effect::CallTool { call, task, caller, plugin, tool: tool.to_owned(), arguments });
+        call
+    }
+
+    /// An executor has answered a poll, or a kill that nobody waits for.
+    pub(in crate::room) fn job_answered(&mut self, call: CallId, answer: &Result<ToolOutcome, ToolError>, report: &CallReport) {
+        let Some(Purpose::Job { task, plugin, about }) = self.calls.get(&call).cloned() else { return };
+        self.end_call(call, answer.is_ok(), report);
+        self.drop_limit(call);
+        match about {
+            JobCall::Kill { command_id } => self.tell_job(call, (&task, &plugin), KILL, command_id, answer, report),
+            JobCall::Poll { frame, command_id } => {
+                let is_news = answer.as_ref().map_or(true, |outcome| !said_by(outcome).is_empty() || exit_of(outcome).is_some());
+                if is_news {
+                    self.tell_job(call, (&task, &plugin), POLL, command_id, answer, report);
+                }
+                match answer {
+                    Ok(outcome) => self.polled(frame, command_id, outcome),
+                    Err(error) => self.poll_failed(frame, command_id, &error.to_text(POLL)),
+                }
+            }
+        }
+    }
+
+    /// A poll or a kill was pending for too long.
+    pub(super) fn job_expired(&mut self, call: CallId, after_ms: u64) {
+        let Some(Purpose::Job { about, .. }) = self.calls.get(&call).cloned() else { return };
+        self.abandon(call);
+        if let JobCall::Poll { frame, command_id } = about {
+            self.poll_failed(frame, command_id, &format!("Tool {POLL} timed out after {after_ms} ms."));
+        }
+    }
+
+    fn polled(&mut self, id: FrameId, command_id: i64, outcome: &ToolOutcome) {
+        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else { return };
+        let (content, exit) = (said_by(outcome), exit_of(outcome));
+        job.faults = 0;
+        job.idle = if content.is_empty() { job.idle.saturating_add(1) } else { 0 };
+        let (command, untrusted) = (job.command.clone(), job.untrusted);
+        if !content.is_empty() || exit.is_some() {
+            let observation = Observation::Command { command_id, command, exit_code: exit.unwrap_or_default(), content };
+            self.put_news(id, News { command_id, observation, untrusted, goes_on: exit.is_none() });
+        }
+        match exit {
+            Some(_) => drop(self.forget_job(id, command_id)),
+            None => self.poll_later(id, command_id),
+        }
+    }
+
+    fn poll_failed(&mut self, id: FrameId, command_id: i64, why: &str) {
+        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else { return };
+        job.faults += 1;
+        if job.faults < MAX_FAULTS {
+            self.poll_later(id, command_id);
+            return;
+        }
+        let content = truncate(
+            &format!(
+                "Background command {command_id} (`{}`) is lost: its executor failed {MAX_FAULTS} times in a row; the last time: {why}",
+                truncate(&job.command, SHOWN_COMMAND)
+            ),
+            MAX_COMMAND_OUTPUT,
+        );
+        let untrusted = job.untrusted;
+        self.forget_job(id, command_id);
+        self.put_news(id, News { command_id, observation: Observation::Error { content }, untrusted, goes_on: false });
+    }
+
+    /// Joins what the command said before, so that a flood of output stays as small as one observation.
+    fn put_news(&mut self, id: FrameId, news: News) {
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let all = &mut frame.acting.news;
+        let before = all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
+        match (before, news.observation) {
+            (Some(before), Observation::Command { content: more, exit_code: code, .. }) => {
+                if let Observation::Command { content, exit_code, .. } = &mut before.observation {
+                    content.push_str(&more);
+                    *content = truncate(content, MAX_COMMAND_OUTPUT);
+                    *exit_code = code;
+                }
+                before.goes_on = news.goes_on;
+            }
+            (_, mut observation) => {
+                if let Observation::Command { content, .. } = &mut observation {
+                    *content = truncate(content, MAX_COMMAND_OUTPUT);
+                }
+                if all.len() >= MAX_NEWS {
+                    all.remove(0);
+                }
+                all.push(News { observation, ..news });
+            }
+        }
+    }
+
+    /// Tells the agent, about to step, what its background commands said (O-053, O-054). True: what is pending stands in the history
+    /// already, before the news.
+    pub(in crate::room) fn tell_of_jobs(&mut self, id: FrameId) -> bool {
+        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.acting.news.is_empty()) else { return false };
+        let (task, pending) = (frame.task.clone(), frame.pending.as_ref().map(|pending| pending.seq));
+        let memory = self.memory(&task);
+        if !memory.open_calls.is_empty() {
+            // What stood here would be taken for the result that these calls wait for.
+            return false;
+        }
+        let is_written = memory.history().last().is_some_and(|last| Some(last.seq) == pending);
+        let news = self.frames.get_mut(&id).map(|frame| std::mem::take(&mut frame.acting.news)).unwrap_or_default();
+        for News { command_id, observation, untrusted, goes_on } in news {
+            let mut message = Arc::unwrap_or_clone(self.host_message(id, words(command_id, &observation, goes_on)));
+            message.labels.extend(untrusted.then_some(Label::Untrusted));
+            message.labels.push(Label::Tool);
+            self.remember_unsolicited(id, Past { action: None, observation: Some(observation), seq: message.seq });
+            self.write_history(id, &Arc::new(message));
+        }
+        is_written
+    }
+
+    /// O-096, C-321: only the agent's own commands, and only those that go on.
+    pub(super) fn start_kill(&mut self, id: FrameId, round: &mut ToolRound, index: usize, command_id: i64, asked: Asked) {
+        let job = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id));
+        let Some(plugin) = job.map(|job| job.plugin.clone()) else {
+            self.observe(id, round, index, Err(format!("There is no background command with id {command_id}.")));
+            return;
+        };
+        if self.offers(&plugin, KILL) {
+            self.run_executor(id, round, index, (&plugin, KILL), asked);
+        } else {
+            self.without_executor(id, round, index, KILL);
+        }
+    }
+
+    fn forget_job(&mut self, id: FrameId, command_id: i64) -> Option<Job> {
+        let job = self.frames.get_mut(&id)?.acting.jobs.remove(&command_id)?;
+        self.drop_timers(|purpose| *purpose == TimerPurpose::Poll { frame: id, command_id });
+        let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about, .. } if *about == JobCall::Poll { frame: id, command_id });
+        let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| polls(purpose)).map(|(call, _)| *call).collect();
+        calls.into_iter().for_each(|call| self.abandon(call));
+        Some(job)
+    }
+
+    /// An activation is over, and its background commands with it.
+    pub(in crate::room) fn end_jobs(&mut self, frame: &Frame) {
+        if frame.acting.jobs.is_empty() {
+            return;
+        }
+        let id = frame.id;
+        self.drop_timers(|purpose| matches!(purpose, TimerPurpose::Poll { frame, .. } if *frame == id));
+        let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about: JobCall::Poll { frame, .. }, .. } if *frame == id);
+        let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| polls(purpose)).map(|(call, _)| *call).collect();
+        calls.into_iter().for_each(|call| self.abandon(call));
+        let Some(agent) = self.setup.tasks.get(&frame.task).map(|task| task.agent.clone()) else { return };
+        for (command_id, job) in &frame.acting.jobs {
+            self.kill_for(&frame.task, &agent, *command_id, &job.plugin);
+        }
+    }
+
+    fn kill_job(&mut self, id: FrameId, command_id: i64, job: &Job) {
+        let Some((frame, task)) = self.task_of(id) else { return };
+        let (task, agent) = (frame.task.clone(), task.agent.clone());
+        self.kill_for(&task, &agent, command_id, &job.plugin);
+    }
+
+    fn kill_for(&mut self, task: &TaskName, agent: &PluginName, command_id: i64, plugin: &PluginName) {
+        if self.offers(plugin, KILL) {
+            self.call_executor((task.clone(), agent.clone()), plugin, KILL, JobCall::Kill { command_id }, command_id);
+        }
+    }
+
+    /// The call clears up behind an agent, and goes on after what it clears up behind.
+    pub(in crate::room) fn is_clearing_up(&self, call: CallId) -> bool {
+        matches!(self.calls.get(&call), Some(Purpose::Job { about: JobCall::Kill { .. }, .. }))
+    }
+
+    /// For those who follow the run: a poll with nothing new is not worth telling, so both ends of the others are told at once.
+    fn tell_job(
+        &mut self,
+        call: CallId,
+        (task, plugin): (&TaskName, &PluginName),
+        tool: &str,
+        command_id: i64,
+        answer: &Result<ToolOutcome, ToolError>,
+        report: &CallReport,
+    ) {
+        let Some(caller) = self.setup.tasks.get(task).map(|task| task.agent.clone()) else { return };
+        let wanted = ToolCall::new(format!("{plugin}.{tool}"), json!({ "command_id": command_id }));
+        let (name, arguments) = (wanted.name.clone(), wanted.arguments);
+        self.tell(Notice::ToolCalled { call, task: task.clone(), caller, name, arguments });
+        let (content, fault) = match answer {
+            Ok(outcome) => (said_by(outcome), None),
+            Err(error @ ToolError::Fault { fault }) => (error.to_text(&wanted.name), Some(fault.clone())),
+            Err(error) => (error.to_text(&wanted.name), None),
+        };
+        let (task, name, report) = (task.clone(), wanted.name, report.clone());
+        self.tell(Notice::ToolAnswered { call: Some(call), task, name, content, is_error: answer.is_err(), fault, report });
+    }
+}
+
+/// What a poll brought, cut to what an observation may hold (O-009).
+fn said_by(outcome: &ToolOutcome) -> String {
+    outcome.content.as_deref().map(|content| truncate(content, MAX_COMMAND_OUTPUT)).unwrap_or_default()
+}
+
+/// How the command ended, which the reference never says (O-095).
+fn exit_of(outcome: &ToolOutcome) -> Option<i32> {
+    outcome.value.as_ref()?.get("exit_code")?.as_i64().map(exit_code)
+}
+
+/// What a model reads of it.
+fn words(command_id: i64, observation: &Observation, goes_on: bool) -> String {
+    match observation {
+        Observation::Command { command, content, .. } if goes_on => {
+            format!("Output of background command {command_id} (`{}`):\n{content}", truncate(command, SHOWN_COMMAND))
+        }
+        Observation::Command { command, exit_code, content, .. } => {
+            let command = truncate(command, SHOWN_COMMAND);
+            let end = format!("Background command {command_id} (`{command}`) has ended with exit code {exit_code}.");
+            if content.is_empty() { end } else { format!("{end} Its last output:\n{content}") }
+        }
+        other => other.content().to_owned(),
+    }
+}

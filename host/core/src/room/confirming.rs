@@ -1,0 +1,182 @@
+//! Consent to actions and tool calls by how risky they are (O-109…O-111): none of them is left out, an analyzer that fails makes somebody be
+//! asked, and what waits has started nothing (O-110, O-185).
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::approvals::{Asked, Ruling};
+use super::frame::{Said, Slot, Wait};
+use super::tools::{failed, host_tool_of};
+use super::{About, Room};
+use crate::action::{Action, Observation, Reply};
+use crate::consult::{Advice, Question, Risk};
+use crate::control::confirm::ConfirmPolicy;
+use crate::fault::Fault;
+use crate::ids::{FrameId, PluginName};
+use crate::message::ToolCall;
+use crate::policy::ApprovalRequest;
+
+/// Bytes of an analyzer's reason; more is no reason.
+const REASON_MAX: usize = 4 << 10;
+const OVER: &str = "the task is over";
+
+/// What somebody wants done, as rules and approvers see it.
+pub(super) struct Wanted<'a> {
+    pub(super) frame: FrameId,
+    pub(super) slot: usize,
+    /// Under its admitted name.
+    pub(super) call: &'a ToolCall,
+    /// None: it is a call of a tool.
+    pub(super) action: Option<&'a Action>,
+    pub(super) caller: &'a PluginName,
+    pub(super) asked_by: Option<&'a PluginName>,
+}
+
+/// A rule of the operator's that asks.
+pub(super) struct ByRule {
+    pub(super) source: String,
+    pub(super) index: Option<usize>,
+    pub(super) expires_ms: Option<u64>,
+}
+
+impl Room {
+    /// Holds an action against the task's rules of consent; calls of tools are held against them in `rule_on`.
+    pub(super) fn consent(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>, asked: Asked) -> Ruling {
+        let Some(caller) = self.agent_of(id).cloned() else { return Ruling::Refused(failed(call, OVER.to_owned())) };
+        self.consent_to(&Wanted { frame: id, slot, call, action, caller: &caller, asked_by: None }, None, asked)
+    }
+
+    /// The strictest of the operator's rule and the task's rules of consent counts, and somebody is asked once.
+    pub(super) fn consent_to(&mut self, wanted: &Wanted<'_>, by_rule: Option<ByRule>, asked: Asked) -> Ruling {
+        let over = || Ruling::Refused(failed(wanted.call, OVER.to_owned()));
+        let Some((frame, task)) = self.task_of(wanted.frame) else { return over() };
+        let (name, rules) = (frame.task.clone(), task.confirm.clone());
+        let (asks, risk) = match asked {
+            Asked::Approved | Asked::Edited => return Ruling::Runs,
+            Asked::Assessed { risk, asks } => (asks, Some(risk)),
+            Asked::NotYet => match rules.analyzer.filter(|_| rules.policy != ConfirmPolicy::Never) {
+                Some(analyzer) => {
+                    let question = self.about_risk(wanted);
+                    let asked = self.consult(wanted.frame, &analyzer, question, About::Risk { slot: wanted.slot });
+                    return if asked.is_some() { Ruling::Waits } else { over() };
+                }
+                // O-109: without an analyzer the risk is unknown.
+                None => (rules.policy.asks(None), None),
+            },
+        };
+        let risk_reason = self.risk_reason.take();
+        if !asks && by_rule.is_none() {
+            return Ruling::Runs;
+        }
+        let by_rule = by_rule.unwrap_or_else(|| {
+            let why = match (rules.policy, risk) {
+                (ConfirmPolicy::Always, _) => "asks about all that is done".to_owned(),
+                (_, Some(risk)) => format!("asks about what has a {} risk", risk.as_str()),
+                (_, None) => "asks about what has an unknown risk".to_owned(),
+            };
+            ByRule { source: format!("tasks.{name}.confirm {why}"), index: None, expires_ms: None }
+        });
+        self.ask_approver(
+            (wanted.frame, wanted.slot),
+            ApprovalRequest {
+                task: name,
+                caller: wanted.caller.clone(),
+                asked_by: wanted.asked_by.cloned(),
+                tool: wanted.call.name.clone(),
+                arguments: wanted.call.arguments.clone(),
+                source: by_rule.source,
+                rule: by_rule.index,
+                expires_ms: by_rule.expires_ms,
+                risk,
+                risk_reason,
+                problem: None,
+            },
+        );
+        Ruling::Waits
+    }
+
+    fn about_risk(&self, wanted: &Wanted<'_>) -> Question {
+        let action = match wanted.action {
+            Some(action) => action.clone(),
+            None => Action::Reply(Reply { tool_calls: vec![wanted.call.clone()], ..Reply::default() }),
+        };
+        let said = self.frames.get(&wanted.frame).and_then(|frame| frame.pending.as_ref());
+        Question::Risk { action: Box::new(action), thought: said.map(|message| message.text().to_owned()).unwrap_or_default() }
+    }
+
+    /// An analyzer has answered. One that gave no answer says neither that there is no risk nor how much: it counts as the highest, and
+    /// somebody is asked whatever the rules say of unknown risks (O-109 done right).
+    pub(super) fn assessed(&mut self, id: FrameId, slot: usize, answer: Result<Advice, Fault>) {
+        let Some((_, task)) = self.task_of(id) else { return };
+        let rules = task.confirm.clone();
+        let (risk, asks, reason) = match answer {
+            Ok(Advice::Risk { verdict }) => (verdict.risk, rules.policy.asks(Some(verdict.risk)), verdict.reason),
+            Ok(_) => (Risk::High, true, "the analyzer answered another question, which counts as a high risk".to_owned()),
+            Err(fault) => (Risk::High, true, format!("the analyzer gave no answer, which counts as a high risk: {}", fault.message)),
+        };
+        self.risk_reason = Some(bounded(reason)).filter(|reason| !reason.trim().is_empty());
+        self.go_on_asked(id, slot, Asked::Assessed { risk, asks });
+        self.risk_reason = None;
+    }
+
+    /// Goes on with an action or a call of which is known now whether it may begin.
+    pub(super) fn go_on_asked(&mut self, id: FrameId, slot: usize, asked: Asked) {
+        match self.slot_of(id, slot) {
+            Some(waiting) if waiting.said.is_none() && waiting.action.is_some() => self.go_on_acting(id, slot, asked),
+            Some(waiting) if waiting.said.is_none() && self.is_of_host(id, waiting) => self.go_on_steering(id, slot, None, asked),
+            Some(waiting) if waiting.said.is_none() => {
+                let asked_by = waiting.asked_by.clone();
+                self.go_on_with(id, slot, |room, wanted| room.start_approved(id, slot, wanted, asked_by.as_ref(), asked));
+            }
+            _ => {}
+        }
+    }
+
+    /// The slot's call is one of a tool of the host.
+    pub(super) fn is_of_host(&self, id: FrameId, slot: &Slot) -> bool {
+        self.frames.get(&id).is_some_and(|frame| host_tool_of(&self.toolbox(&frame.task), &slot.now).is_some())
+    }
+
+    /// Goes on with a call of a tool of the host; `arguments`: what an approver wrote in the place of its own.
+    pub(super) fn go_on_steering(&mut self, id: FrameId, slot: usize, arguments: Option<Value>, asked: Asked) {
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        if let Some((waiting, arguments)) = round.slots.get_mut(slot).zip(arguments) {
+            waiting.now.arguments = arguments;
+        }
+        self.run_slot(id, &mut round, slot, asked);
+        self.go_on(id, round);
+    }
+
+    /// A slot of the round that a frame waits for.
+    pub(super) fn slot_of(&self, id: FrameId, slot: usize) -> Option<&Slot> {
+        match &self.frames.get(&id)?.attempt.as_ref()?.wait {
+            Wait::Tools(round) => round.slots.get(slot),
+            _ => None,
+        }
+    }
+
+    /// An action does not happen, and its agent reads who said so and why (O-109).
+    pub(super) fn reject_action(&mut self, id: FrameId, slot: usize, reason: &str) {
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let name = round.slots.get(slot).map(|slot| slot.call.name.clone()).unwrap_or_default();
+        let content = format!("The action {name} was not carried out: whoever approves for this run refused it: {reason}");
+        self.tell_refused(id, &name, &content);
+        let message = Arc::unwrap_or_clone(self.host_message(id, content.clone()));
+        if let Some(slot) = round.slots.get_mut(slot) {
+            let extras = serde_json::json!({});
+            slot.observation = Some(Observation::Custom { name: "user_rejected".to_owned(), content, extras });
+            slot.said = Some(Said { message: Some(Box::new(message)), is_error: true, is_result: false });
+        }
+        self.go_on(id, round);
+    }
+}
+
+fn bounded(mut reason: String) -> String {
+    if reason.len() > REASON_MAX {
+        let end = (0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default();
+        reason.truncate(end);
+        reason.push('…');
+    }
+    reason
+}

@@ -1,0 +1,260 @@
+//! A run that somebody paused (O-122), and words that somebody says while it is at work (O-053…O-055). While it is paused the room takes
+//! every answer as ever, and holds back what would begin something: so it goes on exactly where it was. Time that passes meanwhile counts
+//! against no limit.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::Responder;
+use super::{Phase, Purpose, Room, TimerPurpose};
+use crate::action::{Action, Reply};
+use crate::effect::Effect;
+use crate::ids::{CallId, FrameId, Millis, TaskName, TimerId};
+use crate::message::Blob;
+use crate::notice::Notice;
+
+/// What a room keeps of pauses, and of words that nobody has read yet.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Pausing {
+    /// Why; none: the run is not paused.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    /// Up to when the pause is counted.
+    counted: Millis,
+    /// What begins something, and waits for the end of the pause.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    held: Vec<Effect>,
+    /// Milliseconds of pauses that a timer was set without.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    owed: BTreeMap<TimerId, u64>,
+    /// Timers that fired in the pause, and how long after its end they are to fire.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    fired: BTreeMap<TimerId, u64>,
+    /// In the order in which they were said.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    words: Vec<Words>,
+}
+
+impl Pausing {
+    /// Nothing to write down.
+    pub(super) fn is_idle(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+/// What somebody said to a task that was at work.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Words {
+    task: TaskName,
+    text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    attachments: Vec<Blob>,
+}
+
+impl Room {
+    /// Why the run is paused; none: it is not.
+    #[must_use]
+    pub fn paused(&self) -> Option<&str> {
+        self.pausing.reason.as_deref()
+    }
+
+    pub(super) fn pause(&mut self, reason: &str) {
+        if self.pausing.reason.is_some() {
+            return;
+        }
+        self.pausing.reason = Some(reason.to_owned());
+        self.pausing.counted = self.now;
+        self.tell(Notice::RunPaused { reason: reason.to_owned() });
+    }
+
+    pub(super) fn unpause(&mut self) {
+        if self.pausing.reason.take().is_none() {
+            return;
+        }
+        for (timer, rest) in std::mem::take(&mut self.pausing.fired) {
+            if let Some(purpose) = self.timers.remove(&timer) {
+                self.set_timer(purpose, self.now.plus(rest));
+            }
+        }
+        let timers = &self.timers;
+        self.pausing.owed.retain(|timer, _| timers.contains_key(timer));
+        self.pausing.counted = Millis::default();
+        self.tell(Notice::RunUnpaused);
+    }
+
+    /// Before each event: what has passed of a pause counts against nothing, and what it holds back can be abandoned like anything else
+    /// that has not begun.
+    pub(super) fn count_pause(&mut self) {
+        if self.pausing.reason.is_none() {
+            return;
+        }
+        for effect in std::mem::take(&mut self.pausing.held).into_iter().rev() {
+            self.effects.push_front(effect);
+        }
+        let passed = self.now.since(self.pausing.counted);
+        self.pausing.counted = self.now;
+        if passed == 0 || !matches!(self.phase, Phase::Running { .. } | Phase::Draining { .. }) {
+            return;
+        }
+        self.opening.deadline = self.opening.deadline.map(|deadline| deadline.plus(passed));
+        for (timer, purpose) in self.timers.iter_mut().filter(|(timer, _)| !self.pausing.fired.contains_key(timer)) {
+            let owed = self.pausing.owed.entry(*timer).or_default();
+            *owed = owed.saturating_add(passed);
+            if let TimerPurpose::Delivery { at, .. } = purpose {
+                *at = at.plus(passed);
+            }
+        }
+    }
+
+    /// No host ran for so long while the room was paused: timers were set anew without that time, so it is not owed twice. True: the
+    /// pause has it counted already.
+    pub(super) fn slept_paused(&mut self, down_ms: u64) -> bool {
+        if self.pausing.reason.is_none() {
+            return false;
+        }
+        self.pausing.owed.values_mut().for_each(|owed| *owed = owed.saturating_sub(down_ms));
+        true
+    }
+
+    /// The next thing to do; what begins something waits for the end of a pause.
+    pub(super) fn next_effect(&mut self) -> Option<Effect> {
+        loop {
+            let effect = self.effects.pop_front()?;
+            if self.pausing.reason.is_none() || effect.starts().is_none() {
+                return Some(effect);
+            }
+            self.pausing.held.push(effect);
+        }
+    }
+
+    /// A timer has fired too early, for the run was paused since it was set, or is.
+    pub(super) fn fired_too_early(&mut self, timer: TimerId) -> bool {
+        if self.pausing.is_idle() || !self.timers.contains_key(&timer) {
+            return false;
+        }
+        if self.pausing.fired.contains_key(&timer) {
+            return true;
+        }
+        let owed = self.pausing.owed.remove(&timer).unwrap_or_default();
+        if self.pausing.reason.is_some() {
+            self.pausing.fired.insert(timer, owed);
+            return true;
+        }
+        let purpose = if owed > 0 { self.timers.remove(&timer) } else { None };
+        let Some(purpose) = purpose else { return false };
+        self.set_timer(purpose, self.now.plus(owed));
+        true
+    }
+
+    pub(super) fn user_said_while_running(&mut self, task: Option<&TaskName>, text: String, attachments: Vec<Blob>) {
+        let task = task.unwrap_or(&self.opening.entry).clone();
+        let reason = if !self.setup.tasks.contains_key(&task) {
+            "the config has no task of that name"
+        } else if !matches!(self.phase, Phase::Running { .. }) {
+            "the run has its result already"
+        } else if self.at_work(&task).is_none() {
+            "that task is not at work now"
+        } else {
+            self.pausing.words.push(Words { task, text, attachments });
+            return;
+        };
+        self.tell(Notice::UserUnheard { task, text, reason: reason.to_owned() });
+    }
+
+    fn at_work(&self, task: &TaskName) -> Option<FrameId> {
+        self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
+    }
+
+    /// After each event: words find whoever waits for them, and a step that has not begun; those for a task that is over find nobody.
+    pub(super) fn heed_words(&mut self) {
+        while let Some(next) = self.next_words() {
+            let words = self.pausing.words.remove(next.0);
+            match next.1 {
+                // It is what the task waits for.
+                Heard::Answer(call) => {
+                    let not_yet_asked = self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    match not_yet_asked {
+                        Some(place) => drop(self.effects.remove(place)),
+                        None => self.effects.push_back(Effect::AbandonCall { call }),
+                    }
+                    self.user_answered(call, Some(words.text), words.attachments);
+                    self.run();
+                }
+                Heard::Step(frame) => self.read_out(frame, words),
+                Heard::Nobody => self.unheard(words),
+            }
+        }
+    }
+
+    /// A run that is over is neither paused nor spoken to.
+    pub(super) fn end_pause(&mut self) {
+        if matches!(self.phase, Phase::Finished { .. }) && self.pausing != Pausing::default() {
+            let Pausing { words, .. } = std::mem::take(&mut self.pausing);
+            words.into_iter().for_each(|words| self.unheard(words));
+        }
+    }
+
+    fn unheard(&mut self, Words { task, text, .. }: Words) {
+        self.tell(Notice::UserUnheard { task, text, reason: "the task was over before its agent made another step".to_owned() });
+    }
+
+    fn next_words(&self) -> Option<(usize, Heard)> {
+        let is_paused = self.pausing.reason.is_some();
+        self.pausing.words.iter().enumerate().find_map(|(place, words)| {
+            let Some(frame) = self.at_work(&words.task) else { return Some((place, Heard::Nobody)) };
+            if is_paused {
+                return None;
+            }
+            let asks = |(call, purpose): (&CallId, &Purpose)| (*purpose == Purpose::User { frame }).then_some(*call);
+            if let Some(call) = self.calls.iter().find_map(asks) {
+                return Some((place, Heard::Answer(call)));
+            }
+            let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
+            self.effects.iter().any(steps).then_some((place, Heard::Step(frame)))
+        })
+    }
+
+    /// Right before an agent's step: it reads what was said to it meanwhile. What is said in a pause waits for its end.
+    pub(super) fn hear(&mut self, id: FrameId) {
+        if self.pausing.words.is_empty() || self.pausing.reason.is_some() {
+            return;
+        }
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
+        let (mine, others) = std::mem::take(&mut self.pausing.words).into_iter().partition(|words| words.task == task);
+        self.pausing.words = others;
+        let mine: Vec<Words> = mine;
+        mine.into_iter().for_each(|words| self.read_out(id, words));
+    }
+
+    fn read_out(&mut self, id: FrameId, Words { task, text, attachments }: Words) {
+        if text.trim().is_empty() && attachments.is_empty() {
+            return;
+        }
+        let mut message = self.user_message(text.clone());
+        message.attachments.clone_from(&attachments);
+        let message = Arc::new(message);
+        self.write_history(id, &message);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            // O-055
+            frame.intent = Some(Arc::clone(&message));
+        }
+        // O-054: (message, null).
+        let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });
+        self.remember(id, Some(said), None, message.seq);
+        // Whoever speaks wants something else than what was done again and again.
+        drop(self.watch(id, &Responder::User, &message, None));
+        self.tell(Notice::UserHeard { task, message });
+    }
+}
+
+/// Where words go.
+enum Heard {
+    /// They answer this question.
+    Answer(CallId),
+    /// This frame's step has not begun yet.
+    Step(FrameId),
+    Nobody,
+}

@@ -1,0 +1,228 @@
+//! An answer is judged (L-054…L-062): whether it is one, what it ends, and what becomes pending. Who is asked, and how, is `steps`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::super::Room;
+use super::super::frame::{Attempt, Responder, Wait};
+use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
+use crate::calling::routing::PASS;
+use crate::ids::{FrameId, TaskName};
+use crate::message::{DO_NOT_KNOW, Entity, Label, Message};
+use crate::notice::Notice;
+use crate::outcome::Status;
+use crate::setup::TaskSetup;
+
+impl Room {
+    /// The calls in an answer that this task carries out are attached to it (L-108): an agent's own, and those that a sub-task hands on.
+    pub(in crate::room) fn with_calls(&mut self, id: FrameId, mut message: Arc<Message>) -> Arc<Message> {
+        if message.tools.is_empty() && message.action.is_none() {
+            let reading = self.reading_of(id, &message);
+            if !reading.mine.is_empty() {
+                Arc::make_mut(&mut message).tools.clone_from(&reading.mine);
+            }
+        }
+        message
+    }
+
+    /// An answer that repeats what it answers, and calls that hold calls, could double with every step.
+    fn bounded(&mut self, id: FrameId, message: Arc<Message>) -> Arc<Message> {
+        let (weight, calls) = (message.weight(), message.tools.len());
+        if weight <= MAX_WEIGHT && calls <= MAX_CALLS {
+            return message;
+        }
+        let text =
+            format!("The answer was dropped: {weight} bytes and {calls} calls; {MAX_WEIGHT} bytes and {MAX_CALLS} calls are allowed.");
+        self.refusal_message(id, &message, text)
+    }
+
+    /// Judges an answer (L-054, L-056).
+    pub(in crate::room) fn answered(
+        &mut self,
+        id: FrameId,
+        responder: Responder,
+        answer: Option<Arc<Message>>,
+        rest: VecDeque<Responder>,
+        mut do_not_know: Option<(Responder, Arc<Message>)>,
+    ) {
+        let Some((_, task)) = self.task_of(id) else { return };
+        // Whoever looks for calls finds them, and so attaches them.
+        let looks = task.done_if_tool || !task.done_sequences.is_empty();
+        let is_read = |message: &Message| looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_));
+        let answer = answer.map(|message| if is_read(&message) { self.with_calls(id, message) } else { message });
+        let answer = answer.map(|message| self.bounded(id, message));
+        let routed = answer.map(|message| self.routed(id, &responder, message));
+        let passes = routed.as_ref().is_some_and(|(_, passes)| *passes);
+        let answer = routed.map(|(message, _)| message);
+        let Some((_, task)) = self.task_of(id) else { return };
+        let task = Arc::clone(task);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.passes = passes;
+        }
+        let unknown = answer.as_ref().is_some_and(|message| leaves_it_to_others(message, &task));
+        if let Some(message) = answer.as_ref().filter(|_| unknown) {
+            do_not_know = Some((responder.clone(), Arc::clone(message)));
+        }
+        // Where only the user ends the task it ends nothing, and the other seats are still to be asked.
+        let is_idle = !task.as_langroid && self.is_ended_by_user_alone(id);
+        let ends = !is_idle && self.is_done_response(id, answer.as_deref(), &responder);
+        match answer {
+            Some(message)
+                if self.is_over(id, Some(&message), Some(&responder), ends).is_some() || !(unknown || is_empty(&message, &task)) =>
+            {
+                self.post(id, responder, message, ends);
+            }
+            _ if ends => self.no_valid_answer(id, do_not_know, true),
+            _ => self.set_attempt(id, Attempt { responder, rest, wait: Wait::Next, do_not_know }),
+        }
+    }
+
+    /// A valid answer becomes the pending message (L-059), unless it only passes on what is pending.
+    pub(in crate::room) fn post(&mut self, id: FrameId, responder: Responder, message: Arc<Message>, ends: bool) {
+        let is_tools_word = self.task_of(id).is_some_and(|(_, task)| is_data(&message, task));
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let (parent, step) = (frame.pending.clone(), frame.steps);
+        let mut message = message;
+        if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
+            Arc::make_mut(&mut message).parent = Some(parent.seq);
+        }
+        if !is_tools_word {
+            frame.circles.answered(&message, step);
+        }
+        frame.last_responder = Some(responder.clone());
+        let passes = frame.passes;
+        if passes {
+            frame.stalled += 1;
+            let (task, stalled) = (frame.task.clone(), frame.stalled);
+            let of = self.setup.tasks.get(&task).map_or(0, |task| task.max_stalled_steps);
+            self.notices.push_back(Notice::StepStalled { task, stalled, of });
+        } else {
+            // L-060: a message may be labelled as another seat's; then that seat may not answer it.
+            frame.pending_sender = match &responder {
+                Responder::Subtask(_) => responder.clone(),
+                _ if parent.is_none() => responder.clone(),
+                _ => Responder::of(message.sender),
+            };
+            if message.sender == Entity::User && matches!(frame.pending_sender, Responder::User) {
+                frame.intent = Some(Arc::clone(&message));
+            }
+            frame.pending = Some(Arc::clone(&message));
+            frame.stalled = 0;
+        }
+        self.link(&message).message = Some(Arc::clone(&message));
+        if let Some(parent) = &parent {
+            self.link(parent).child.get_or_insert(message.seq);
+        }
+        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        if let Some(agent) = self.agent_of(id).cloned().filter(|_| !passes) {
+            self.tell(Notice::MessagePosted { task, agent, message: Arc::clone(&message) });
+        }
+        if self.is_ended_by_user_alone(id) && self.is_done_response(id, Some(&message), &responder) {
+            // L-061: the signal is taken out, so that it ends nothing later either.
+            self.strip_endings(id);
+        }
+        if !message.tool_results.is_empty() && self.task_of(id).is_some_and(|(_, task)| !task.as_langroid) {
+            // Also when somebody else answers it, or nobody does: the agent's history would hold calls without results.
+            self.write_history(id, &message);
+        }
+        self.count_pending(id);
+        let found = if passes { None } else { self.watch(id, &responder, &message, parent.as_ref()) };
+        self.finish_step(id, ends);
+        if let Some(found) = found {
+            self.lead_back(id, found);
+        }
+    }
+
+    fn count_pending(&mut self, id: FrameId) {
+        let Some((_, task)) = self.task_of(id) else { return };
+        let rules = task.loops;
+        if let Some(frame) = self.frames.get_mut(&id)
+            && let Some(pending) = &frame.pending
+        {
+            frame.circles.saw(pending, &rules);
+        }
+    }
+
+    /// L-058: the last "I do not know" counts when nobody knows better; else the step is stalled.
+    pub(in crate::room) fn no_valid_answer(&mut self, id: FrameId, do_not_know: Option<(Responder, Arc<Message>)>, ends: bool) {
+        if let Some((responder, message)) = do_not_know {
+            self.post(id, responder, message, ends);
+            return;
+        }
+        if let Some(message) = self.unknown_tools(id) {
+            if let Some(frame) = self.frames.get_mut(&id) {
+                frame.passes = false;
+            }
+            self.post(id, Responder::Agent, message, ends);
+            return;
+        }
+        let Some((_, task)) = self.task_of(id) else { return };
+        let (of, allow_null) = (task.max_stalled_steps, task.allow_null_result);
+        let Some(frame) = self.frames.get_mut(&id) else { return };
+        frame.stalled += 1;
+        let (task, stalled, pending_sender, step) = (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
+        let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
+        if !ends {
+            self.tell(Notice::StepStalled { task: task.clone(), stalled, of });
+        }
+        if allow_null && !passes {
+            let (sender, responder) =
+                if pending_sender == Responder::User { (Entity::Llm, Responder::Llm) } else { (Entity::User, Responder::User) };
+            let mut message = self.stamp(sender, task.as_str());
+            message.content = Some(DO_NOT_KNOW.to_owned());
+            message.parent = parent;
+            if let Some(frame) = self.frames.get_mut(&id) {
+                // Not `put_pending`: nobody asked for anything here, so the user's intent stays.
+                frame.circles.answered(&message, step);
+                frame.pending_sender = responder;
+                frame.pending = Some(Arc::new(message));
+            }
+            self.keep_pending(id);
+        }
+        self.finish_step(id, ends);
+    }
+
+    /// After each step: has the task ended? (L-050e, L-080…L-086)
+    fn finish_step(&mut self, id: FrameId, ends: bool) {
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.steps = frame.steps.saturating_add(1);
+            frame.attempt = None;
+        }
+        self.remember_answer(id);
+        self.tell_step(id);
+        self.idle_steps += 1;
+        if self.idle_steps >= MAX_IDLE {
+            self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody was asked anything"));
+            return;
+        }
+        if let Some(ending) = self.ending_of(id, ends) {
+            self.end_frame(id, ending);
+        }
+    }
+
+    pub(in crate::room) fn tell_step(&mut self, id: FrameId) {
+        let Some(frame) = self.frames.get(&id) else { return };
+        let (task, by, message) = (frame.task.clone(), frame.pending_sender.label().to_owned(), frame.pending.clone());
+        self.tell(Notice::StepEnded { task, by, message });
+    }
+}
+
+/// The answer leaves it to somebody who knows (L-056, L-058). A tool's result never does: its text is data, and passes nothing on.
+fn leaves_it_to_others(message: &Message, task: &TaskSetup) -> bool {
+    if message.signal.is_some() || message.action.is_some() || is_data(message, task) {
+        return false;
+    }
+    let text = message.text().trim();
+    text.contains(DO_NOT_KNOW) && text.replace([',', '.', '!', '?', ':'], "") == DO_NOT_KNOW
+}
+
+/// A tool said it, and its words mean nothing to the task; in the reference they mean what they say.
+fn is_data(message: &Message, task: &TaskSetup) -> bool {
+    !task.as_langroid && (message.labels.contains(&Label::Tool) || !message.tool_results.is_empty())
+}
+
+/// Nothing in it that anyone could answer (L-057).
+pub(in crate::room) fn is_empty(message: &Message, task: &TaskSetup) -> bool {
+    let says_only_pass = task.text.signals && message.text().trim() == PASS;
+    message.is_empty() || (says_only_pass && message.tool_calls.is_empty() && message.tools.is_empty() && message.tool_results.is_empty())
+}

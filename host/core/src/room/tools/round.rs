@@ -1,0 +1,320 @@
+//! A round of calls comes to its end: what each said, the calls that it asks for in turn (L-121), and the one message that the agent seat
+//! makes of all of it (L-117).
+
+use std::sync::Arc;
+
+use super::super::approvals::Asked;
+use super::super::frame::{Said, Slot, ToolRound, Wait};
+use super::super::posting::text_form;
+use super::super::{Purpose, Room};
+use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
+use crate::action::Observation;
+use crate::calling::{fit, routing};
+use crate::fault::CallReport;
+use crate::ids::{CallId, FrameId, PluginName, TaskName};
+use crate::message::{Label, Message, ToolCall, ToolResult};
+use crate::notice::Notice;
+use crate::setup::TaskSetup;
+use crate::tool::{ToolError, ToolOutcome};
+use crate::toolbox::{HostTool, ToolTarget, Toolbox};
+
+/// Calls that may follow from one another in one answer; more is a loop.
+const MAX_CHAIN: u32 = 8;
+/// Bytes of several results put together.
+const MAX_TOGETHER: u64 = 1 << 20;
+
+impl Room {
+    pub(in crate::room) fn tool_answered(&mut self, call: CallId, answer: Result<ToolOutcome, ToolError>, report: CallReport) {
+        if let Some(Purpose::Job { .. }) = self.calls.get(&call) {
+            self.job_answered(call, &answer, &report);
+            return;
+        }
+        let Some(Purpose::Tool { frame: id, slot: index, plugin }) = self.calls.get(&call).cloned() else { return };
+        self.end_call(call, answer.is_ok(), &report);
+        self.drop_limit(call);
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(slot) = round.slots.get(index).cloned() else { return };
+        let (said, then) = if slot.action.is_some() {
+            let untrusted =
+                slot.now.untrusted || round.message.labels.contains(&Label::Untrusted) || self.is_from_a_server(id, &slot.now.name);
+            let (said, observation) = self.executed(id, &slot, &plugin, untrusted, &answer);
+            if let Some(slot) = round.slots.get_mut(index) {
+                slot.observation = Some(observation);
+            }
+            (said, Vec::new())
+        } else {
+            self.said_of(id, &slot, &answer)
+        };
+        let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
+        let fault = match answer {
+            Err(ToolError::Fault { fault }) => Some(fault),
+            _ => None,
+        };
+        let content = said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
+        self.tell(Notice::ToolAnswered { call: Some(call), task, name: slot.now.name, content, is_error: said.is_error, fault, report });
+        self.go_on_after(id, &mut round, index, (said, then), (&plugin, call));
+        self.go_on(id, round);
+    }
+
+    /// What a tool's answer says, cut to what is allowed (L-120), and the calls that it asks for.
+    fn said_of(&mut self, id: FrameId, slot: &Slot, answer: &Result<ToolOutcome, ToolError>) -> (Said, Vec<ToolCall>) {
+        let outcome = match answer {
+            Ok(outcome) => outcome,
+            // L-050k: a tool's failure is an answer, and the run goes on.
+            Err(error) => return (self.said_error(id, error.to_text(&slot.now.name)), Vec::new()),
+        };
+        // `null` is no value: in JSON, and so in a journal, the two look the same.
+        let value = outcome.value.clone().filter(|value| !value.is_null());
+        let content = outcome.content.clone().or_else(|| value.as_ref().map(text_form));
+        if content.is_none() && outcome.attachments.is_empty() {
+            return (Said::default(), outcome.then.clone());
+        }
+        let content = self.cut_result(id, &slot.now.name, content.unwrap_or_default());
+        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
+        message.value = value;
+        message.attachments.clone_from(&outcome.attachments);
+        (Said { message: Some(Box::new(message)), is_error: false, is_result: true }, outcome.then.clone())
+    }
+
+    /// A result as long as its tool's may be (L-120).
+    pub(in crate::room) fn cut_result(&self, id: FrameId, tool: &str, content: String) -> String {
+        let limit = self.task_of(id).and_then(|(frame, task)| {
+            let tokens = self.toolbox(&frame.task).get(tool)?.result_tokens?;
+            Some((tokens, task.bytes_per_token))
+        });
+        match limit {
+            Some((tokens, bytes)) => fit::shortened(&content, tokens, bytes),
+            None => content,
+        }
+    }
+
+    /// A tool's outcome: what it said, and what it asks for.
+    fn go_on_after(
+        &mut self,
+        id: FrameId,
+        round: &mut ToolRound,
+        index: usize,
+        (said, then): (Said, Vec<ToolCall>),
+        (plugin, call): (&PluginName, CallId),
+    ) {
+        let Some(slot) = round.slots.get_mut(index) else { return };
+        let depth = slot.depth + 1;
+        let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
+        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        let as_here = |next: ToolCall| ToolCall { untrusted: next.untrusted || tainted, name: name_here(&toolbox, next.name), ..next };
+        let mut then: Vec<ToolCall> = then.into_iter().map(as_here).collect();
+        if said.message.is_none() && then.len() == 1 {
+            // L-121: the call that it asks for takes its place.
+            let next = then.remove(0);
+            let before = std::mem::replace(&mut slot.now, next.clone());
+            (slot.asked_by, slot.depth) = (Some(plugin.clone()), depth);
+            let said = self.said_instead(id, next, depth, Some(&before), plugin);
+            if let Some(slot) = round.slots.get_mut(index) {
+                slot.said = said;
+            }
+            self.run_slot(id, round, index, Asked::NotYet);
+            return;
+        }
+        slot.said = Some(said);
+        let first = round.slots.len();
+        // One more than may run, so that the agent reads that there were more.
+        for (offset, mut next) in then.into_iter().take((MAX_ROUND + 1).saturating_sub(first)).enumerate() {
+            // The room's own id: with one of the plugin's choice, its result could pass for that of another call.
+            next.id = format!("{call}-{offset}");
+            let said = if first + offset >= MAX_ROUND {
+                Some(self.said_error(id, TOO_MANY.to_owned()))
+            } else {
+                self.said_instead(id, next.clone(), depth, None, plugin)
+            };
+            round.slots.push(Slot { depth, said, ..Slot::new(next, Some(plugin.clone())) });
+        }
+        self.run_slots(id, round, first);
+    }
+
+    /// What a tool asked for is not carried out here: it leads nowhere, or somebody else is to do it.
+    fn said_instead(&mut self, id: FrameId, next: ToolCall, depth: u32, before: Option<&ToolCall>, plugin: &PluginName) -> Option<Said> {
+        if depth > MAX_CHAIN {
+            return Some(self.said_error(id, format!("more than {MAX_CHAIN} tools led to one another")));
+        }
+        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task))?;
+        if !self.is_handed_on(id, &toolbox, &next, before) {
+            return None;
+        }
+        let steering = host_tool_of(&toolbox, &next).unwrap_or(HostTool::AgentSend);
+        if let Err(record) = self.require_route(id, plugin, steering.as_str()) {
+            let text = self.denied(plugin, *record);
+            return Some(self.said_error(id, text));
+        }
+        Some(self.handed_on(id, next))
+    }
+
+    /// Goes on with a slot that waited for something else than its tool: `start` gives its result, or has started the tool.
+    pub(in crate::room) fn go_on_with(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>,
+    ) {
+        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return };
+        let said = start(self, &mut call).map(|result| self.said_result(id, result));
+        if let Some(said) = &said {
+            self.tell_answer(id, &call.name, said);
+        }
+        if let Some(slot) = round.slots.get_mut(slot) {
+            slot.now = call;
+            slot.said = said;
+        }
+        self.go_on(id, round);
+    }
+
+    /// Waits for the rest of the round, or goes on with the task.
+    pub(in crate::room) fn go_on(&mut self, id: FrameId, round: ToolRound) {
+        let wait = self.settle(id, round);
+        if let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
+            attempt.wait = wait;
+            self.runnable.push_back(id);
+        }
+    }
+
+    pub(in crate::room) fn take_wait(&mut self, id: FrameId) -> Option<Wait> {
+        let attempt = self.frames.get_mut(&id)?.attempt.as_mut()?;
+        Some(std::mem::replace(&mut attempt.wait, Wait::Next))
+    }
+
+    /// Waits for the rest of the round, or makes its answer (L-117).
+    pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> Wait {
+        if !round.is_complete() {
+            return Wait::Tools(round);
+        }
+        let Some((_, task)) = self.task_of(id) else { return Wait::Ready(None) };
+        let task = Arc::clone(task);
+        let is_native = |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
+        let native: Vec<bool> = round.slots.iter().map(is_native).collect();
+        if !task.as_langroid {
+            // A call wants a result, even if there is nothing to say.
+            for (slot, native) in round.slots.iter_mut().zip(&native) {
+                let says_nothing = |message: &Message| message.is_empty() && !*native;
+                let is_silent = slot.said.as_ref().is_some_and(|said| said.message.as_deref().is_none_or(says_nothing));
+                if is_silent {
+                    let text = if *native { String::new() } else { format!("{} gave an empty result.", slot.call.name) };
+                    let message = Arc::unwrap_or_clone(self.host_message(id, text));
+                    slot.said = Some(Said { message: Some(Box::new(message)), is_error: false, is_result: true });
+                }
+            }
+        }
+        for slot in &round.slots {
+            if let Some(observation) = slot.observation.clone().or_else(|| observation_of(slot)) {
+                self.remember(id, None, Some(observation), round.message.seq);
+            }
+        }
+        let tainted = round.message.labels.contains(&Label::Untrusted)
+            || round.slots.iter().any(|slot| slot.now.untrusted || self.is_from_a_server(id, &slot.now.name));
+        let message = match round.slots.as_mut_slice() {
+            [] => None,
+            [only] => alone(only, native.first().copied().unwrap_or_default()),
+            slots => self.together(id, slots, &native, &task),
+        };
+        let Some(mut message) = message else { return Wait::Ready(None) };
+        if tainted && message.tools.is_empty() && !message.labels.contains(&Label::Untrusted) {
+            // L-172: what came of text from outside is text from outside.
+            message.labels.insert(0, Label::Untrusted);
+        }
+        Wait::Ready(Some(Arc::new(message)))
+    }
+
+    /// What the tool gives comes from outside: it belongs to a server that no sandbox holds.
+    fn is_from_a_server(&self, id: FrameId, tool: &str) -> bool {
+        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        match toolbox.get(tool).map(|tool| &tool.target) {
+            Some(ToolTarget::Plugin { plugin, .. }) => self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.mcp),
+            Some(ToolTarget::Host(_)) | None => false,
+        }
+    }
+
+    /// Several results as one answer.
+    fn together(&mut self, id: FrameId, slots: &mut [Slot], native: &[bool], task: &TaskSetup) -> Option<Message> {
+        let said: Vec<(&Slot, &Said, &Message)> =
+            slots.iter().filter_map(|slot| slot.said.as_ref().and_then(|said| Some((slot, said, &**said.message.as_ref()?)))).collect();
+        if said.is_empty() {
+            return None;
+        }
+        let all_native = native.iter().all(|native| *native);
+        let signals = [routing::DONE, routing::PASS, routing::SEND_TO];
+        let confusing = task.text.signals
+            && all_native
+            && said.len() > 1
+            && said.iter().any(|(_, said, message)| !said.is_error && signals.iter().any(|signal| message.text().contains(signal)));
+        let text_of = |message: &Message| if confusing { ONE_CALL.to_owned() } else { message.text().to_owned() };
+        let blocks: Vec<String> =
+            said.iter().map(|(slot, _, message)| format!("Result from {}: {}", slot.call.name, text_of(message))).collect();
+        let in_results_alone = task.as_langroid && all_native && said.len() > 1;
+        // Results that repeat the message they answer could double it with every step.
+        let content = if in_results_alone { String::new() } else { fit::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1) };
+        let any_native = native.contains(&true);
+        let results: Vec<ToolResult> = said
+            .iter()
+            .filter(|_| any_native)
+            .zip(native)
+            .filter(|((slot, ..), native)| **native || (!task.as_langroid && slot.asked_by.is_some()))
+            .map(|((slot, said, message), _)| ToolResult { content: text_of(message), ..result_of(slot, said) })
+            .collect();
+        // What a tool asked for steers the task, whatever else was said.
+        let steering: Vec<&Message> =
+            said.iter().filter(|(slot, ..)| slot.asked_by.is_some() && !task.as_langroid).map(|(_, _, message)| *message).collect();
+        let tools: Vec<ToolCall> = steering.iter().flat_map(|message| message.tools.iter().cloned()).collect();
+        let recipient = steering.iter().find_map(|message| message.recipient.clone());
+        let attachments = said.iter().flat_map(|(_, _, message)| message.attachments.iter().cloned()).collect();
+        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
+        message.labels.push(Label::Tool);
+        (message.tool_results, message.recipient, message.attachments) = (results, recipient, attachments);
+        (message.from_agent, message.tools) = (!tools.is_empty(), tools);
+        Some(message)
+    }
+}
+
+/// The message of the only call of a round.
+fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
+    let said = slot.said.take()?;
+    let mut message = *said.message.clone()?;
+    if said.is_result {
+        message.labels.push(Label::Tool);
+        if is_native {
+            message.tool_results = vec![result_of(slot, &said)];
+        }
+    }
+    Some(message)
+}
+
+/// What the agent reads of a slot that nobody made an observation for (O-053).
+fn observation_of(slot: &Slot) -> Option<Observation> {
+    let said = slot.said.as_ref()?;
+    let content = || said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
+    match slot.action {
+        // An action that a rule, an approver or a budget stood in the way of.
+        Some(_) if said.is_error => Some(Observation::Error { content: content() }),
+        Some(_) => Some(Observation::Success { content: content() }),
+        None => said.is_result.then(|| Observation::Tool(result_of(slot, said))),
+    }
+}
+
+/// What a call led to, as its model reads it.
+fn result_of(slot: &Slot, said: &Said) -> ToolResult {
+    let message = said.message.as_deref();
+    ToolResult {
+        call_id: slot.call.id.clone(),
+        name: slot.call.name.clone(),
+        content: message.map(|message| message.text().to_owned()).unwrap_or_default(),
+        value: message.and_then(|message| message.value.clone()),
+        is_error: said.is_error,
+    }
+}
+
+/// A tool's name in this task: a plugin knows the tools of others as `plugin.tool`, whatever the operator calls them.
+fn name_here(toolbox: &Toolbox, name: String) -> String {
+    if toolbox.get(&name).is_some() {
+        return name;
+    }
+    let is_it = |target: &ToolTarget| matches!(target, ToolTarget::Plugin { plugin, tool } if name.split_once('.') == Some((plugin.as_str(), tool.as_str())));
+    toolbox.iter().find(|tool| is_it(&tool.target)).map_or(name, |tool| tool.summary.name.clone())
+}

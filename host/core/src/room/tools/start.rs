@@ -1,0 +1,158 @@
+//! A plugin's tool begins, or may not: what its agent was granted and has left, the operator's rules, and the run's budget are looked at,
+//! each time anew. What is refused says what is missing.
+
+use super::super::approvals::{Asked, Ruling};
+use super::super::posting::unknown_plugin;
+use super::super::{Purpose, Room};
+use super::failed;
+use crate::budget::Budget;
+use crate::effect::Effect;
+use crate::event::Spent;
+use crate::grant::{DenialRecord, Layer};
+use crate::ids::{FrameId, PluginName, TaskName};
+use crate::manifest::Capability;
+use crate::message::{ToolCall, ToolResult};
+use crate::notice::Notice;
+use crate::setup::PluginKind;
+use crate::toolbox::{ToolTarget, Toolbox};
+
+impl Room {
+    /// Starts a tool that an approver has let through; everything else is looked at again, for much may have been used up since.
+    pub(in crate::room) fn start_approved(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+        asked: Asked,
+    ) -> Option<ToolResult> {
+        self.start_tool(id, slot, call, asked_by, asked)
+    }
+
+    /// Starts a tool of a plugin, or asks about it; a result at once when it may not run.
+    pub(in crate::room) fn start_tool(
+        &mut self,
+        id: FrameId,
+        slot: usize,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+        asked: Asked,
+    ) -> Option<ToolResult> {
+        let Some((frame, task)) = self.task_of(id) else { return Some(failed(call, "the task is over".to_owned())) };
+        let (task_name, agent, toolbox) = (frame.task.clone(), task.agent.clone(), self.toolbox(&frame.task));
+        let target = toolbox.get(&call.name).filter(|tool| tool.handled).map(|tool| tool.target.clone());
+        let Some(ToolTarget::Plugin { plugin, tool }) = target else {
+            let text = self.unknown_tool(&agent, &task_name, &toolbox, &call.name);
+            return Some(failed(call, text));
+        };
+        let admitted = format!("{plugin}.{tool}");
+        if let Some(record) = self.calls_are_used_up(&agent, &admitted) {
+            return Some(failed(call, self.denied(&agent, *record)));
+        }
+        // An agent whose call another task carries out has made it all the same.
+        let origin =
+            asked_by.filter(|by| self.setup.plugins.get(*by).is_some_and(|by| by.facts.kinds.contains(&PluginKind::Agent))).cloned();
+        if let Some(origin) = &origin
+            && let Some(record) = self.calls_are_used_up(origin, &admitted)
+        {
+            return Some(failed(call, self.denied(origin, *record)));
+        }
+        if asked != Asked::Approved {
+            match self.rule_on(id, slot, &ToolCall { name: admitted, ..call.clone() }, (&agent, asked_by), asked) {
+                Ruling::Runs => {}
+                Ruling::Waits => return None,
+                Ruling::Refused(result) => return Some(result),
+            }
+        }
+        match self.must_wait_for(Budget::ToolCalls) {
+            Ok(false) => {}
+            Ok(true) => {
+                // All that was to be asked was asked; what no rule may do still may not be done when it goes on.
+                let asked = if asked == Asked::Approved { asked } else { Asked::Edited };
+                self.next_call(Purpose::HeldTool { frame: id, slot, asked });
+                return None;
+            }
+            Err(budget) => {
+                self.over = Some(budget);
+                return Some(failed(call, format!("{} is used up", budget.key())));
+            }
+        }
+        self.spent = self.spent.plus(Spent { tool_calls: 1, ..Spent::default() });
+        self.used_by(&agent).tool_calls += 1;
+        if let Some(origin) = &origin {
+            self.used_by(origin).tool_calls += 1;
+        }
+        let frame = id;
+        let id = self.next_call(Purpose::Tool { frame, slot, plugin: plugin.clone() });
+        self.limit_pending(frame, id);
+        let (name, arguments) = (call.name.clone(), call.arguments.clone());
+        self.tell(Notice::ToolCalled { call: id, task: task_name.clone(), caller: agent.clone(), name, arguments: arguments.clone() });
+        self.effects.push_back(Effect::CallTool { call: id, task: task_name, caller: agent, plugin, tool, arguments });
+        None
+    }
+
+    /// What an agent reads of a call of a tool that it does not have; the operator reads which grant is missing, if one is.
+    pub(in crate::room) fn unknown_tool(&mut self, agent: &PluginName, task: &TaskName, toolbox: &Toolbox, name: &str) -> String {
+        if self.setup.tool(name).is_some() {
+            let record = self.why_not(agent, task, name);
+            return self.denied(agent, *record);
+        }
+        let known: Vec<&str> = toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
+        if known.is_empty() {
+            return format!("There is no tool {name:?}, and none that you may call.");
+        }
+        format!("There is no tool {name:?}. You may call: {}.", known.join(", "))
+    }
+
+    /// Why an admitted tool is not among those that the task's agent may call.
+    fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
+        let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
+        if let Err(record) = rights.may_call(tool) {
+            return record;
+        }
+        let (reason, wider) = wider_tools(&self.toolbox(task), agent, task, tool);
+        rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider)
+    }
+
+    pub(in crate::room) fn calls_are_used_up(&mut self, agent: &PluginName, tool: &str) -> Option<Box<DenialRecord>> {
+        let used = self.used_by(agent).tool_calls;
+        let rights = self.setup.rights(agent)?;
+        let limit = rights.grants.tools.as_ref()?.calls.filter(|limit| used >= *limit)?;
+        let reason = format!("{agent} has made the {limit} calls that plugins.{agent}.grants.tools.calls gives it");
+        Some(rights.refuse(Capability::Tools, tool, Layer::Runtime, &reason, None))
+    }
+}
+
+/// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools than
+/// their names.
+pub(crate) fn wider_tools(toolbox: &Toolbox, agent: &PluginName, task: &TaskName, tool: &str) -> (String, Option<String>) {
+    let is_it = |target: &ToolTarget| match target {
+        ToolTarget::Plugin { plugin, tool: own } => tool.split_once('.') == Some((plugin.as_str(), own.as_str())),
+        ToolTarget::Host(_) => false,
+    };
+    match toolbox.iter().find(|listed| is_it(&listed.target)) {
+        Some(listed) if !listed.handled => (format!("tasks.{task}.tools leaves its calls to others, with `handle = false`"), None),
+        Some(listed) => (format!("tasks.{task}.tools gives it another name, {:?}", listed.summary.name), None),
+        None => (format!("tasks.{task}.tools narrows what {agent} may call"), Some(format!("add {tool:?} to tasks.{task}.tools"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tool::ToolSpec;
+    use crate::toolbox::TaskTool;
+
+    #[test]
+    fn a_tool_that_the_task_lists_already_is_not_to_be_added() {
+        let tool = |name: &str| TaskTool::of_plugin(&"box".into(), &ToolSpec { name: name.to_owned(), ..ToolSpec::default() });
+        let (mut named, mut left) = (tool("a"), tool("b"));
+        "other".clone_into(&mut named.summary.name);
+        left.handled = false;
+        let toolbox: Toolbox = vec![named, left].into();
+        let told = |name: &str| wider_tools(&toolbox, &"desk".into(), &"desk".into(), name);
+        assert_eq!(told("box.a"), ("tasks.desk.tools gives it another name, \"other\"".into(), None));
+        assert_eq!(told("box.b"), ("tasks.desk.tools leaves its calls to others, with `handle = false`".into(), None));
+        assert_eq!(told("box.c").1.as_deref(), Some("add \"box.c\" to tasks.desk.tools"));
+    }
+}

@@ -1,0 +1,253 @@
+//! No kind of action escapes consent (O-109, O-110, C-316), whatever it is called; who waits has started nothing, also after a crash.
+
+use conclave_core::action::{Action, Background, Observation, Reply, Turn};
+use conclave_core::effect::Effect;
+use conclave_core::event::Event;
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::ids::CallId;
+use conclave_core::message::ToolCall;
+use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::unfinished::Unfinished;
+use serde_json::{Value, json};
+
+use crate::case::{Case, START};
+use crate::properties::Recorded;
+
+const KINDS: [&str; 8] = ["run", "run_ipython", "browse", "browse_interactive", "read", "write", "edit", "call_tool_mcp"];
+
+fn opened(confirm: &Value, policy: &Value) -> Recorded {
+    let setup = json!({
+        "tasks": { "desk": { "confirm": confirm, "executors": ["hands"], "memory": "judge" }, "other": {} },
+        "plugins": {
+            "desk": { "grants": { "tools": ["*"], "delegate": ["other"] } }, "hands": { "tools": KINDS },
+            "judge": { "kinds": ["security-analyzer", "memory"] },
+        },
+        "policy": policy,
+    });
+    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let mut recorded = Recorded::default();
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded
+}
+
+fn act(recorded: &mut Recorded, action: &Action) -> Vec<Effect> {
+    let effects = recorded.take_effects();
+    let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("expected a step alone: {effects:?}") };
+    let answer = Ok(Turn { action: action.clone(), thought: String::new(), wait_for_response: false, extra: Vec::new() });
+    recorded.handle(Event::AgentStepped { call, answer, report: CallReport::default() }, START);
+    recorded.take_effects()
+}
+
+fn request(effects: &[Effect]) -> (CallId, ApprovalRequest) {
+    let [Effect::AskApproval { call, request }] = effects else { panic!("expected a question alone: {effects:?}") };
+    (*call, request.clone())
+}
+
+fn custom(name: &str, arguments: Value) -> Action {
+    Action::Custom { name: name.to_owned(), arguments }
+}
+
+fn run() -> Action {
+    Action::Run { command: "ls".to_owned(), background: false }
+}
+
+/// All that do something, those for which the reference of 2025-11 never asked included.
+fn actions() -> Vec<Action> {
+    let text = |text: &str| text.to_owned();
+    vec![
+        run(),
+        Action::Run { command: text("sleep 9"), background: true },
+        Action::RunIpython { code: text("1"), kernel_init_code: String::new() },
+        Action::Browse { url: text("http://127.0.0.1/") },
+        Action::Read { path: text("a"), start: 0, end: -1 },
+        Action::Write { path: text("a"), content: text("b"), start: 0, end: -1 },
+        Action::Kill { command_id: 1 },
+        Action::Recall { query: text("q") },
+        Action::Delegate { agent: text("other"), inputs: json!({ "task": "t" }) },
+        Action::DelegateTask(Background { agent: text("other"), task: text("t"), context: json!({}), share_channels: Vec::new() }),
+        custom("edit", json!({ "path": "a" })),
+        custom("browse_interactive", json!({ "browser_actions": "noop()" })),
+        custom("anything_new", json!({})),
+    ]
+}
+
+#[test]
+fn nothing_is_done_before_somebody_consents() {
+    for action in actions() {
+        let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
+        let effects = act(&mut recorded, &action);
+        assert!(matches!(effects[..], [Effect::AskApproval { .. }]), "{action:?}: {effects:?}\n{:?}", recorded.notices);
+        let (call, asked) = request(&effects);
+        assert_eq!((asked.tool.as_str(), asked.caller.as_str()), (action.name(), "desk"));
+        recorded.handle(Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() } }, START);
+        let effects = recorded.take_effects();
+        let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("{action:?} was done: {effects:?}") };
+        let view = recorded.room.agent_view(call).expect("it is under way");
+        let observed = view.since.iter().filter_map(|past| past.observation.as_ref()).next_back();
+        let Some(Observation::Custom { name, content, .. }) = observed else { panic!("{action:?}: {:?}", view.since) };
+        assert_eq!(name, "user_rejected");
+        assert!(content.contains("too dear") && content.contains(action.name()), "{content}");
+    }
+}
+
+#[test]
+fn what_somebody_consents_to_is_done_once() {
+    for action in actions().into_iter().filter(|action| KINDS.contains(&action.name())) {
+        let mut recorded = opened(&json!({ "policy": "always" }), &json!([{ "tool": "hands.*", "decide": "ask" }]));
+        let (call, _) = request(&act(&mut recorded, &action));
+        recorded.handle(Event::Decided { call, approval: Approval::Approved }, START);
+        let effects = recorded.take_effects();
+        let is_done = matches!(&effects[..], [Effect::CallTool { tool, .. }, ..] if *tool == action.name())
+            || effects.iter().any(|effect| matches!(effect, Effect::StepAgent { .. }));
+        assert!(is_done && !effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })), "{action:?}: {effects:?}");
+    }
+}
+
+#[test]
+fn a_call_of_a_server_is_a_call_like_any() {
+    let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
+    let call = custom("call_tool_mcp", json!({ "name": "hands.read", "arguments": {} }));
+    let (_, asked) = request(&act(&mut recorded, &call));
+    assert_eq!(asked.tool, "hands.read");
+}
+
+#[test]
+fn thoughts_and_plans_wait_for_nobody() {
+    for action in [Action::Think { thought: "hm".to_owned() }, custom("condensation_request", json!({}))] {
+        let mut recorded = opened(&json!({ "policy": "always", "analyzer": "judge" }), &json!([]));
+        let effects = act(&mut recorded, &action);
+        assert!(matches!(effects[..], [Effect::StepAgent { .. }]), "{effects:?}");
+    }
+}
+
+fn assessed(recorded: &mut Recorded, effects: &[Effect], answer: Result<&str, &str>) -> Vec<Effect> {
+    let [Effect::Consult { call, .. }] = effects else { panic!("expected a consultation alone: {effects:?}") };
+    let verdict =
+        |risk: &str| serde_json::from_value(json!({ "advice": "risk", "verdict": { "risk": risk, "reason": "" } })).expect("advice");
+    let answer = answer.map(verdict).map_err(|message| Fault::new(FaultKind::Wall, message));
+    recorded.handle(Event::Consulted { call: *call, answer, report: CallReport::default() }, START);
+    recorded.take_effects()
+}
+
+#[test]
+fn the_strictest_of_rule_and_risk_counts_for_actions_too() {
+    let risky = json!({ "policy": { "risky": { "threshold": "high", "unknown": false } }, "analyzer": "judge" });
+    // A low risk runs.
+    let mut recorded = opened(&risky, &json!([]));
+    let effects = act(&mut recorded, &run());
+    let effects = assessed(&mut recorded, &effects, Ok("low"));
+    assert!(matches!(effects[..], [Effect::CallTool { .. }]), "{effects:?}");
+    // Not where a rule asks about the tool that carries it out.
+    let mut recorded = opened(&risky, &json!([{ "tool": "hands.run", "decide": "ask", "source": "conclave.toml:3" }]));
+    let effects = act(&mut recorded, &run());
+    let (_, asked) = request(&assessed(&mut recorded, &effects, Ok("low")));
+    assert_eq!((asked.tool.as_str(), asked.source.as_str()), ("hands.run", "conclave.toml:3"));
+    // What a rule denies nobody's consent allows.
+    let mut recorded =
+        opened(&json!({ "policy": "always" }), &json!([{ "tool": "hands.run", "decide": "deny", "source": "conclave.toml:3" }]));
+    let mut effects = act(&mut recorded, &run());
+    if let [Effect::AskApproval { call, .. }] = effects[..] {
+        recorded.handle(Event::Decided { call, approval: Approval::Approved }, START);
+        effects = recorded.take_effects();
+    }
+    assert!(matches!(effects[..], [Effect::StepAgent { .. }]), "{effects:?}");
+}
+
+#[test]
+fn an_analyzer_that_fails_makes_somebody_be_asked() {
+    let risky = json!({ "policy": { "risky": { "threshold": "high", "unknown": false } }, "analyzer": "judge" });
+    let mut recorded = opened(&risky, &json!([]));
+    let effects = act(&mut recorded, &run());
+    let (_, asked) = request(&assessed(&mut recorded, &effects, Err("it took too long")));
+    assert_eq!(json!(asked.risk), json!("high"));
+    assert!(asked.risk_reason.is_some_and(|reason| reason.contains("it took too long")));
+}
+
+#[test]
+fn an_approver_writes_other_arguments_for_an_action() {
+    let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
+    let (call, asked) = request(&act(&mut recorded, &run()));
+    assert_eq!(asked.arguments["command"], "ls");
+    let mut arguments = asked.arguments;
+    arguments["command"] = json!("ls -l");
+    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments } }, START);
+    let effects = recorded.take_effects();
+    let [Effect::CallTool { arguments, .. }] = &effects[..] else { panic!("{effects:?}") };
+    assert_eq!(arguments["command"], "ls -l");
+    // What is no such action is not carried out.
+    let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
+    let (call, _) = request(&act(&mut recorded, &run()));
+    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments: json!([1]) } }, START);
+    assert!(matches!(recorded.take_effects()[..], [Effect::StepAgent { .. }]));
+}
+
+#[test]
+fn consent_that_was_asked_for_before_a_crash_is_asked_for_again() {
+    let risky = json!({ "policy": "always", "analyzer": "judge" });
+    let mut recorded = opened(&risky, &json!([]));
+    let effects = act(&mut recorded, &run());
+    let again = |recorded: &Recorded| Unfinished::fold(recorded.records.clone()).resumption(START).again;
+    let assessing = again(&recorded);
+    assert!(assessing.iter().any(|again| matches!(again.effect, Effect::Consult { .. })), "{assessing:?}");
+    assessed(&mut recorded, &effects, Ok("low"));
+    let asking = again(&recorded);
+    let asked = asking.iter().find_map(|again| if let Effect::AskApproval { request, .. } = &again.effect { Some(request) } else { None });
+    assert_eq!(json!(asked.and_then(|request| request.risk)), json!("low"));
+    assert!(!asking.iter().any(|again| matches!(again.effect, Effect::CallTool { .. } | Effect::Consult { .. })));
+}
+
+/// A tool of the host that starts work is held against the rules like the action that does the same, whatever stands beside it.
+#[test]
+fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
+    let delegating = || {
+        let arguments = json!({ "agent": "other", "task": "t", "context": {}, "share_channels": [] });
+        let call = ToolCall { id: "1".to_owned(), ..ToolCall::new("delegate_task", arguments) };
+        Action::Reply(Reply { content: Some("begin".to_owned()), tool_calls: vec![call], ..Reply::default() })
+    };
+    let starts = |effects: &[Effect]| {
+        let started =
+            effects.iter().find_map(|effect| if let Effect::StartBackground { opening, .. } = effect { Some(opening) } else { None });
+        started.map(|opening| opening.content.clone().unwrap_or_default())
+    };
+    let always = json!({ "policy": "always" });
+    // Nobody is asked where no rule wants it.
+    let mut recorded = opened(&json!({ "policy": "never" }), &json!([]));
+    assert_eq!(starts(&act(&mut recorded, &delegating())).as_deref(), Some("t"));
+    // Yes.
+    let mut recorded = opened(&always, &json!([]));
+    let (call, asked) = request(&act(&mut recorded, &delegating()));
+    assert_eq!((asked.tool.as_str(), &asked.arguments["agent"]), ("delegate_task", &json!("other")));
+    recorded.handle(Event::Decided { call, approval: Approval::Approved }, START);
+    assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("t"));
+    // Yes, but otherwise.
+    let mut recorded = opened(&always, &json!([]));
+    let (call, asked) = request(&act(&mut recorded, &delegating()));
+    let mut arguments = asked.arguments;
+    arguments["task"] = json!("u");
+    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments } }, START);
+    assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("u"));
+    // Yes, to what the agent was not granted.
+    let mut recorded = opened(&always, &json!([]));
+    let (call, mut asked) = request(&act(&mut recorded, &delegating()));
+    asked.arguments["agent"] = json!("desk");
+    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments: asked.arguments } }, START);
+    assert_eq!(starts(&recorded.take_effects()), None);
+    // No.
+    let mut recorded = opened(&always, &json!([]));
+    let (call, _) = request(&act(&mut recorded, &delegating()));
+    recorded.handle(Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() } }, START);
+    let effects = recorded.take_effects();
+    assert_eq!(starts(&effects), None);
+    let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("{effects:?}") };
+    let view = recorded.room.agent_view(call).expect("it is under way");
+    assert!(view.pending.is_some_and(|pending| pending.text().contains("too dear")));
+    // An analyzer is asked first, and a low risk begins at once.
+    let risky = json!({ "policy": { "risky": { "threshold": "high", "unknown": false } }, "analyzer": "judge" });
+    for (risk, begins) in [("low", true), ("high", false)] {
+        let mut recorded = opened(&risky, &json!([]));
+        let effects = act(&mut recorded, &delegating());
+        let effects = assessed(&mut recorded, &effects, Ok(risk));
+        assert_eq!(starts(&effects).is_some(), begins, "{risk}: {effects:?}");
+        assert_eq!(effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })), !begins, "{risk}");
+    }
+}

@@ -1,0 +1,291 @@
+//! A run that is paused begins nothing, loses nothing, and goes on exactly where it was (O-122); what somebody says to an agent at work is
+//! read by it in its next step (O-053…O-055).
+
+use conclave_core::action::{Action, Reply, Turn};
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::fault::CallReport;
+use conclave_core::ids::{CallId, TaskName, TimerId};
+use conclave_core::message::{Entity, Label, ToolCall};
+use conclave_core::notice::Notice;
+use conclave_core::outcome::Status;
+use conclave_core::policy::Approval;
+use conclave_core::tool::ToolOutcome;
+use conclave_core::unfinished::Unfinished;
+use serde_json::{Value, json};
+
+use crate::case::{Case, START};
+use crate::properties::Recorded;
+
+fn opened(setup: Value) -> Recorded {
+    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "opening": { "deadline": 60_000 }, "expect": {} }))
+        .expect("a case of the right form");
+    let mut recorded = Recorded::default();
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded
+}
+
+fn with_box(desk: Value) -> Value {
+    json!({ "tasks": { "desk": desk }, "plugins": { "desk": { "grants": { "tools": ["*"] } }, "box": { "tools": ["a"] } } })
+}
+
+fn pause() -> Event {
+    Event::Paused { reason: "lunch".to_owned() }
+}
+
+fn said(task: Option<&str>, text: &str) -> Event {
+    Event::UserSaid { task: task.map(TaskName::from), text: text.to_owned(), attachments: Vec::new() }
+}
+
+fn turn(action: Action) -> Turn {
+    Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() }
+}
+
+fn stepped(call: CallId, action: Action) -> Event {
+    Event::AgentStepped { call, answer: Ok(turn(action)), report: CallReport::default() }
+}
+
+fn calls_box() -> Action {
+    Action::Reply(Reply { tool_calls: vec![ToolCall::new("box.a", json!({}))], ..Reply::default() })
+}
+
+fn think() -> Action {
+    Action::Think { thought: "hm".to_owned() }
+}
+
+fn finish() -> Action {
+    Action::Finish { outputs: json!("end") }
+}
+
+/// What was begun since the last time, by its kind.
+fn begun(recorded: &mut Recorded) -> Vec<(&'static str, CallId)> {
+    let kind = |effect: &Effect| match effect {
+        Effect::StepAgent { .. } => "step",
+        Effect::CallTool { .. } => "tool",
+        Effect::Consult { .. } => "consult",
+        Effect::AskApproval { .. } => "approval",
+        Effect::AskUser { .. } => "user",
+        Effect::StartBackground { .. } => "background",
+        _ => "other",
+    };
+    recorded.take_effects().iter().filter_map(|effect| Some((kind(effect), effect.starts()?))).collect()
+}
+
+fn only(recorded: &mut Recorded, kind: &str) -> CallId {
+    let begun = begun(recorded);
+    let [(of, call)] = begun[..] else { panic!("expected one {kind}: {begun:?}") };
+    assert_eq!(of, kind);
+    call
+}
+
+fn notices(recorded: &Recorded, is_it: impl Fn(&Notice) -> bool) -> usize {
+    recorded.notices.iter().filter(|notice| is_it(notice)).count()
+}
+
+#[test]
+fn what_is_under_way_ends_and_nothing_begins() {
+    let mut recorded = opened(with_box(json!({})));
+    let step = only(&mut recorded, "step");
+    recorded.handle(pause(), START);
+    recorded.handle(pause(), START);
+    assert_eq!(recorded.room.paused(), Some("lunch"));
+    recorded.handle(stepped(step, calls_box()), START);
+    assert_eq!(begun(&mut recorded), []);
+    recorded.handle(Event::Unpaused, START);
+    let tool = only(&mut recorded, "tool");
+    recorded.handle(Event::Unpaused, START);
+    recorded.handle(pause(), START);
+    let answer = Ok(ToolOutcome { content: Some("A".to_owned()), ..ToolOutcome::default() });
+    recorded.handle(Event::ToolAnswered { call: tool, answer, report: CallReport::default() }, START);
+    assert_eq!(begun(&mut recorded), []);
+    recorded.handle(Event::Unpaused, START);
+    let step = only(&mut recorded, "step");
+    let view = recorded.room.agent_view(step).expect("it is under way");
+    assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("A"));
+    assert_eq!(recorded.room.paused(), None);
+    // Twice is once.
+    assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::RunPaused { .. })), 2);
+    assert_eq!(notices(&recorded, |notice| *notice == Notice::RunUnpaused), 2);
+}
+
+#[test]
+fn an_approval_is_taken_and_the_call_begins_later() {
+    let mut recorded = opened(with_box(json!({ "confirm": { "policy": "always" } })));
+    let step = only(&mut recorded, "step");
+    recorded.handle(stepped(step, calls_box()), START);
+    let asked = only(&mut recorded, "approval");
+    recorded.handle(pause(), START);
+    recorded.handle(Event::Decided { call: asked, approval: Approval::Approved }, START);
+    assert_eq!(begun(&mut recorded), []);
+    assert!(!recorded.room.is_in_flight(asked));
+    recorded.handle(Event::Unpaused, START);
+    only(&mut recorded, "tool");
+}
+
+#[test]
+fn a_paused_run_can_be_stopped_and_one_that_is_over_cannot_be_paused() {
+    for event in [Event::Cancelled { reason: "no".to_owned() }, Event::TaskKilled { task: "desk".into(), reason: "no".to_owned() }] {
+        let mut recorded = opened(with_box(json!({})));
+        let step = only(&mut recorded, "step");
+        recorded.handle(pause(), START);
+        recorded.handle(stepped(step, calls_box()), START);
+        recorded.handle(event, START);
+        let outcome = recorded.room.outcome().expect("it is over").clone();
+        assert_eq!((outcome.status, begun(&mut recorded)), (Status::Kill, vec![]));
+        let over = recorded.room.clone();
+        recorded.handle(pause(), START);
+        recorded.handle(Event::Unpaused, START);
+        assert!(recorded.room == over && recorded.room.paused().is_none());
+    }
+}
+
+fn timers(recorded: &mut Recorded) -> Vec<(TimerId, u64)> {
+    let set = |effect: Effect| match effect {
+        Effect::SetTimer { timer, at } => Some((timer, at.since(START))),
+        _ => None,
+    };
+    recorded.take_effects().into_iter().filter_map(set).collect()
+}
+
+#[test]
+fn time_in_a_pause_counts_against_no_limit() {
+    let at = |after: u64| START.plus(after);
+    let mut recorded = opened(with_box(json!({})));
+    let [(wall, 60_000)] = timers(&mut recorded)[..] else { panic!("the run has a wall limit") };
+    recorded.handle(pause(), at(10_000));
+    recorded.handle(Event::TimerFired { timer: wall }, at(60_000));
+    assert!(recorded.room.outcome().is_none());
+    assert_eq!(timers(&mut recorded), []);
+    recorded.handle(Event::Unpaused, at(100_000));
+    // It had 50 seconds left.
+    let [(wall, 150_000)] = timers(&mut recorded)[..] else { panic!("it is set anew") };
+    recorded.handle(pause(), at(110_000));
+    recorded.handle(Event::Unpaused, at(120_000));
+    assert_eq!(timers(&mut recorded), []);
+    // That pause was over before it fired, and is owed still.
+    recorded.handle(Event::TimerFired { timer: wall }, at(150_000));
+    let [(wall, 160_000)] = timers(&mut recorded)[..] else { panic!("it is set anew") };
+    assert!(recorded.room.outcome().is_none());
+    recorded.handle(Event::TimerFired { timer: wall }, at(160_000));
+    assert_eq!(recorded.room.outcome().expect("its time is over").status, Status::Timeout);
+}
+
+#[test]
+fn a_paused_room_that_is_cut_off_is_still_paused_and_owes_no_time() {
+    let at = |after: u64| START.plus(after);
+    let mut recorded = opened(with_box(json!({})));
+    let step = only(&mut recorded, "step");
+    recorded.handle(pause(), at(10_000));
+    recorded.handle(stepped(step, calls_box()), at(20_000));
+    assert_eq!(begun(&mut recorded), []);
+    let unfinished = Unfinished::fold(recorded.records.clone());
+    assert_eq!(unfinished.room.paused(), Some("lunch"));
+    let resumption = unfinished.resumption(at(1_000_000));
+    let starts: Vec<_> = resumption.again.iter().filter_map(|again| again.effect.starts()).collect();
+    assert_eq!(starts, [], "what had not begun does not begin");
+    let mut again = Recorded { room: unfinished.room.clone(), ..Recorded::default() };
+    resumption.events.iter().cloned().for_each(|event| again.handle(event, at(1_000_000)));
+    assert_eq!(begun(&mut again), []);
+    let wall =
+        resumption.again.iter().find_map(|again| if let Effect::SetTimer { timer, at } = again.effect { Some((timer, at)) } else { None });
+    let (timer, fires) = wall.expect("it is set anew");
+    assert_eq!(fires, at(60_000 + 980_000), "without the time in which no host ran");
+    again.handle(Event::TimerFired { timer }, fires);
+    again.handle(Event::Unpaused, at(2_000_000));
+    let effects = again.take_effects();
+    // Ten seconds of sixty were used up before the pause.
+    let set = effects.iter().find_map(|effect| if let Effect::SetTimer { at, .. } = effect { Some(*at) } else { None });
+    assert_eq!(set, Some(at(2_050_000)), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, Effect::CallTool { .. })) && again.room.outcome().is_none(), "{effects:?}");
+}
+
+#[test]
+fn words_are_read_in_the_next_step_in_their_order() {
+    let mut recorded = opened(with_box(json!({})));
+    let step = only(&mut recorded, "step");
+    recorded.handle(said(None, "faster"), START);
+    recorded.handle(said(Some("desk"), "and better"), START);
+    recorded.handle(said(None, "  "), START);
+    assert_eq!(begun(&mut recorded), []);
+    recorded.handle(stepped(step, think()), START);
+    let step = only(&mut recorded, "step");
+    let view = recorded.room.agent_view(step).expect("it is under way");
+    let texts: Vec<&str> = view.history.iter().map(|message| message.text()).collect();
+    assert_eq!(texts[texts.len() - 2..], ["faster", "and better"]);
+    let last = view.history.last().expect("it is there");
+    assert_eq!((last.sender, &last.labels[..]), (Entity::User, &[Label::Untrusted][..]));
+    assert_eq!(view.intent.map(|intent| intent.text().to_owned()).as_deref(), Some("and better"));
+    let unasked = view.since.iter().filter(|past| matches!(&past.action, Some(Action::Reply(_))) && past.observation.is_none()).count();
+    assert_eq!(unasked, 2, "{:?}", view.since);
+    assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserHeard { .. })), 2);
+}
+
+#[test]
+fn words_in_a_pause_are_read_after_it() {
+    let mut recorded = opened(with_box(json!({})));
+    let step = only(&mut recorded, "step");
+    recorded.handle(pause(), START);
+    recorded.handle(stepped(step, think()), START);
+    recorded.handle(said(None, "faster"), START);
+    assert_eq!(notices(&recorded, |notice| matches!(notice, Notice::UserHeard { .. })), 0);
+    recorded.handle(Event::Unpaused, START);
+    let step = only(&mut recorded, "step");
+    let view = recorded.room.agent_view(step).expect("it is under way");
+    assert_eq!(view.history.last().map(|message| message.text().to_owned()).as_deref(), Some("faster"));
+}
+
+#[test]
+fn words_to_a_task_that_waits_for_its_user_are_the_answer() {
+    for paused in [false, true] {
+        let mut recorded = opened(with_box(json!({ "interactive": true })));
+        let step = only(&mut recorded, "step");
+        if paused {
+            recorded.handle(pause(), START);
+        }
+        let spoken = Action::Reply(Reply { content: Some("what now?".to_owned()), ..Reply::default() });
+        recorded.handle(stepped(step, spoken), START);
+        if paused {
+            recorded.handle(said(None, "go on"), START);
+            assert_eq!(begun(&mut recorded), []);
+            recorded.handle(Event::Unpaused, START);
+        } else {
+            let asked = only(&mut recorded, "user");
+            recorded.handle(said(None, "go on"), START);
+            assert!(recorded.effects.contains(&Effect::AbandonCall { call: asked }), "nobody is asked any longer");
+        }
+        let step = only(&mut recorded, "step");
+        let view = recorded.room.agent_view(step).expect("it is under way");
+        assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("go on"), "paused: {paused}");
+    }
+}
+
+#[test]
+fn words_that_nobody_can_read_are_told_of_and_change_nothing() {
+    let mut recorded = opened(with_box(json!({})));
+    let step = only(&mut recorded, "step");
+    let before = recorded.room.clone();
+    recorded.handle(said(Some("ghost"), "who?"), START);
+    assert!(recorded.room == before);
+    recorded.handle(said(None, "too late"), START);
+    recorded.handle(stepped(step, finish()), START);
+    let unheard: Vec<&str> = recorded
+        .notices
+        .iter()
+        .filter_map(|notice| if let Notice::UserUnheard { text, .. } = notice { Some(text.as_str()) } else { None })
+        .collect();
+    assert_eq!(unheard, ["who?", "too late"]);
+    let over = recorded.room.clone();
+    recorded.handle(said(None, "later still"), START);
+    assert!(recorded.room == over);
+}
+
+#[test]
+fn a_journal_from_before_pauses_reads() {
+    let mut recorded = opened(with_box(json!({})));
+    only(&mut recorded, "step");
+    let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
+    assert!(state.get("pausing").is_none(), "what is not there is not written");
+    let record = Record { seq: 0, at: START, principal: Principal("tester".into()), rules: RULES, event: pause() };
+    let line = conclave_core::journal::to_line(&record);
+    assert_eq!(conclave_core::journal::from_lines(&(line + "\n")).expect("it reads"), [record]);
+}

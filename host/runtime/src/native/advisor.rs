@@ -1,0 +1,64 @@
+//! A native memory, analyzer or condenser: an async closure from a question to its answer.
+
+use std::sync::Arc;
+
+use conclave_core::action::Action;
+use conclave_core::consult::{Advice, CondenseReason, Question};
+use conclave_core::view::AgentView;
+
+use super::access::Access;
+use super::failure::Failure;
+use crate::clock::BoxFuture;
+
+pub(super) type AdvisorBody = Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<Advice, Failure>> + Send + Sync>;
+
+/// A question to a memory.
+#[derive(Clone, Debug)]
+pub struct Recall {
+    pub query: String,
+    /// How many memories are wanted at most, best first; more are cut off.
+    pub limit: u32,
+    /// Log, settings, models.
+    pub host: Access,
+}
+
+/// A question to an analyzer: how risky is this action?
+#[derive(Clone, Debug)]
+pub struct Assess {
+    /// A tool call comes as a `Reply` with that one call.
+    pub action: Action,
+    /// Why the agent wants it; may be empty.
+    pub thought: String,
+    /// What the agent sees.
+    pub view: AgentView,
+    /// Log, settings, models.
+    pub host: Access,
+}
+
+/// A question to a condenser: what may be forgotten?
+#[derive(Clone, Debug)]
+pub struct Condense {
+    pub reason: CondenseReason,
+    /// What the agent sees; its history is what is to become shorter.
+    pub view: AgentView,
+    /// Log, settings, models.
+    pub host: Access,
+}
+
+/// Any of them.
+pub(super) enum Consultation {
+    Recall(Recall),
+    Assess(Box<Assess>),
+    Condense(Box<Condense>),
+}
+
+impl Consultation {
+    /// None: it needs a view, and there is none.
+    pub(super) fn new(question: Question, view: Option<AgentView>, host: Access) -> Option<Self> {
+        Some(match question {
+            Question::Memories { query, limit } => Self::Recall(Recall { query, limit, host }),
+            Question::Risk { action, thought } => Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host })),
+            Question::Condense { reason } => Self::Condense(Box::new(Condense { reason, view: view?, host })),
+        })
+    }
+}

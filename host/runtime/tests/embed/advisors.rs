@@ -1,0 +1,186 @@
+//! Native memories, analyzers and condensers: what they are asked, what they say, and what becomes of one that misbehaves.
+
+use std::sync::Arc;
+
+use conclave_core::action::{Action, Reply};
+use conclave_core::consult::{Advice, Condensation, CondenseReason, Question, Risk, Span, Verdict};
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::grant::DenialRecord;
+use conclave_core::history::History;
+use conclave_core::ids::{CallId, Millis, PluginName};
+use conclave_core::message::ToolCall;
+use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::setup::PluginKind;
+use conclave_core::view::{AgentView, Remaining};
+use conclave_runtime::Prepared;
+use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer};
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::ids::{RoomId, TaskName};
+use conclave_runtime::native::{Assess, Condense, Failure, Plugin, Recall, Step};
+use conclave_runtime::subscribe::Level;
+use serde_json::json;
+
+use crate::support::{config, prepared};
+
+struct Nobody;
+
+impl ModelPort for Nobody {
+    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
+        Box::pin(std::future::pending())
+    }
+}
+
+impl Observer for Nobody {
+    fn log(&self, _: CallId, _: Level, _: &str) {}
+    fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
+    fn denied(&self, _: CallId, _: &DenialRecord) {}
+}
+
+fn start() -> CallStart {
+    CallStart {
+        room: RoomId::from("test"),
+        call: CallId(1),
+        plugin: PluginName::from("app"),
+        now: Millis(0),
+        scratch: Arc::default(),
+        trace: Arc::default(),
+        task: None,
+        models: Arc::new(Nobody),
+        effects: Arc::new(NoEffects),
+        observer: Arc::new(Nobody),
+    }
+}
+
+fn view() -> AgentView {
+    AgentView {
+        task: TaskName::from("desk"),
+        inputs: Arc::default(),
+        pending: None,
+        history: History::default(),
+        since: Arc::default(),
+        intent: None,
+        plan: Arc::default(),
+        outputs: Arc::default(),
+        spent: conclave_core::event::Spent::default(),
+        level: 3,
+        last_error: None,
+        tools: Arc::default(),
+        peers: Arc::default(),
+        remaining: Remaining::default(),
+        iteration: 7,
+    }
+}
+
+async fn with(app: Plugin, limits: &str) -> Prepared {
+    let desk = Plugin::agent("desk", |_: Step| async { Ok("") });
+    prepared([desk, app], &config(limits, "")).await
+}
+
+async fn consult(prepared: &Prepared, question: Question, view: Option<AgentView>) -> (Result<Advice, Fault>, CallReport) {
+    prepared.calls().consult(start(), question, view).await
+}
+
+async fn advice(app: Plugin, question: Question) -> Result<Advice, Fault> {
+    consult(&with(app, "").await, question, Some(view())).await.0
+}
+
+fn memories(limit: u32) -> Question {
+    Question::Memories { query: "lamp".to_owned(), limit }
+}
+
+fn risk() -> Question {
+    let call = ToolCall { id: "1".to_owned(), name: "files.remove".to_owned(), arguments: json!({ "path": "/" }), untrusted: false };
+    let action = Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() });
+    Question::Risk { action: Box::new(action), thought: "make room".to_owned() }
+}
+
+fn condense() -> Question {
+    Question::Condense { reason: CondenseReason::Overflow }
+}
+
+#[tokio::test]
+async fn a_memory_is_asked_and_gives_no_more_than_was_wanted() {
+    let memory =
+        || Plugin::memory("app", |ask: Recall| async move { Ok((0..9).map(|n| format!("{} {n} of {}", ask.query, ask.limit)).collect()) });
+    let given = advice(memory(), memories(2)).await.unwrap();
+    assert_eq!(given, Advice::Memories { memories: vec!["lamp 0 of 2".to_owned(), "lamp 1 of 2".to_owned()] });
+    let without_view = consult(&with(memory(), "").await, memories(1), None).await.0;
+    assert!(without_view.is_ok(), "a memory reads no view: {without_view:?}");
+}
+
+#[tokio::test]
+async fn an_analyzer_sees_the_action_and_what_the_agent_sees() {
+    let analyzer = Plugin::analyzer("app", |ask: Assess| async move {
+        let Action::Reply(reply) = &ask.action else { return Err(Failure::new("no call")) };
+        let reason = format!("{} because {} at step {}\u{1b}", reply.tool_calls[0].name, ask.thought, ask.view.iteration);
+        Ok(Verdict { risk: Risk::High, reason })
+    });
+    let verdict = Verdict { risk: Risk::High, reason: "files.remove because make room at step 7\\u{1b}".to_owned() };
+    assert_eq!(advice(analyzer, risk()).await, Ok(Advice::Risk { verdict }));
+}
+
+#[tokio::test]
+async fn a_condenser_says_what_may_be_forgotten_or_nothing() {
+    let condensation =
+        Condensation { forget: vec![Span { start: 1, end: 4 }], summary: Some("three lamps".to_owned()), ..Condensation::default() };
+    let wanted = condensation.clone();
+    let condenser = Plugin::condenser("app", move |ask: Condense| {
+        let wanted = (ask.reason == CondenseReason::Overflow).then(|| wanted.clone());
+        async { Ok(wanted) }
+    });
+    let prepared = with(condenser, "").await;
+    assert_eq!(consult(&prepared, condense(), Some(view())).await.0, Ok(Advice::Condense { condensation: Some(condensation) }));
+    let size = Question::Condense { reason: CondenseReason::Size };
+    assert_eq!(consult(&prepared, size, Some(view())).await.0, Ok(Advice::Condense { condensation: None }));
+}
+
+#[tokio::test]
+async fn a_plugin_says_what_it_can_be_asked_and_is_asked_nothing_else() {
+    let memory = Plugin::memory("app", |_: Recall| async { Ok(Vec::new()) })
+        .with_analyzer(|_: Assess| async { Ok(Verdict { risk: Risk::Low, reason: String::new() }) });
+    let prepared = with(memory, "").await;
+    let kinds = &prepared.setup().plugins[&PluginName::from("app")].facts.kinds;
+    assert_eq!(kinds.iter().copied().collect::<Vec<_>>(), [PluginKind::Memory, PluginKind::SecurityAnalyzer]);
+    let fault = consult(&prepared, condense(), Some(view())).await.0.unwrap_err();
+    assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::NotStarted, "app is no `condenser`"));
+    let fault = consult(&prepared, risk(), None).await.0.unwrap_err();
+    assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::NotStarted, "there is nothing that app could be shown of its task"));
+}
+
+#[tokio::test]
+async fn whatever_goes_wrong_is_a_fault() {
+    type Wrong = (Plugin, Question, FaultKind, &'static str);
+    let analyzer = |reason: String| {
+        Plugin::analyzer("app", move |_: Assess| {
+            let reason = reason.clone();
+            async { Ok(Verdict { risk: Risk::Low, reason }) }
+        })
+    };
+    let cases: Vec<Wrong> = vec![
+        (analyzer("x".repeat(5_000)), risk(), FaultKind::BadAnswer, "the `reason` of its verdict has 5000 bytes"),
+        (analyzer("x".repeat(2 << 20)), risk(), FaultKind::Output, "limits.output"),
+        (Plugin::analyzer("app", |_: Assess| async { panic!("no lamp") }), risk(), FaultKind::Panic, "it panicked: no lamp"),
+        (Plugin::analyzer("app", |_: Assess| async { Err(Failure::new("no idea")) }), risk(), FaultKind::Error, "no idea"),
+        (Plugin::memory("app", |_: Recall| async { Err(Failure::unavailable(None)) }), memories(1), FaultKind::Error, "app"),
+        (
+            Plugin::condenser("app", |_: Condense| async {
+                Ok(Some(Condensation { forget: vec![Span { start: 0, end: 1 }; 10_001], ..Condensation::default() }))
+            }),
+            condense(),
+            FaultKind::BadAnswer,
+            "`forget` has 10001 spans",
+        ),
+    ];
+    for (app, question, kind, message) in cases {
+        let fault = advice(app, question.clone()).await.unwrap_err();
+        assert!(fault.kind == kind && fault.message.contains(message), "{question:?}: {fault:?}");
+    }
+}
+
+#[tokio::test]
+async fn one_that_never_answers_is_stopped_at_its_wall() {
+    let hanging = Plugin::analyzer("app", |_: Assess| std::future::pending::<Result<Verdict, Failure>>());
+    let prepared = with(hanging, "limits.wall = \"50 ms\"").await;
+    let fault = consult(&prepared, risk(), Some(view())).await.0.unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Wall);
+}

@@ -1,0 +1,199 @@
+//! What the stock condensers know about histories: where one may be cut, and what may go. Pure but for `read`, so that four plugins share
+//! it and its tests need no host.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use conclave_sdk::condenser::{Condensation, Reason};
+use conclave_sdk::{Entity, Message, View};
+
+/// What a condensation takes away at least, of all entries: less is not worth that the model's cache is lost (O-125).
+const LEAST_PROGRESS: usize = 10;
+
+/// Who speaks in an entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seat {
+    /// The host for itself, such as a system message or a notice.
+    System,
+    /// A person or a caller.
+    User,
+    /// The agent.
+    Agent,
+    /// The host for the agent: results of calls, observations.
+    Results,
+}
+
+/// An entry of a history, as far as a condenser looks at it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entry {
+    /// Who speaks.
+    pub seat: Seat,
+    /// Id and name of each call that it makes.
+    pub calls: Vec<(String, String)>,
+    /// Ids of the calls that it answers.
+    pub results: Vec<String>,
+    /// Letters of its text, its results' included.
+    pub chars: usize,
+}
+
+impl From<&Message> for Entry {
+    fn from(message: &Message) -> Self {
+        let seat = match message.sender {
+            _ if !message.tool_results.is_empty() => Seat::Results,
+            Entity::Llm => Seat::Agent,
+            Entity::Agent => Seat::Results,
+            Entity::User => Seat::User,
+            Entity::System => Seat::System,
+        };
+        let told = message.tool_results.iter().map(|result| result.content.chars().count()).sum::<usize>();
+        Self {
+            seat,
+            calls: message.tool_calls.iter().map(|call| (call.id.clone(), call.name.clone())).collect(),
+            results: message.tool_results.iter().map(|result| result.call_id.clone()).collect(),
+            chars: told.max(message.content.chars().count()),
+        }
+    }
+}
+
+/// Whether something must go, whatever the settings say: a prompt did not fit, or the agent asked for it.
+pub fn is_needed(why: Reason) -> bool {
+    why != Reason::Size
+}
+
+/// A condensation that leaves out these entries.
+pub fn forgetting(gone: impl IntoIterator<Item = Range<usize>>) -> Condensation {
+    gone.into_iter().fold(Condensation::nothing(), |all, range| all.forget(range.start as u64..range.end as u64))
+}
+
+/// A history with the places where it must not be cut.
+#[derive(Debug)]
+pub struct History {
+    entries: Vec<Entry>,
+    /// Per place: whether a call stands before it and its result behind it.
+    within: Vec<bool>,
+}
+
+impl History {
+    /// The agent's whole history, without its texts.
+    pub fn read(view: &View) -> Self {
+        Self::new(view.history().map(|message| Entry::from(&message)).collect())
+    }
+
+    /// Looks for the calls whose results stand in later entries.
+    pub fn new(entries: Vec<Entry>) -> Self {
+        let mut within = vec![false; entries.len() + 1];
+        let mut called: BTreeMap<&str, usize> = BTreeMap::new();
+        let mut last: BTreeMap<usize, usize> = BTreeMap::new();
+        for (index, entry) in entries.iter().enumerate() {
+            for caller in entry.results.iter().filter_map(|id| called.get(id.as_str())) {
+                last.insert(*caller, index);
+            }
+            // Ids may come again: then the latest call is meant.
+            called.extend(entry.calls.iter().map(|(id, _)| (id.as_str(), index)));
+        }
+        let mut reach = 0;
+        for (place, flag) in within.iter_mut().enumerate() {
+            *flag = place <= reach && place > 0;
+            reach = reach.max(last.get(&place).copied().unwrap_or(0));
+        }
+        Self { entries, within }
+    }
+
+    /// How many entries there are.
+    pub fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// The entries.
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The first place from `place` on that parts no call from its result.
+    pub fn cut_from(&self, place: usize) -> usize {
+        (place..self.len()).find(|place| !self.within[*place]).unwrap_or(self.len())
+    }
+
+    /// The last place up to `place` that parts no call from its result.
+    pub fn cut_until(&self, place: usize) -> usize {
+        (0..=place.min(self.len())).rev().find(|place| !self.within[*place]).unwrap_or(0)
+    }
+
+    /// All but the first and the newest so many, calls and their results together; none when nothing is left to go.
+    pub fn between(&self, first: usize, newest: usize) -> Option<Range<usize>> {
+        let start = self.cut_from(first.min(self.len()));
+        let end = self.cut_until(self.len().saturating_sub(newest));
+        (start < end).then_some(start..end)
+    }
+
+    /// What goes when the first `first` entries and at most `newest` stay; half of all where that is not said (O-125). When there is a
+    /// need whatever the settings say, and they would keep everything, half of what they do not hold on to goes all the same.
+    pub fn recent(&self, first: usize, newest: Option<usize>, needed: bool) -> Option<Range<usize>> {
+        // What waits for an answer is the newest entry.
+        let usual = newest.unwrap_or_else(|| (self.len() / 2).saturating_sub(first)).max(1);
+        if let Some(range) = self.between(first, usual) {
+            return Some(range);
+        }
+        let first = first.min(self.len() / 2);
+        if needed { self.between(first, (self.len() - first).div_ceil(2)) } else { None }
+    }
+
+    /// Whether so many entries are worth being taken away.
+    pub fn is_progress(&self, gone: usize) -> bool {
+        gone > 0 && gone * 100 >= self.len() * LEAST_PROGRESS
+    }
+
+    /// All but system messages at the start, the first user message with what was recalled for it, and the newest half (O-124). What
+    /// answers a call that goes, goes too.
+    pub fn window(&self) -> Vec<Range<usize>> {
+        let mut kept = vec![false; self.len()];
+        let heads = self.entries.iter().take_while(|entry| entry.seat == Seat::System).count();
+        kept[..heads].fill(true);
+        if let Some(asked) = self.entries.iter().position(|entry| entry.seat == Seat::User) {
+            kept[asked] = true;
+            kept[self.recalled(asked + 1)].fill(true);
+        }
+        let half = self.len() - self.len() / 2;
+        let newest = match self.cut_from(half) {
+            end if end == self.len() => self.cut_until(half),
+            cut => cut,
+        };
+        kept[newest..].fill(true);
+        gaps(&kept)
+    }
+
+    /// A lookup in the agent's memory at that place, with its result.
+    fn recalled(&self, place: usize) -> Range<usize> {
+        let recalls = |entry: &Entry| !entry.calls.is_empty() && entry.calls.iter().all(|(_, name)| is_recall(name));
+        if self.entries.get(place).is_some_and(recalls) { place..self.cut_from(place + 1) } else { place..place }
+    }
+
+    /// Entries of results that are longer than `longer_than` and stand before the newest `window` entries.
+    pub fn old_results(&self, window: usize, longer_than: usize) -> Vec<usize> {
+        let old = self.entries.iter().take(self.len().saturating_sub(window)).enumerate();
+        old.filter(|(_, entry)| entry.seat == Seat::Results && entry.chars > longer_than).map(|(index, _)| index).collect()
+    }
+}
+
+fn is_recall(name: &str) -> bool {
+    matches!(name.rsplit('.').next(), Some("recall" | "memories"))
+}
+
+fn gaps(kept: &[bool]) -> Vec<Range<usize>> {
+    let mut gaps: Vec<Range<usize>> = Vec::new();
+    for index in kept.iter().enumerate().filter(|(_, kept)| !**kept).map(|(index, _)| index) {
+        match gaps.last_mut() {
+            Some(gap) if gap.end == index => gap.end += 1,
+            _ => gaps.push(index..index + 1),
+        }
+    }
+    gaps
+}
+
+#[cfg(test)]
+mod tests;

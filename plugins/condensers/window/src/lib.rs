@@ -1,0 +1,51 @@
+//! Window: keeps the system messages at the start, the first thing that the user asked with what was recalled for it, and the newest half
+//! of a history (O-124). It has no settings: it is what to fall back on when nothing else helps.
+
+use conclave_condensing::{History, forgetting, is_needed};
+use conclave_sdk::condenser::{Condensation, Condenser, Reason};
+use conclave_sdk::{Result, View};
+
+struct Window;
+
+impl Condenser for Window {
+    fn condense(why: Reason, view: &View) -> Result<Option<Condensation>> {
+        Ok(condensed(&History::read(view), is_needed(why)))
+    }
+}
+
+fn condensed(history: &History, needed: bool) -> Option<Condensation> {
+    let gone = history.window();
+    let entries = gone.iter().map(ExactSizeIterator::len).sum();
+    // O-125
+    (entries > 0 && (needed || history.is_progress(entries))).then(|| forgetting(gone))
+}
+
+conclave_sdk::export!(condenser: Window);
+
+#[cfg(test)]
+mod tests {
+    use conclave_condensing::{Entry, History, Seat};
+    use conclave_sdk::condenser::Span;
+
+    use super::condensed;
+
+    fn history(seats: &[Seat]) -> History {
+        History::new(seats.iter().map(|seat| Entry { seat: *seat, calls: Vec::new(), results: Vec::new(), chars: 1 }).collect())
+    }
+
+    #[test]
+    fn what_was_asked_and_the_newest_half_stay() {
+        let mut seats = vec![Seat::System, Seat::Agent, Seat::User];
+        seats.extend([Seat::Agent; 9]);
+        let condensation = condensed(&history(&seats), false).unwrap();
+        assert_eq!(condensation.forget, [Span { start: 1, end: 2 }, Span { start: 3, end: 6 }]);
+        assert!(condensation.mask.is_empty() && condensation.summary.is_none());
+    }
+
+    #[test]
+    fn a_short_history_stays() {
+        for seats in [&[][..], &[Seat::User], &[Seat::User, Seat::Agent], &[Seat::System, Seat::User]] {
+            assert_eq!(condensed(&history(seats), true), None, "{seats:?}");
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The notes: each under a key of its own with a growing number, and how many there are. A note is written before its index, so that one
+//! whose writing was cut off can still be listed and forgotten; an index entry without its note says nothing.
+
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+
+use conclave_sdk::kv::KvError;
+use conclave_sdk::{Error, Result};
+use serde::{Deserialize, Serialize};
+
+use crate::index;
+use crate::store::Store;
+use crate::words::words;
+
+pub(crate) const MOST_NOTES: u64 = 10_000;
+const MOST_BYTES: usize = 32 * 1024;
+const MOST_TAGS: usize = 16;
+const MOST_TAG_BYTES: usize = 64;
+/// Words of a query that count.
+const MOST_QUERY_WORDS: usize = 64;
+/// The usual constants: how fast repetition stops to count, and how much a long note is held against it.
+const SATURATION: f64 = 1.2;
+const LENGTH_WEIGHT: f64 = 0.75;
+const TOTALS: &str = "totals";
+
+/// A note as it is kept.
+#[derive(Clone, Debug, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Note {
+    pub(crate) text: String,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tags: Vec<String>,
+}
+
+impl Note {
+    fn words(&self) -> Vec<String> {
+        words(&[self.tags.join(" "), self.text.clone()].join(" "))
+    }
+}
+
+/// A note with its number.
+#[derive(Debug, PartialEq, Serialize)]
+pub(crate) struct Found {
+    pub(crate) id: u64,
+    #[serde(flatten)]
+    pub(crate) note: Note,
+}
+
+/// How many notes there are, with how many words, and the number of the next.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Deserialize, Serialize)]
+pub(crate) struct Totals {
+    next: u64,
+    pub(crate) notes: u64,
+    words: u64,
+}
+
+fn key_of(id: u64) -> String {
+    format!("note/{id:012}")
+}
+
+fn totals(store: &impl Store) -> Result<Totals> {
+    match store.get(TOTALS).map_err(readable)? {
+        Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| Error::other(format!("the notes cannot be read: {error}"))),
+        None => Ok(Totals { next: 1, ..Totals::default() }),
+    }
+}
+
+fn set_totals(store: &mut impl Store, totals: Totals) -> Result<()> {
+    store.set(TOTALS, &serde_json::to_vec(&totals)?).map_err(readable)
+}
+
+/// What the operator or the model can do about it.
+fn readable(error: KvError) -> Error {
+    match error {
+        KvError::QuotaExceeded(limit) => Error::other(format!(
+            "The memory is full: it may hold {limit} (bytes or keys). Nothing was kept; forget notes that are not needed any more."
+        )),
+        error => error.into(),
+    }
+}
+
+/// Keeps a note and says its number and how many there are.
+pub(crate) fn remember(store: &mut impl Store, text: &str, tags: Vec<String>) -> Result<(u64, u64)> {
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(Error::invalid_arguments("text: there is nothing to remember"));
+    }
+    if text.len() > MOST_BYTES {
+        return Err(Error::invalid_arguments(format!(
+            "text: has {} bytes, and a note may have {MOST_BYTES}; remember what matters of it",
+            text.len()
+        )));
+    }
+    if tags.len() > MOST_TAGS || tags.iter().any(|tag| tag.is_empty() || tag.len() > MOST_TAG_BYTES) {
+        return Err(Error::invalid_arguments(format!("tags: at most {MOST_TAGS}, each of 1 to {MOST_TAG_BYTES} bytes")));
+    }
+    let before = totals(store)?;
+    if before.notes >= MOST_NOTES {
+        return Err(Error::other(format!(
+            "The memory is full: it holds {MOST_NOTES} notes. Nothing was kept; forget notes that are not needed any more."
+        )));
+    }
+    let (id, note) = (before.next, Note { text: text.to_owned(), tags });
+    let words = note.words();
+    // First of all its number, so that no other note ever gets it.
+    let after = Totals { next: id + 1, notes: before.notes + 1, words: before.words + words.len() as u64 };
+    set_totals(store, after)?;
+    let written = store.set(&key_of(id), &serde_json::to_vec(&note)?).and_then(|()| index::add(store, id, &words));
+    if let Err(error) = written {
+        let _ = store.delete(&key_of(id));
+        set_totals(store, Totals { next: id + 1, ..before })?;
+        return Err(readable(error));
+    }
+    Ok((id, after.notes))
+}
+
+/// Takes a note away; none when there is none of that number.
+pub(crate) fn forget(store: &mut impl Store, id: u64) -> Result<Option<Note>> {
+    let Some(note) = note(store, id)? else { return Ok(None) };
+    let words = note.words();
+    store.delete(&key_of(id)).map_err(readable)?;
+    index::remove(store, id, &words).map_err(readable)?;
+    let before = totals(store)?;
+    let after = Totals { notes: before.notes.saturating_sub(1), words: before.words.saturating_sub(words.len() as u64), ..before };
+    set_totals(store, after)?;
+    Ok(Some(note))
+}
+
+fn note(store: &impl Store, id: u64) -> Result<Option<Note>> {
+    let bytes = store.get(&key_of(id)).map_err(readable)?;
+    Ok(bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+}
+
+/// The notes that fit a query best, by BM25; of equally good ones the newest first. Reads the index of the query's words, and the notes
+/// that it gives.
+pub(crate) fn search(store: &impl Store, query: &str, limit: usize) -> Result<Vec<Found>> {
+    let mut wanted = words(query);
+    wanted.sort_unstable();
+    wanted.dedup();
+    wanted.truncate(MOST_QUERY_WORDS);
+    let totals = totals(store)?;
+    let mean = (totals.words as f64 / totals.notes.max(1) as f64).max(1.0);
+    let mut scores: BTreeMap<u64, f64> = BTreeMap::new();
+    for word in &wanted {
+        let postings = index::postings(store, word).map_err(readable)?;
+        let (all, having) = (totals.notes.max(postings.len() as u64) as f64, postings.len() as f64);
+        let rarity = ((all - having + 0.5) / (having + 0.5)).ln_1p();
+        for (id, count, length) in postings {
+            let count = f64::from(count);
+            let weight = SATURATION * (1.0 - LENGTH_WEIGHT + LENGTH_WEIGHT * f64::from(length) / mean);
+            *scores.entry(id).or_default() += rarity * count * (SATURATION + 1.0) / (count + weight);
+        }
+    }
+    let mut ranked: Vec<(f64, u64)> = scores.into_iter().map(|(id, score)| (score, id)).collect();
+    ranked.sort_by(|one, other| other.0.partial_cmp(&one.0).unwrap_or(Ordering::Equal).then(other.1.cmp(&one.1)));
+    let mut found = Vec::new();
+    for (_, id) in ranked {
+        if found.len() >= limit {
+            break;
+        }
+        // One that was cut off while it was forgotten is not there any more.
+        found.extend(note(store, id)?.map(|note| Found { id, note }));
+    }
+    Ok(found)
+}
+
+/// The newest notes, newest first, and how many there are.
+pub(crate) fn newest(store: &impl Store, limit: usize) -> Result<(Vec<Found>, u64)> {
+    let totals = totals(store)?;
+    let mut found = Vec::new();
+    let (mut end, mut width) = (totals.next, limit as u64 + 1);
+    while end > 0 && found.len() < limit {
+        let start = end.saturating_sub(width);
+        // Numbers of forgotten notes are skipped without being read.
+        let mut keys: Vec<String> = Vec::new();
+        loop {
+            let after = keys.last().cloned().unwrap_or_else(|| if start == 0 { "note/".to_owned() } else { key_of(start - 1) });
+            let page = store.keys("note/", &after, 256).map_err(readable)?;
+            let is_end = page.is_empty() || page.last().is_some_and(|key| *key >= key_of(end));
+            keys.extend(page.into_iter().filter(|key| *key < key_of(end)));
+            if is_end {
+                break;
+            }
+        }
+        for key in keys.iter().rev() {
+            let Some(id) = key.strip_prefix("note/").and_then(|id| id.parse().ok()) else { continue };
+            if found.len() < limit {
+                found.extend(note(store, id)?.map(|note| Found { id, note }));
+            }
+        }
+        (end, width) = (start, width.saturating_mul(4));
+    }
+    Ok((found, totals.notes))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,185 @@
+//! Browser: opens a page with one request and gives its readable text. As an executor it carries out the action `browse` (O-139); there
+//! is no script, no picture and no click. What cannot be opened is a `browse` observation with `error`, so that the agent can try another
+//! address.
+
+mod body;
+mod entities;
+mod html;
+mod link;
+mod tokens;
+
+use conclave_sdk::{Call, Error, Outcome, Result, ToolSpec, Toolset, fetch};
+use conclave_trajectory::truncate;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use body::Kind;
+
+/// Bytes of an answer that are looked at.
+const MOST_BYTES: usize = 10 * 1024 * 1024;
+/// Characters of a page that are told, and of one that says that something went wrong.
+const MOST_CHARS: usize = 100_000;
+const MOST_CHARS_OF_ERROR: usize = 10_000;
+
+#[derive(Deserialize)]
+struct Browse {
+    url: String,
+}
+
+/// What came of opening an address.
+#[derive(Debug, PartialEq, Eq)]
+struct Page {
+    content: String,
+    /// 0 where nobody answered.
+    status: u16,
+    error: bool,
+}
+
+struct Browser;
+
+impl Toolset for Browser {
+    fn list() -> Result<Vec<ToolSpec>> {
+        let schema = json!({
+            "type": "object",
+            "required": ["url"],
+            "properties": { "url": { "type": "string", "description": "The address, such as `https://example.org/page`." } },
+        });
+        let what = "Opens a page of the web and gives its text with headings, lists, tables and links. Scripts do not run. \
+                    Plain text and JSON come as they are.";
+        Ok(vec![ToolSpec::new("browse", what, schema.to_string())])
+    }
+
+    fn call(_: &str, arguments: Value, _: &Call) -> Result<Outcome> {
+        // Arguments of the fixed JSON that mean nothing here, such as a thought, are accepted.
+        let Browse { url } = serde_json::from_value(arguments).map_err(|error| Error::invalid_arguments(error.to_string()))?;
+        told(&url, open(&url))
+    }
+}
+
+fn open(url: &str) -> Page {
+    let answer = fetch::get(address(url)).header("accept", "text/html, text/plain, application/json, */*;q=0.5").send();
+    match answer {
+        Ok(response) => {
+            // Whole, or what of it is looked at.
+            let mut bytes = response.bytes();
+            bytes.truncate(MOST_BYTES);
+            page(response.status(), response.header("content-type").as_deref(), &bytes, &response.url())
+        }
+        Err(error) => refused(url, &error),
+    }
+}
+
+/// The address in the form that `fetch` takes: with a scheme, without a fragment.
+fn address(url: &str) -> String {
+    let url = url.trim().split('#').next().unwrap_or_default();
+    if url.contains("://") || url.is_empty() { url.to_owned() } else { format!("https://{url}") }
+}
+
+fn page(status: u16, content_type: Option<&str>, bytes: &[u8], address: &str) -> Page {
+    let is_failure = status >= 400;
+    let content = match body::kind(content_type, bytes) {
+        Kind::Html => html::readable(&body::decoded(bytes, content_type), address),
+        Kind::Text => without_controls(&body::decoded(bytes, content_type)),
+        Kind::Other => {
+            let kind = content_type.unwrap_or("an unknown kind");
+            let content = format!("{address} answered with {} bytes of {kind}, in which there is no text to read.", bytes.len());
+            return Page { content, status, error: true };
+        }
+    };
+    let content = match content.trim() {
+        "" if is_failure => format!("{address} answered with the status {status} and nothing else."),
+        "" => "The page has no text. It may be made by scripts, which do not run here.".to_owned(),
+        _ => truncate(&content, if is_failure { MOST_CHARS_OF_ERROR } else { MOST_CHARS }),
+    };
+    Page { content, status, error: is_failure }
+}
+
+fn without_controls(text: &str) -> String {
+    text.chars().filter(|letter| !letter.is_control() || matches!(letter, '\n' | '\t')).collect()
+}
+
+/// O-139: what was refused or failed is told in the page's place. The host has told the operator of a refusal.
+fn refused(url: &str, error: &Error) -> Page {
+    let why = match error {
+        Error::Denied(denial) => format!("this address is not granted ({})", denial.detail),
+        error => error.to_string(),
+    };
+    Page { content: format!("{} could not be opened: {why}", truncate(url, 500)), status: 0, error: true }
+}
+
+/// The plain success is only text; what the host would not know of it goes beside it in the fixed form.
+fn told(url: &str, page: Page) -> Result<Outcome> {
+    let Page { content, status, error } = page;
+    if status == 200 && !error {
+        return Ok(Outcome::text(content));
+    }
+    let extras = json!({ "url": url, "trigger_by_action": "browse", "screenshot": "", "status_code": status, "error": error });
+    let observation = json!({ "observation": "browse", "content": content, "extras": extras });
+    Outcome::text(content).with_value(&json!({ "observation": observation }))
+}
+
+conclave_sdk::export!(toolset: Browser);
+
+#[cfg(test)]
+mod tests {
+    use conclave_sdk::{Denial, Error};
+    use serde_json::{Value, json};
+
+    use super::{MOST_CHARS, Page, address, page, refused, told};
+
+    const AT: &str = "https://a.example/";
+
+    #[test]
+    fn addresses_get_a_scheme_and_lose_their_fragment() {
+        for (url, expected) in [(" example.org/x#y ", "https://example.org/x"), ("http://a.example", "http://a.example"), ("", "")] {
+            assert_eq!(address(url), expected);
+        }
+    }
+
+    #[test]
+    fn pages_are_read_by_their_kind() {
+        let shown = |kind: &str, body: &str| page(200, Some(kind), body.as_bytes(), AT).content;
+        assert_eq!(shown("text/html", "<h1>A</h1><p>b"), "# A\n\nb");
+        assert_eq!(shown("text/plain", "<h1>A</h1>\n"), "<h1>A</h1>\n");
+        assert_eq!(shown("application/json", "{\"a\": \"\u{1b}[0m\"}"), "{\"a\": \"[0m\"}");
+        assert_eq!(shown("text/html", "<div id=app></div>"), "The page has no text. It may be made by scripts, which do not run here.");
+    }
+
+    #[test]
+    fn what_is_no_text_is_an_error() {
+        let expected = "https://a.example/ answered with 4 bytes of image/png, in which there is no text to read.";
+        assert_eq!(page(200, Some("image/png"), b"\x89PNG", AT), Page { content: expected.into(), status: 200, error: true });
+    }
+
+    #[test]
+    fn a_failure_keeps_its_page_and_status() {
+        let missing = page(404, Some("text/html"), b"<h1>Not here</h1>", AT);
+        assert_eq!(missing, Page { content: "# Not here".into(), status: 404, error: true });
+        assert_eq!(page(500, None, b"", AT).content, "https://a.example/ answered with the status 500 and nothing else.");
+    }
+
+    #[test]
+    fn a_long_page_is_cut() {
+        let long = page(200, Some("text/plain"), &vec![b'x'; 3 * MOST_CHARS], AT).content;
+        assert!(long.len() < MOST_CHARS + 100 && long.contains("[... Observation truncated due to length ...]"));
+    }
+
+    #[test]
+    fn a_refusal_is_an_observation_of_its_own() {
+        let denial = Denial { capability: "fetch".into(), target: AT.into(), detail: "no address of this host is granted".into() };
+        let outcome = told(AT, refused(AT, &Error::Denied(denial))).unwrap();
+        let value: Value = serde_json::from_str(&outcome.value.unwrap()).unwrap();
+        let observation = &value["observation"];
+        let expected = "https://a.example/ could not be opened: this address is not granted (no address of this host is granted)";
+        assert_eq!((&observation["observation"], &observation["content"]), (&json!("browse"), &json!(expected)));
+        assert_eq!((&observation["extras"]["error"], &observation["extras"]["status_code"]), (&json!(true), &json!(0)));
+        assert_eq!(observation["extras"]["url"], AT);
+        assert_eq!(outcome.content.as_deref(), Some(expected));
+    }
+
+    #[test]
+    fn a_success_is_only_text() {
+        let outcome = told(AT, Page { content: "a".into(), status: 200, error: false }).unwrap();
+        assert_eq!((outcome.content.as_deref(), outcome.value), (Some("a"), None));
+    }
+}

@@ -1,0 +1,76 @@
+//! A condenser: it says what of an agent's history may be left out of the next prompts. It forgets nothing itself: the log keeps
+//! everything, and the host never leaves out a call without its result.
+
+use std::ops::Range;
+
+use crate::bindings::condenser::exports::conclave::plugin::condenser as contract;
+use crate::{Result, View};
+
+pub use contract::{Condensation, Masked, Reason, Span};
+
+/// What makes a component a condenser; `export!(condenser: X)` exports it.
+///
+/// ```
+/// use conclave_sdk::condenser::{Condensation, Condenser, Reason};
+/// use conclave_sdk::{Result, View};
+///
+/// /// Keeps the first message and the last twenty.
+/// struct Recent;
+///
+/// impl Condenser for Recent {
+///     fn condense(_why: Reason, view: &View) -> Result<Option<Condensation>> {
+///         let length = view.history_length();
+///         Ok((length > 21).then(|| Condensation::nothing().forget(1..length - 20)))
+///     }
+/// }
+/// # conclave_sdk::export!(condenser: Recent, asks: []);
+/// # assert!(true);
+/// ```
+pub trait Condenser {
+    /// What may be left out? Indices are those of [`View::history`]. None: nothing, and an error is the same as none.
+    fn condense(why: Reason, view: &View) -> Result<Option<Condensation>>;
+}
+
+impl Condensation {
+    /// Leaves everything as it is; what may go is added to it.
+    #[must_use]
+    pub fn nothing() -> Self {
+        Self { forget: Vec::new(), mask: Vec::new(), summary: None }
+    }
+
+    /// Leaves out the entries of this range; an empty range is nothing.
+    #[must_use]
+    pub fn forget(mut self, entries: Range<u64>) -> Self {
+        if !entries.is_empty() {
+            self.forget.push(Span { start: entries.start, end: entries.end });
+        }
+        self
+    }
+
+    /// Puts a text in the place of an entry's own.
+    #[must_use]
+    pub fn mask(mut self, index: u64, text: impl Into<String>) -> Self {
+        self.mask.push(Masked { index, text: text.into() });
+        self
+    }
+
+    /// Says what was in what is left out.
+    #[must_use]
+    pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
+        self.summary = Some(summary.into());
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Condensation, Span};
+
+    #[test]
+    fn an_empty_range_forgets_nothing() {
+        let condensation = Condensation::nothing().forget(3..3).forget(1..4).mask(9, "[cut]").with_summary("three greetings");
+        assert_eq!(condensation.forget, [Span { start: 1, end: 4 }]);
+        assert_eq!((condensation.mask[0].index, condensation.mask[0].text.as_str()), (9, "[cut]"));
+        assert_eq!(condensation.summary.as_deref(), Some("three greetings"));
+    }
+}

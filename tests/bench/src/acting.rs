@@ -1,0 +1,94 @@
+//! An agent that acts: each step is an action, an executor carries it out, and the answer goes back. In one run, so that whatever grows
+//! with the history is seen.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use conclave_core::config::Config;
+use conclave_core::event::Event;
+use conclave_core::plan::{Plan, PlanRules};
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::{Ask, Host, RunOptions};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::BenchError;
+
+/// What it does again and again is no loop here, and no limit ends it.
+const CONFIG: &str = r#"
+entry = "main"
+[plugins.agent]
+source = "acting_agent.wasm"
+grants.tools = ["terminal.*"]
+config = { script = [{ action = "run", args = { command = "echo hi" } }], repeat = true, report = false }
+[plugins.terminal]
+source = "stub_terminal.wasm"
+[[policy]]
+tool = "*"
+decide = "allow"
+[tasks.main]
+agent = "agent"
+executors = ["terminal"]
+stuck = false
+loops = { cycle_len = 0 }
+[limits.run]
+turns = 100_000
+task_turns = 100_000
+tool_calls = 100_000
+cpu = "1 h"
+wall = "1 h"
+"#;
+
+/// How long each of so many steps of one run took, the executor's answer to the one before included.
+pub(crate) async fn steps(host: &Host, guests: &Path, steps: usize) -> Result<Vec<Duration>, BenchError> {
+    let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+    let config = Config::parse("acting.toml", &folder.to_string_lossy(), CONFIG);
+    let config = config.map_err(|problems| BenchError::Conclave(problems.to_string()))?;
+    let prepared = host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+    let ends = Arc::new(Ends { at: Mutex::default(), wanted: steps + 1, all: Notify::new() });
+    let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&ends) as Arc<dyn Subscriber>]), ..RunOptions::default() };
+    let mut session = prepared.session(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+    // It never ends by itself.
+    tokio::select! {
+        ended = session.run(Ask::from("go")) => return Err(BenchError::Answer(format!("{ended:?}"))),
+        () = ends.all.notified() => {}
+    }
+    let at = ends.at.lock().unwrap_or_else(PoisonError::into_inner);
+    Ok(at.windows(2).map(|pair| pair[1].duration_since(pair[0])).collect())
+}
+
+/// When each step of the agent ended.
+struct Ends {
+    at: Mutex<Vec<Instant>>,
+    wanted: usize,
+    all: Notify,
+}
+
+impl Subscriber for Ends {
+    fn on(&self, happening: &Happening) {
+        if let What::Recorded { record } = &happening.what
+            && matches!(record.event, Event::AgentStepped { .. })
+        {
+            let mut at = self.at.lock().unwrap_or_else(PoisonError::into_inner);
+            at.push(Instant::now());
+            if at.len() == self.wanted {
+                self.all.notify_one();
+            }
+        }
+    }
+}
+
+/// A plan of so many tasks, a hundred to a goal.
+pub(crate) fn plan(tasks: usize) -> Result<Plan, BenchError> {
+    let mut plan = Plan::default();
+    let mut left = tasks;
+    while left > 0 {
+        let below = (left - 1).min(99);
+        let subtasks: Vec<Value> = (0..below).map(|at| json!({ "goal": format!("light lamp {at}") })).collect();
+        let added = plan.add("", "light the lamps", &json!(subtasks), PlanRules::default());
+        added.map_err(|error| BenchError::Answer(error.to_string()))?;
+        left -= below + 1;
+    }
+    Ok(plan)
+}

@@ -1,0 +1,187 @@
+//! The cases of the OpenHands pack: each kind is played with the functions that the host itself uses, or, where a case is about a whole
+//! conversation, by the host with components. What a case gives and expects is told in `docs/conformance.md`.
+
+mod compare;
+mod confirm;
+mod control;
+mod conversation;
+mod crash;
+mod delegate;
+mod forms;
+mod host;
+mod logs;
+mod plan;
+mod sdk;
+mod stuck;
+mod wire;
+
+use conclave_core::trajectory::Era;
+use serde_json::Value;
+
+use crate::{End, Runner, Verdict};
+
+/// The pack's name.
+pub(crate) const PACK: &str = "openhands";
+
+/// Every kind there is.
+const KINDS: [&str; 28] = [
+    "beat",
+    "codec",
+    "codec_error",
+    "confirm_batch",
+    "confirm_policy",
+    "confirm_v0",
+    "controller",
+    "delegate",
+    "event_tree",
+    "hook",
+    "limit",
+    "micro",
+    "parallel",
+    "plan",
+    "read_lines",
+    "redact",
+    "replay",
+    "runtime",
+    "search",
+    "should_step",
+    "stream",
+    "stuck_events",
+    "stuck_pairs",
+    "stuck_sdk",
+    "truncate",
+    "unmatched",
+    "view",
+    "write_lines",
+];
+
+/// A case, as it stands in its line.
+pub(crate) struct Case<'a> {
+    pub(crate) kind: &'a str,
+    pub(crate) era: &'a str,
+    pub(crate) input: &'a Value,
+    pub(crate) expect: &'a Value,
+}
+
+impl<'a> Case<'a> {
+    /// # Errors
+    /// What is wrong with the line.
+    fn read(line: &'a Value) -> Result<Self, String> {
+        let word = |key: &str| line.get(key).and_then(Value::as_str).ok_or_else(|| format!("the case has no {key}, which is a text"));
+        let value = |key: &str| line.get(key).filter(|value| value.is_object()).ok_or_else(|| format!("the case has no {key}, an object"));
+        word("id")?;
+        let case = Self { kind: word("kind")?, era: word("era")?, input: value("in")?, expect: value("expect")? };
+        if !KINDS.contains(&case.kind) {
+            return Err(format!("there is no kind {:?} of case; there are {}", case.kind, KINDS.join(", ")));
+        }
+        Ok(case)
+    }
+
+    /// The wire form of its events.
+    pub(crate) fn wire(&self) -> Era {
+        if self.era.starts_with("2024") { Era::V2024 } else { Era::V2025 }
+    }
+
+    /// A field of what it gives.
+    pub(crate) fn get(&self, key: &str) -> Option<&'a Value> {
+        self.input.get(key)
+    }
+
+    /// The first of these fields that there is.
+    pub(crate) fn any(&self, keys: &[&str]) -> Option<&'a Value> {
+        keys.iter().find_map(|key| self.get(key))
+    }
+
+    /// A field that is a text.
+    pub(crate) fn text(&self, key: &str) -> Result<&'a str, String> {
+        self.get(key).and_then(Value::as_str).ok_or_else(|| format!("`in` has no {key}, which is a text"))
+    }
+
+    /// A field that is a list.
+    pub(crate) fn list(&self, key: &str) -> Result<&'a [Value], String> {
+        self.get(key).and_then(Value::as_array).map(Vec::as_slice).ok_or_else(|| format!("`in` has no {key}, which is a list"))
+    }
+
+    /// A field that is a whole number.
+    pub(crate) fn number(&self, key: &str) -> Result<i64, String> {
+        self.get(key).and_then(Value::as_i64).ok_or_else(|| format!("`in` has no {key}, which is a whole number"))
+    }
+
+    /// A field that is true or false; false when there is none.
+    pub(crate) fn flag(&self, key: &str) -> bool {
+        self.get(key).and_then(Value::as_bool).unwrap_or_default()
+    }
+}
+
+/// Whether a line belongs to this pack: it says so, or says nothing and looks like it.
+pub(crate) fn is_of_pack(line: &Value) -> bool {
+    match line.get("pack") {
+        Some(pack) => pack == PACK,
+        None => line.get("kind").is_some() && line.get("in").is_some(),
+    }
+}
+
+/// Whether a case of this line is played as a conversation of the whole host.
+pub(crate) fn is_conversation(line: &Value) -> bool {
+    is_of_pack(line) && line.get("kind").is_some_and(|kind| kind == "runtime" || kind == "beat")
+}
+
+/// Compiles what such conversations are played with.
+pub(crate) async fn warm_up(runner: &Runner) -> Result<(), String> {
+    conversation::warm_up(runner).await
+}
+
+/// What is wrong with a line of this pack, before anything is played.
+pub(crate) fn problem(line: &Value) -> Option<String> {
+    Case::read(line).err()
+}
+
+/// Plays a case and compares.
+pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict {
+    let case = match Case::read(line) {
+        Ok(case) => case,
+        Err(reason) => return Verdict::failed(&line.to_string(), &reason),
+    };
+    match play(runner, &case).await {
+        Err(reason) => Verdict::failed(&line.to_string(), &reason),
+        Ok(got) => {
+            let differences = compare::differences(&case, &got);
+            let expected = case.expect.clone();
+            let end = if differences.is_empty() { End::Passed } else { End::Failed { expected, got, differences } };
+            Verdict { id, end }
+        }
+    }
+}
+
+async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    match case.kind {
+        "codec" | "codec_error" => wire::codec(case),
+        "truncate" => wire::truncate(case),
+        "read_lines" => wire::read_lines(case),
+        "write_lines" => wire::write_lines(case),
+        "plan" => plan::play(case),
+        "stuck_pairs" => stuck::pairs(case),
+        "stuck_events" => stuck::events(case),
+        "stuck_sdk" => sdk::stuck(case),
+        "limit" => control::limit(case),
+        "redact" => logs::redact(case),
+        "view" => logs::view(case),
+        "unmatched" => sdk::unmatched(case),
+        "event_tree" => sdk::event_tree(case),
+        "confirm_policy" => confirm::policy(case),
+        "confirm_batch" => confirm::batch(case),
+        "confirm_v0" => confirm::v0(case),
+        "hook" => sdk::hook(case),
+        "parallel" => sdk::parallel(case),
+        "controller" => control::controller(case),
+        "should_step" => control::should_step(case),
+        "delegate" => delegate::play(case),
+        "stream" => logs::stream(case),
+        "search" => logs::search(case),
+        "micro" => logs::micro(case),
+        "replay" => logs::replay(case),
+        "runtime" => host::runtime(runner, case).await,
+        "beat" => host::beat(runner, case).await,
+        other => Err(format!("there is no kind {other:?} of case")),
+    }
+}

@@ -1,0 +1,146 @@
+//! Where what a case expects and what was seen differ. Everything that is expected must be there; what is data (events, plans, texts) must
+//! be exactly so, of what happened more may be seen than a case looks at.
+
+use serde_json::Value;
+
+use super::Case;
+
+/// Kinds whose results are data.
+const EXACT: [&str; 14] = [
+    "codec",
+    "codec_error",
+    "truncate",
+    "read_lines",
+    "write_lines",
+    "plan",
+    "stuck_pairs",
+    "stuck_events",
+    "limit",
+    "redact",
+    "view",
+    "unmatched",
+    "event_tree",
+    "search",
+];
+
+/// One line for each difference.
+pub(super) fn differences(case: &Case<'_>, got: &Value) -> Vec<String> {
+    let mut differences = Vec::new();
+    below(case.expect, got, "", EXACT.contains(&case.kind), &mut differences);
+    differences
+}
+
+fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &mut Vec<String>) {
+    match (expected, got) {
+        (Value::Object(fields), Value::Object(seen)) => {
+            for (key, value) in fields {
+                let path = format!("{path}.{key}");
+                match (seen.get(key), started(key, value, seen)) {
+                    (Some(found), _) => below(value, found, &path, exact, differences),
+                    (None, Some(true)) => {}
+                    (None, _) => differences.push(format!("{path}: expected {value}, and there is none")),
+                }
+            }
+            if exact && !path.is_empty() {
+                let more = seen.keys().filter(|key| !fields.contains_key(*key));
+                differences.extend(more.map(|key| format!("{path}.{key}: is there, and was not expected")));
+            }
+        }
+        (Value::Array(items), Value::Array(seen)) if items.len() == seen.len() => {
+            for (index, (value, found)) in items.iter().zip(seen).enumerate() {
+                below(value, found, &format!("{path}[{index}]"), exact, differences);
+            }
+        }
+        // An event by its name alone.
+        (Value::String(_), Value::Object(seen))
+            if !exact && ["observation", "action"].iter().any(|key| seen.get(*key) == Some(expected)) => {}
+        (Value::String(one), Value::String(other)) if path == ".error" && is_same_error(one, other) => {}
+        (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => {}
+        _ if expected == got => {}
+        _ => differences.push(format!("{path}: expected {expected}, got {got}")),
+    }
+}
+
+/// What the reference raises has its class or a name of the case's; these mean one thing.
+const ERRORS: [&[&str]; 4] = [
+    &["value-error", "unknown-event", "unknown-event-type", "neither"],
+    &["unknown-parent", "missing-parent", "parent-not-found", "no-such-parent"],
+    &["unknown-id", "unknown-event", "not-found", "event-not-found", "missing-event", "no-such-event", "key-error"],
+    &["cycle", "cyclic", "corrupt-tree", "corrupt"],
+];
+
+fn is_same_error(one: &str, other: &str) -> bool {
+    let plain = |name: &str| {
+        let mut plain = String::new();
+        for (at, letter) in name.char_indices() {
+            if letter.is_ascii_uppercase() && at > 0 && !plain.ends_with('-') {
+                plain.push('-');
+            }
+            plain.push(if letter == '_' { '-' } else { letter.to_ascii_lowercase() });
+        }
+        plain
+    };
+    let (one, other) = (plain(one), plain(other));
+    one == other || ERRORS.iter().any(|names| names.contains(&one.as_str()) && names.contains(&other.as_str()))
+}
+
+/// `content_prefix` is what `content` begins with, and `content_contains` what is in it.
+fn started(key: &str, value: &Value, seen: &serde_json::Map<String, Value>) -> Option<bool> {
+    let of = |endings: &[&str]| seen.get(endings.iter().find_map(|ending| key.strip_suffix(ending))?)?.as_str();
+    let part = value.as_str()?;
+    match of(&["_prefix", "_starts_with", "_startswith", "_starts"]) {
+        Some(whole) => Some(whole.starts_with(part)),
+        None => of(&["_contains"]).map(|whole| whole.contains(part)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn found(kind: &str, expect: &Value, got: &Value) -> Vec<String> {
+        differences(&Case { kind, era: "", input: &Value::Null, expect }, got)
+    }
+
+    #[test]
+    fn data_is_compared_exactly_and_what_happened_as_far_as_it_is_expected() {
+        let got = json!({ "a": { "b": 1, "c": [2] }, "more": 3 });
+        assert!(found("controller", &json!({ "a": { "b": 1.0 } }), &got).is_empty());
+        assert_eq!(found("codec", &json!({ "a": { "b": 1 } }), &got), [".a.c: is there, and was not expected"]);
+        for wrong in [json!({ "a": { "b": 2 } }), json!({ "a": { "c": [2, 3] } }), json!({ "x": null }), json!({ "a": "b" })] {
+            assert_eq!(found("controller", &wrong, &got).len(), 1, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_is_what_a_text_begins_with() {
+        let got = json!({ "content": "abc" });
+        assert!(found("runtime", &json!({ "content_prefix": "ab" }), &got).is_empty());
+        assert_eq!(found("runtime", &json!({ "content_prefix": "b" }), &got).len(), 1);
+        assert!(found("runtime", &json!({ "content_contains": "bc" }), &got).is_empty());
+        assert_eq!(found("runtime", &json!({ "content_contains": "x" }), &got).len(), 1);
+    }
+
+    #[test]
+    fn names_of_one_error_are_one_and_others_are_not() {
+        let got = json!({ "error": "unknown-parent" });
+        for same in ["unknown-parent", "UnknownParent", "missing-parent"] {
+            assert!(found("event_tree", &json!({ "error": same }), &got).is_empty(), "{same}");
+        }
+        for other in ["unknown-id", "cycle", "duplicate-id"] {
+            assert_eq!(found("event_tree", &json!({ "error": other }), &got).len(), 1, "{other}");
+        }
+        // In other places a text is compared as it stands.
+        assert_eq!(found("codec", &json!({ "dict": "ValueError" }), &json!({ "dict": "value-error" })).len(), 1);
+    }
+
+    #[test]
+    fn an_event_may_be_expected_by_its_name_where_it_is_no_data() {
+        let got = json!({ "observation": { "observation": "error", "content": "e" } });
+        assert!(found("beat", &json!({ "observation": "error" }), &got).is_empty());
+        assert_eq!(found("beat", &json!({ "observation": "null" }), &got).len(), 1);
+        assert_eq!(found("codec", &json!({ "observation": "error" }), &got).len(), 1);
+    }
+}

@@ -1,0 +1,138 @@
+//! A host that is gone while calls are under way, and another one that goes on with what its journal holds (C-318).
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::ids::RoomId;
+use conclave_core::unfinished::INTERRUPTED;
+use conclave_runtime::config::Config;
+use conclave_runtime::journal::JsonLines;
+use conclave_runtime::native::{Plugin, Tool};
+use conclave_runtime::{Ask, Host, HostOptions, Prepared, RunOptions};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use crate::Runner;
+use crate::toml_text::{string, value};
+
+/// The room, and so its journal's name.
+const ROOM: &str = "crash";
+
+/// Tools of the embedding program, whose effects are in the world: nobody can take them back, so none may happen twice.
+struct World {
+    /// How often each was executed.
+    executed: Mutex<BTreeMap<String, usize>>,
+    /// Told each time one begins.
+    begun: Notify,
+}
+
+impl World {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { executed: Mutex::default(), begun: Notify::new() })
+    }
+
+    fn executed(&self) -> Vec<String> {
+        self.executed.lock().unwrap_or_else(PoisonError::into_inner).keys().cloned().collect()
+    }
+
+    /// Its tools; none of them ever answers.
+    fn plugin(self: &Arc<Self>, names: &[String]) -> Plugin {
+        let tool = |name: &String| {
+            let (world, of) = (Arc::clone(self), name.clone());
+            Tool::new(name, "Changes the world.", json!({ "type": "object" }), move |_| {
+                *world.executed.lock().unwrap_or_else(PoisonError::into_inner).entry(of.clone()).or_default() += 1;
+                world.begun.notify_one();
+                std::future::pending::<Result<String, conclave_runtime::native::Failure>>()
+            })
+        };
+        Plugin::tools("world", names.iter().map(tool))
+    }
+
+    /// A host of its own that has them: what a process is.
+    async fn host(self: &Arc<Self>, runner: &Runner, names: &[String]) -> Result<Prepared, String> {
+        let options = HostOptions { cache: runner.cache.clone(), native: vec![self.plugin(names)], ..HostOptions::default() };
+        let host = Host::new(options).map_err(|error| error.to_string())?;
+        let text = config(&runner.folder, names)?;
+        let config = Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}"))?;
+        host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}"))
+    }
+}
+
+/// An agent that wants all calls at once, and tells what it heard of them.
+fn config(guests: &Path, names: &[String]) -> Result<String, String> {
+    let calls: Vec<Value> = names.iter().map(|name| json!([format!("world.{name}"), {}])).collect();
+    let script = value(&json!({ "script": [{ "calls": calls }] })).ok_or("a script holds null")?;
+    let agent = string(&guests.join("acting_agent.wasm").to_string_lossy());
+    Ok(format!(
+        "entry = \"main\"\n[plugins.agent]\nsource = {agent}\nconfig = {script}\ngrants.tools = [\"world.*\"]\n\
+         [plugins.world]\nsource = \"native:world\"\n[[policy]]\ntool = \"*\"\ndecide = \"allow\"\n[tasks.main]\nagent = \"agent\"\n"
+    ))
+}
+
+/// Where the journals of one case are, for as long as it is played.
+struct Folder(PathBuf);
+
+impl Folder {
+    fn new() -> Self {
+        static FOLDERS: AtomicU64 = AtomicU64::new(0);
+        let number = FOLDERS.fetch_add(1, Ordering::Relaxed);
+        Self(std::env::temp_dir().join(format!("conclave-crash-{}-{number}", std::process::id())))
+    }
+
+    fn journals(&self, life: &str) -> JsonLines {
+        JsonLines::in_folder(&self.0.join(life))
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // What is left behind is in a folder for what is temporary.
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn options(journals: JsonLines) -> RunOptions {
+    RunOptions { ids: Arc::new(RoomId::from(ROOM)), journals: Arc::new(journals), ..RunOptions::default() }
+}
+
+/// One host dies with these calls under way; what another one, with the journal as it was then, tells and does.
+pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, String> {
+    let (folder, room) = (Folder::new(), RoomId::from(ROOM));
+    let before = World::new();
+    let (first, second) = (folder.journals("first"), folder.journals("second"));
+    let mut session = before.host(runner, &names).await?.session(options(first.clone())).map_err(|error| error.to_string())?;
+    let crash = async {
+        while before.executed().len() < names.len() {
+            before.begun.notified().await;
+        }
+        // As a process that is killed leaves it: not a byte is written after this.
+        let copied = std::fs::create_dir_all(folder.0.join("second")).and_then(|()| std::fs::copy(first.path(&room), second.path(&room)));
+        copied.map_err(|error| format!("{}: {error}", folder.0.display()))
+    };
+    tokio::select! {
+        ended = session.run(Ask::from("go")) => return Err(format!("it ended before the host was gone: {ended:?}")),
+        copied = crash => drop(copied?),
+    }
+    drop(session);
+
+    let after = World::new();
+    let prepared = after.host(runner, &names).await?;
+    let mut session = prepared.reopen(&room, options(second)).map_err(|error| error.to_string())?;
+    if !session.is_cut_off() {
+        return Err("the journal holds nothing that was cut off".to_owned());
+    }
+    let outcome = session.go_on().await.map_err(|error| error.to_string())?;
+    let told = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok()).unwrap_or_default();
+    Ok(json!({ "errors_after_restart": interrupted(&told), "re_executed": after.executed(), "outcome": told }))
+}
+
+/// The calls of which the agent was told that they were interrupted.
+fn interrupted(told: &Value) -> Vec<String> {
+    let steps = told["steps"].as_array().into_iter().flatten();
+    let observations = steps.flat_map(|step| step["since"].as_array().into_iter().flatten()).map(|past| &past["observation"]);
+    let cut_off = observations.filter(|seen| seen["content"].as_str().is_some_and(|text| text.contains(INTERRUPTED)));
+    let name = |seen: &Value| seen["tool"].as_str().map(|tool| tool.trim_start_matches("world.").to_owned());
+    cut_off.filter_map(name).collect()
+}

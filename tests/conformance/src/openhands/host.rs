@@ -1,0 +1,244 @@
+//! Where this host does better than the reference: what is stored, what a broken guard and a broken log mean, and what goes round in circles.
+//! Whatever needs a conversation is one on the whole host, with components.
+
+use conclave_core::control::controller::Profile;
+use conclave_core::outcome::Status;
+use conclave_core::trajectory::{self, Action, Event, EventStream, Redaction, Source, action};
+use serde_json::{Value, json};
+
+use super::Case;
+use super::conversation::{Conversation, Executor};
+use crate::Runner;
+
+/// One action of an agent, and what its executors make of it (O-094…O-096, O-132…O-135).
+pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let number = |key: &str| case.get(key).and_then(Value::as_i64);
+    let run = |command: &str| json!({ "action": "run", "args": { "command": command } });
+    let lines = |lines: &[Value]| run(&lines.iter().filter_map(Value::as_str).collect::<Vec<_>>().join("\n"));
+    let terminal = || vec![Executor::terminal(number("pid").or_else(|| number("kill")).unwrap_or(42), number("timeout_s"))];
+    let mut executors = terminal();
+    let script = if let Some(action) = case.get("action") {
+        let action = if action.is_string() { json!({ "action": action }) } else { action.clone() };
+        if let Some(observation) = of_bookkeeping(&action, case) {
+            return Ok(json!({ "observation": observation, "content": observation["content"] }));
+        }
+        if case.get("capabilities").and_then(Value::as_array).is_some_and(Vec::is_empty) {
+            executors.clear();
+        } else if action["action"] == "read" || action["action"] == "write" {
+            executors = vec![Executor::workspace()];
+        }
+        vec![action]
+    } else if let Some(command) = case.get("run").and_then(Value::as_str) {
+        vec![json!({ "action": "run", "args": { "command": command, "background": case.flag("background") } })]
+    } else if let Some(commands) = case.any(&["run_lines", "run"]).and_then(Value::as_array) {
+        vec![lines(commands)]
+    } else if let Some(commands) = case.get("runs").and_then(Value::as_array) {
+        commands.iter().filter_map(Value::as_str).map(run).collect()
+    } else if let Some(id) = case.get("kill") {
+        let kill = |id: i64| json!({ "action": "kill", "args": { "command_id": id } });
+        let known = json!({ "action": "run", "args": { "command": "srv", "background": true } });
+        match id.as_i64().filter(|_| !case.flag("unknown")) {
+            Some(id) => vec![known, kill(id)],
+            None => vec![kill(7)],
+        }
+    } else if let Some((kind, given)) = ["read", "write"].iter().find_map(|kind| Some((kind, case.get(kind)?))) {
+        executors = vec![Executor::workspace()];
+        let mut args = if given.is_object() { given.clone() } else { json!({ "path": given }) };
+        if *kind == "write" && args.get("content").is_none() {
+            args["content"] = case.get("content").cloned().unwrap_or_else(|| json!("c"));
+        }
+        for key in ["start", "end"] {
+            if let Some(line) = case.get(key) {
+                args[key] = line.clone();
+            }
+        }
+        vec![json!({ "action": kind, "args": args })]
+    } else {
+        return Err("`in` has no action, run, run_lines, runs, kill, read or write".to_owned());
+    };
+    let last = script.len() - 1;
+    let seen = Conversation::new(script, executors).with_files(files(case)).hold(runner).await?;
+    let observation = seen.observation(last)?;
+    let (exit_code, content) = (observation["extras"]["exit_code"].clone(), observation["content"].clone());
+    Ok(json!({ "observation": observation, "exit_code": exit_code, "content": content, "ran": seen.ran() }))
+}
+
+/// What the reference's runtime says to an action that is not for it (O-132): none of our executors is asked either.
+fn of_bookkeeping(action: &Value, case: &Case<'_>) -> Option<Value> {
+    let profile = Profile::named(case.era)?;
+    let mut event = Event::from_json_of(action, profile.era()).ok()?;
+    event.action().filter(|action| !action.runnable())?;
+    event.id = Some(0);
+    let answer = super::control::answer_to(&event, profile)?;
+    let mut form = answer.to_json(profile.era());
+    // Only what it says is looked at.
+    form.as_object_mut()?.retain(|key, _| ["observation", "content", "extras"].contains(&key.as_str()));
+    Some(form)
+}
+
+/// What is in the workspace at first: `files`, or what the path that is read is said to be.
+fn files(case: &Case<'_>) -> Vec<(String, Option<Vec<u8>>)> {
+    let given = case.get("files").and_then(Value::as_object).into_iter().flatten();
+    let mut files: Vec<_> = given.map(|(name, text)| (name.clone(), text.as_str().map(|text| text.as_bytes().to_vec()))).collect();
+    let Some(path) = case.any(&["read", "write"]).and_then(|given| given.as_str().or_else(|| given.get("path")?.as_str())) else {
+        return files;
+    };
+    let bytes = case.get("bytes").and_then(Value::as_array);
+    if ["is_dir", "directory", "is_directory", "dir"].iter().any(|key| case.flag(key)) {
+        files.push((path.to_owned(), None));
+    } else if let Some(bytes) = bytes {
+        files.push((path.to_owned(), Some(bytes.iter().filter_map(Value::as_u64).filter_map(|byte| u8::try_from(byte).ok()).collect())));
+    } else if case.flag("not_utf8") || case.flag("binary") {
+        files.push((path.to_owned(), Some(vec![0xff, 0xfe])));
+    } else if let Some(text) = case.any(&["text", "existing", "file"]).and_then(Value::as_str) {
+        files.push((path.to_owned(), Some(text.as_bytes().to_vec())));
+    }
+    files
+}
+
+pub(super) async fn beat(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    if case.get("secrets").is_some() {
+        return stored_secret(case);
+    }
+    if case.get("hook").is_some() {
+        return broken_guard(runner).await;
+    }
+    if let Some(op) = case.get("plan_op_fails") {
+        return plan_fails(runner, op).await;
+    }
+    if let Some(which) = case.get("torn_event_file").and_then(Value::as_str) {
+        return torn(which);
+    }
+    if let Some(times) = case.get("same_call").and_then(Value::as_u64) {
+        return stuck_in_spite_of_thoughts(runner, times).await;
+    }
+    let lone = |action: Value| Conversation::new(vec![action], vec![Executor::terminal(42, None)]);
+    if case.get("kill").is_some() {
+        return lone(json!({ "action": "kill", "args": { "command_id": 7 } })).hold(runner).await?.outlived();
+    }
+    if let Some(delegate) = case.get("delegate") {
+        return lone(json!({ "action": "delegate", "args": delegate_args(delegate) })).hold(runner).await?.outlived();
+    }
+    if case.get("tool").is_some() {
+        return spinning(runner).await;
+    }
+    if let Some(actions) = case.get("actions").and_then(Value::as_array) {
+        let example = |kind: &Value| {
+            let mut args = super::confirm::example_args(kind.as_str().unwrap_or_default());
+            if args.get("name").is_some() {
+                // A call by name is one of a tool that is there.
+                args["name"] = json!(format!("tools.{}", kind.as_str().unwrap_or_default()));
+            }
+            json!({ "action": kind, "args": args })
+        };
+        let talk = || Conversation::new(actions.iter().map(example).collect(), vec![Executor::of_tools(actions)]);
+        // What would never run shows nothing by not running.
+        let free = talk().hold(runner).await?;
+        if free.executed() != *actions {
+            return Err(format!("without anybody's consent only these run: {:?}", free.executed()));
+        }
+        return Ok(json!({ "executed_before_answer": talk().confirming().hold(runner).await?.executed() }));
+    }
+    if let Some(calls) = case.get("crash_with_in_flight") {
+        let names = calls.as_array().into_iter().flatten().filter_map(Value::as_str).map(str::to_owned).collect();
+        return super::crash::play(runner, names).await;
+    }
+    Err("`in` has nothing that this kind plays".to_owned())
+}
+
+fn delegate_args(delegate: &Value) -> Value {
+    let mut args = delegate.clone();
+    if args.get("inputs").is_none() {
+        args["inputs"] = json!({});
+    }
+    args
+}
+
+/// One conversation has a tool that never ends; another one on the same host goes on meanwhile.
+async fn spinning(runner: &Runner) -> Result<Value, String> {
+    let run = || json!({ "action": "run", "args": { "command": "echo hi" } });
+    let spins = Conversation::new(vec![run()], vec![Executor::spinning()]);
+    let other = Conversation::new(vec![run()], vec![Executor::terminal(42, None)]);
+    let (spun, other) = tokio::join!(spins.hold(runner), other.hold(runner));
+    let (spun, other) = (spun?, other?);
+    let told = spun.observation(0)?;
+    Ok(
+        json!({ "observation": told["observation"], "content": told["content"], "other_conversations_blocked": other.observation(0)?["content"] != "hi" }),
+    )
+}
+
+/// What is written of an event with a secret in it.
+fn stored_secret(case: &Case<'_>) -> Result<Value, String> {
+    let given = case.get("event").ok_or("`in` has no event")?;
+    let mut event = Event::from_json_of(given, case.wire()).map_err(|error| error.to_string())?;
+    let secrets: Vec<&str> =
+        case.get("secrets").and_then(Value::as_object).into_iter().flat_map(|all| all.values().filter_map(Value::as_str)).collect();
+    trajectory::redact_event(&mut event, &secrets, Redaction::Everywhere).map_err(|error| error.to_string())?;
+    let mut stream = EventStream::default();
+    let id = stream.add(event, Source::Agent).map_err(|_| "it has an id")?;
+    let stored = stream.stored(id).ok_or("it is not stored")?.to_string();
+    Ok(json!({ "stored_bytes_contain_secret": secrets.iter().any(|secret| !secret.is_empty() && stored.contains(secret)) }))
+}
+
+/// A change of the plan that is refused, in a conversation: the agent reads why, and goes on.
+async fn plan_fails(runner: &Runner, op: &Value) -> Result<Value, String> {
+    let word = |at: usize| op.get(at).and_then(Value::as_str).ok_or_else(|| format!("{op} is no change of a plan"));
+    let action = match word(0)? {
+        "add" => json!({ "action": "add_task", "args": { "parent": word(1)?, "goal": word(2)? } }),
+        _ => json!({ "action": "modify_task", "args": { "task_id": word(1)?, "state": word(2)? } }),
+    };
+    Conversation::new(vec![action], Vec::new()).hold(runner).await?.outlived()
+}
+
+/// A log of ten events, one of which was written only in part.
+fn torn(which: &str) -> Result<Value, String> {
+    const EVENTS: i64 = 10;
+    let mut stream = EventStream::default();
+    for at in 0..EVENTS {
+        let message = Action::Message(action::Message { content: format!("message {at}"), ..Default::default() });
+        stream.add(Event::from(message), Source::User).map_err(|_| "it has an id")?;
+    }
+    let torn = if which == "last" { EVENTS - 1 } else { EVENTS / 2 };
+    let mut files: Vec<(i64, String)> = (0..EVENTS).filter_map(|id| Some((id, stream.stored(id)?.to_string()))).collect();
+    for (id, text) in &mut files {
+        if *id == torn {
+            text.truncate(text.len() / 2);
+        }
+    }
+    let (read, gaps) = EventStream::load(files.iter().map(|(id, text)| (*id, text.as_str())));
+    let ids: Vec<i64> = read.events().filter_map(|event| event.id).collect();
+    let all_before = ids == (0..torn).collect::<Vec<_>>();
+    let kept = if all_before { json!("all before the torn one") } else { json!(ids) };
+    Ok(json!({ "loads": !ids.is_empty(), "events_kept": kept, "reports_gap": gaps.iter().any(|gap| gap.id == torn) }))
+}
+
+/// A guard that says `low` lets the action happen; one that traps, and one that runs out of time, let nothing happen (O-184).
+async fn broken_guard(runner: &Runner) -> Result<Value, String> {
+    let run = json!({ "action": "run", "args": { "command": "echo hi" } });
+    let guarded = |mode: &str| Conversation::new(vec![run.clone()], vec![Executor::terminal(42, None)]).assessed(mode);
+    if guarded("low").hold(runner).await?.executed().is_empty() {
+        return Err("a guard that allows lets nothing happen either".to_owned());
+    }
+    for mode in ["trap", "spin"] {
+        let executed = guarded(mode).hold(runner).await?.executed();
+        if !executed.is_empty() {
+            return Ok(json!({ "verdict": "allow", "mode": mode, "executed": executed }));
+        }
+    }
+    Ok(json!({ "verdict": "deny" }))
+}
+
+/// The same action with the same result, each time thought about in another way; and with another result each time, which is no loop.
+async fn stuck_in_spite_of_thoughts(runner: &Runner, times: u64) -> Result<Value, String> {
+    let of = |command: &dyn Fn(u64) -> String| {
+        let action = |at: u64| json!({ "action": "run", "args": { "command": command(at) }, "thought": format!("thought {at}") });
+        // One action more than it takes: who is not stopped carries it out.
+        Conversation::new((0..=times).map(action).collect(), vec![Executor::terminal(42, None)])
+    };
+    let other = of(&|at| format!("echo {at}")).hold(runner).await?;
+    if other.status != Status::Done {
+        return Err(format!("an agent that does something else each time is stopped: {:?}", other.status));
+    }
+    let same = of(&|_| "echo x".to_owned()).hold(runner).await?;
+    Ok(json!({ "stuck": same.status == Status::InfLoop, "status": same.status.as_str() }))
+}

@@ -1,0 +1,40 @@
+//! Events in their wire forms, cut texts, and lines of files.
+
+use conclave_core::trajectory::{self, Event, MalformedKind};
+use serde_json::{Value, json};
+
+use super::Case;
+
+/// As long as a model's messages were in 2024 (O-082).
+const MESSAGE_CHARS: usize = 10_000;
+
+pub(super) fn codec(case: &Case<'_>) -> Result<Value, String> {
+    Ok(match Event::from_json_of(case.input, case.wire()) {
+        Ok(event) => json!({ "dict": event.to_json(case.wire()), "memory": event.memory_form(MESSAGE_CHARS) }),
+        // The cases call it by the class of the reference.
+        Err(malformed) if malformed.kind == MalformedKind::ValueError => json!({ "error": "ValueError" }),
+        Err(malformed) => json!({ "error": malformed.kind.name() }),
+    })
+}
+
+pub(super) fn truncate(case: &Case<'_>) -> Result<Value, String> {
+    let max = usize::try_from(case.number("max_chars")?).map_err(|error| error.to_string())?;
+    let content = case.text("content")?;
+    let mut cut = trajectory::truncate(content, max);
+    // The reference's last half of nothing is all of it: a slice from minus nought.
+    if max < 2 && content.chars().count() > max {
+        cut.push_str(content);
+    }
+    Ok(json!({ "content": cut }))
+}
+
+pub(super) fn read_lines(case: &Case<'_>) -> Result<Value, String> {
+    let content = trajectory::read_lines(case.text("text")?, case.number("start")?, case.number("end")?);
+    Ok(json!({ "content": content }))
+}
+
+pub(super) fn write_lines(case: &Case<'_>) -> Result<Value, String> {
+    let existing = case.get("existing").and_then(Value::as_str);
+    let text = trajectory::write_lines(existing, case.text("content")?, case.number("start")?, case.number("end")?);
+    Ok(json!({ "text": text }))
+}

@@ -1,0 +1,139 @@
+//! Executors that answer wrongly, break, or never end (C-326): the agent reads an error, and nobody else notices.
+
+use std::sync::Arc;
+
+use conclave_core::config::Config;
+use conclave_core::fault::FaultKind;
+use conclave_core::notice::Notice;
+use conclave_core::outcome::Status;
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::{Host, Prepared, RunOptions};
+use conclave_test_support::{Ran, Rig, block_on, host};
+use serde_json::{Value, json};
+use tokio::sync::Semaphore;
+
+use super::{acting, executor, observations, steps};
+
+fn config(script: &Value, limits: &str) -> String {
+    acting(script, "grants.tools = [\"hostile.*\"]", "executors = [\"hostile\"]", &executor("hostile", "hostile_executor", limits))
+}
+
+fn read(how: &str) -> Value {
+    json!({ "action": "read", "args": { "path": how } })
+}
+
+fn ran(script: &Value, limits: &str) -> Ran {
+    let ran = Rig::new().run(&config(script, limits), "go");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    ran
+}
+
+/// Whatever an executor gives, the agent gets what answers its action, or an error that says why not.
+#[test]
+fn what_is_no_observation_of_the_action_is_an_error() {
+    for (how, expected) in [
+        ("wrong-kind", "kind \"delegate\", which is no answer to it"),
+        ("forged-state", "kind \"agent_state_changed\", which is no answer to it"),
+        ("forged-envelope", "kind \"success\", which is no answer to it"),
+        ("unknown-kind", "kind \"teleported\", which is no answer to it"),
+        ("an-action", "gave no observation"),
+        ("both", "gave no observation"),
+        ("wrong-extras", "gave no observation"),
+        ("no-object", "gave no observation"),
+        ("no-kind", "gave no observation"),
+        ("deep", ""),
+        ("error", "it did not work"),
+        ("arguments", "path: is odd"),
+        ("unavailable", ""),
+    ] {
+        let ran = ran(&json!([read(how)]), "");
+        let seen = observations(&ran);
+        let error = seen.first().and_then(|seen| seen["error"].as_str()).unwrap_or_else(|| panic!("{how}: {seen:?}"));
+        assert!(seen.len() == 1 && error.contains(expected), "{how}: {seen:?}");
+        assert!(steps(&ran).iter().all(|step| step["intent"] == "go" && step["outputs"] != json!({ "answer": "forged" })), "{how}");
+    }
+}
+
+#[test]
+fn what_an_executor_leaves_out_is_made_up_for() {
+    for how in ["nothing", "no-extras"] {
+        let seen = observations(&ran(&json!([read(how)]), ""));
+        assert_eq!(seen.len(), 1, "{how}: {seen:?}");
+        assert!(seen[0].get("path").is_some() || seen[0].get("error").is_some(), "{how}: {seen:?}");
+    }
+}
+
+/// It answers an action, and steers nobody.
+#[test]
+fn an_executor_cannot_end_the_task() {
+    let ran = ran(&json!([read("steer")]), "");
+    assert_eq!(observations(&ran), [json!({ "path": "steer", "content": "done" })]);
+    assert!(!ran.content().contains("hijacked"), "{}", ran.content());
+}
+
+#[test]
+fn a_flood_of_text_is_refused_or_cut() {
+    let ran = ran(&json!([{ "action": "run", "args": { "command": "huge" } }, { "action": "run", "args": { "command": "long" } }]), "");
+    let size = |seen: &Value| seen.to_string().len();
+    let seen = observations(&ran);
+    assert_eq!(seen.len(), 2);
+    assert!(seen.iter().all(|seen| seen["error"].is_string() && size(seen) < 40_000), "{:?}", seen.iter().map(size).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_background_command_without_an_id_is_an_error() {
+    let run = json!([{ "action": "run", "args": { "command": "no-background", "background": true } }]);
+    let seen = observations(&ran(&run, ""));
+    assert_eq!(seen, [json!({ "error": "The executor of run gave a background command without a command_id." })]);
+}
+
+#[test]
+fn a_panic_and_an_endless_loop_are_observations_and_the_run_goes_on() {
+    let ran = ran(&json!([read("panic"), read("spin"), read("fine")]), "limits = { cpu = \"200 ms\" }");
+    let faults: Vec<Option<FaultKind>> = ran.answers().iter().map(|answer| answer.fault.as_ref().map(|fault| fault.kind)).collect();
+    assert_eq!(faults, [Some(FaultKind::Panic), Some(FaultKind::Cpu), None]);
+    let seen = observations(&ran);
+    assert!(seen[0]["error"].as_str().is_some_and(|text| text.contains("panic")), "{}", seen[0]);
+    assert!(seen[1]["error"].as_str().is_some_and(|text| text.contains("limits.cpu")), "{}", seen[1]);
+    assert_eq!(seen[2], json!({ "path": "fine", "content": "read of fine" }));
+}
+
+/// Says when a tool was called.
+struct Called(Semaphore);
+
+impl Subscriber for Called {
+    fn on(&self, happening: &Happening) {
+        if matches!(&happening.what, What::Told { told: Notice::ToolCalled { .. } }) {
+            self.0.add_permits(1);
+        }
+    }
+}
+
+async fn prepare(host: &Host, config: &str) -> Prepared {
+    let config = Config::parse("conclave.toml", "/", config).unwrap_or_else(|problems| panic!("{problems}"));
+    host.load(&config).await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+#[test]
+fn another_conversation_of_the_host_goes_on_while_an_executor_never_ends() {
+    block_on(async {
+        let host = host();
+        let stuck = prepare(&host, &config(&json!([read("spin")]), "limits = { cpu = \"1 h\", wall = \"1 h\" }")).await;
+        let fine = prepare(&host, &config(&json!([read("fine")]), "")).await;
+        let called = Arc::new(Called(Semaphore::new(0)));
+        let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&called) as Arc<dyn Subscriber>]), ..RunOptions::default() };
+        let run = stuck.start(Some("go".to_owned()), options).expect("it opens");
+        let stopper = run.stopper();
+        let run = tokio::spawn(run.outcome());
+        drop(called.0.acquire().await);
+        for _ in 0..5 {
+            let run = fine.start(Some("go".to_owned()), RunOptions::default()).expect("it opens");
+            let outcome = run.outcome().await.expect("a journal in memory does not fail");
+            assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
+        }
+        assert!(!run.is_finished(), "it is spinning all the while");
+        stopper.stop("enough");
+        let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
+        assert_eq!(outcome.status, Status::Kill, "{}", outcome.reason);
+    });
+}

@@ -1,0 +1,103 @@
+//! Micro-agents: a text file is an agent, on the stock component.
+
+use conclave_core::outcome::Status;
+use conclave_models::test_server::Answer;
+use conclave_test_support::{Ran, Rig, refused};
+use serde_json::{Value, json};
+
+use super::{acting, model, observations, prompts, says};
+
+const REVIEWER: &str = "---
+name: reviewer
+description: Reviews a change.
+inputs:
+  change: the change, as a diff
+outputs:
+  verdict: good or bad
+  remarks: what to mend
+---
+You review changes. This is the one: {{ inputs.change }}
+";
+
+fn config(models: &str) -> String {
+    format!("entry = \"reviewer\"\n{models}\n{TASK}")
+}
+
+const TASK: &str = "[plugins.micro]\nsource = \"stock:micro\"\ngrants.model = [\"default\"]\n\
+                    [tasks.reviewer]\nagent = \"micro\"\nmicro = \"agents/reviewer.md\"\n";
+
+fn rig() -> Rig {
+    Rig::new().with_file("agents/reviewer.md", REVIEWER)
+}
+
+fn given(ran: &Ran) -> Value {
+    ran.outcome.value.clone().unwrap_or_else(|| serde_json::from_str(ran.content()).unwrap_or_default())
+}
+
+/// Its only input is the message, where nobody gave it by name.
+#[test]
+fn a_text_file_is_an_agent() {
+    let (server, models) = model(vec![says(&json!({ "verdict": "good", "remarks": "" }))]);
+    let ran = rig().run(&config(&models), "+let a = 1;");
+    assert_eq!((ran.status(), given(&ran)), (Status::Done, json!({ "verdict": "good", "remarks": "" })), "{}", ran.outcome.reason);
+    let asked = prompts(&server);
+    let (role, system) = &asked[0][0];
+    assert_eq!((asked.len(), role.as_str()), (1, "system"));
+    assert!(system.starts_with("You review changes. This is the one: +let a = 1;"), "{system}");
+    assert!(system.contains("- verdict: good or bad") && system.contains("- remarks: what to mend"), "{system}");
+    assert!(!system.contains("inputs.change"), "{system}");
+}
+
+#[test]
+fn an_end_that_lacks_an_output_is_none_and_the_model_reads_which() {
+    let finish = json!({ "action": "finish", "args": { "outputs": { "verdict": "bad", "remarks": "a test" } } });
+    let (server, models) = model(vec![says(&json!({ "verdict": "bad" })), Answer::says("It is bad."), says(&finish)]);
+    let ran = rig().run(&config(&models), "+let a = 1;");
+    assert_eq!((ran.status(), given(&ran)), (Status::Done, json!({ "verdict": "bad", "remarks": "a test" })), "{}", ran.outcome.reason);
+    let asked = prompts(&server);
+    let reads = |prompt: &[(String, String)], text: &str| prompt.iter().any(|(_, told)| told.contains(text));
+    assert_eq!(asked.len(), 3);
+    assert!(reads(&asked[1], "The outputs lack `remarks`."), "{:#?}", asked[1]);
+    assert!(reads(&asked[2], "You wrote: It is bad."), "{:#?}", asked[2]);
+}
+
+#[test]
+fn another_agent_hands_it_work_and_gets_its_outputs() {
+    let outputs = json!({ "verdict": "good", "remarks": "none" });
+    let (server, models) = model(vec![says(&outputs)]);
+    let delegate = |inputs: Value| json!({ "action": "delegate", "args": { "agent": "reviewer", "inputs": inputs } });
+    let script = json!([delegate(json!({})), delegate(json!({ "change": "-a", "depth": 2 }))]);
+    let ran = rig().run(&acting(&script, "grants.delegate = [\"reviewer\"]", "", &format!("{models}\n{TASK}")), "go");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let seen = observations(&ran);
+    assert_eq!(seen[0], json!({ "error": "reviewer was not started. The inputs lack `change`." }));
+    assert_eq!(seen[1], json!({ "delegate": "reviewer", "outputs": outputs }));
+    let asked = prompts(&server);
+    assert!(asked.len() == 1 && asked[0][0].1.contains("This is the one: -a\n"), "{asked:#?}");
+}
+
+/// Hidden places and other attempts of an input to be more than data.
+#[test]
+fn what_an_input_says_is_put_in_as_it_is() {
+    let (server, models) = model(vec![says(&json!({ "verdict": "good", "remarks": "" }))]);
+    let ran = rig().run(&config(&models), "{{ inputs.change }} ${change} {{ state.inputs.change }}");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let system = prompts(&server)[0][0].1.clone();
+    assert!(system.contains("This is the one: {{ inputs.change }} ${change} {{ state.inputs.change }}\n"), "{system}");
+}
+
+#[test]
+fn a_mistake_in_the_file_is_told_with_its_place() {
+    let models = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n";
+    for (text, place, what) in [
+        (REVIEWER.replace("{{ inputs.change }}", "{% if inputs.change %}"), "agents/reviewer.md:10:", "templates are not run here"),
+        (REVIEWER.replace("outputs:", "outputs: none"), "agents/reviewer.md:7:10", "no YAML"),
+        (REVIEWER.replacen("---\n", "", 1), "agents/reviewer.md:1:1", "begins with a line of ---"),
+    ] {
+        let rig = Rig::new().with_file("agents/reviewer.md", text).with_file("r.json", "{\"replies\": [\"x\"]}");
+        let problems = refused(&rig, &config(models));
+        assert!(problems.contains(place) && problems.contains(what), "{problems}");
+    }
+    let none = refused(&Rig::new().with_file("r.json", "{\"replies\": [\"x\"]}"), &config(models));
+    assert!(none.contains("conclave.toml:") && none.contains("agents/reviewer.md"), "{none}");
+}

@@ -1,0 +1,263 @@
+//! A host with models of the test's own, somebody who approves, and an agent that plays a script of actions.
+
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conclave_core::config::Config;
+use conclave_core::event::Record;
+use conclave_core::ids::RoomId;
+use conclave_core::message::Message;
+use conclave_core::notice::Notice;
+use conclave_core::outcome::Outcome;
+use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_runtime::approve::Approver;
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::engine::EngineSettings;
+use conclave_runtime::journal::{Journals, MemoryJournals};
+use conclave_runtime::model::{Completion, Prompt, PromptPiece, Stop, Usage};
+use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
+use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
+use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
+use conclave_test_support::{guest, stock};
+use serde_json::Value;
+use tokio::sync::Semaphore;
+
+/// What a model says to its nth prompt.
+type Says = dyn Fn(usize, &[Message]) -> Completion + Send + Sync;
+
+/// A model that says what the test wants, and keeps what it was shown.
+pub(super) struct Scripted {
+    says: Box<Says>,
+    shown: Mutex<Vec<Vec<Message>>>,
+    /// Answers wait for one of these.
+    open: Arc<Semaphore>,
+}
+
+impl Scripted {
+    pub(super) fn new(says: impl Fn(usize, &[Message]) -> Completion + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { says: Box::new(says), shown: Mutex::default(), open: Arc::new(Semaphore::new(Semaphore::MAX_PERMITS / 2)) })
+    }
+
+    /// One that answers only when it is told to.
+    pub(super) fn slow(says: impl Fn(usize, &[Message]) -> Completion + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { says: Box::new(says), shown: Mutex::default(), open: Arc::new(Semaphore::new(0)) })
+    }
+
+    pub(super) fn answer_all(&self) {
+        self.open.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+
+    /// The entries of every prompt, in order; drafts are messages of their seats.
+    pub(super) fn shown(&self) -> Vec<Vec<Message>> {
+        lock(&self.shown).clone()
+    }
+}
+
+impl ModelClient for Scripted {
+    fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
+        let entries = entries(&prompt);
+        let mut shown = lock(&self.shown);
+        let completion = (self.says)(shown.len(), &entries);
+        shown.push(entries);
+        let open = Arc::clone(&self.open);
+        Box::pin(async move {
+            drop(open.acquire().await);
+            Ok(completion)
+        })
+    }
+}
+
+fn entries(prompt: &Prompt) -> Vec<Message> {
+    let mut entries = Vec::new();
+    for piece in &prompt.pieces {
+        match piece {
+            PromptPiece::System { .. } => {}
+            PromptPiece::History { messages, start, end } => {
+                entries.extend((*start..*end).filter_map(|place| messages.get(place).map(|message| Message::clone(message))));
+            }
+            PromptPiece::Draft { draft } => {
+                let mut message = Message::new(u64::MAX, draft.role, "draft");
+                message.content = Some(draft.content.clone());
+                entries.push(message);
+            }
+        }
+    }
+    entries
+}
+
+/// A completion that only says something.
+pub(super) fn says(text: &str) -> Completion {
+    let (id, model, usage) = ("1".to_owned(), "scripted".to_owned(), Usage::default());
+    Completion { id, content: Some(text.to_owned()), reasoning: None, tool_calls: Vec::new(), stop: Stop::End, usage, model }
+}
+
+/// Somebody who decides, and remembers what they were asked.
+pub(super) struct Decides {
+    decide: Box<dyn Fn(&ApprovalRequest) -> Approval + Send + Sync>,
+    asked: Mutex<Vec<ApprovalRequest>>,
+}
+
+impl Approver for Decides {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+        let approval = (self.decide)(&request);
+        lock(&self.asked).push(request);
+        Box::pin(std::future::ready(approval))
+    }
+}
+
+#[derive(Default)]
+struct Told(Mutex<Vec<Notice>>);
+
+impl Subscriber for Told {
+    fn on(&self, happening: &Happening) {
+        if let What::Told { told } = &happening.what {
+            lock(&self.0).push(told.clone());
+        }
+    }
+}
+
+/// A host for one test.
+pub(super) struct World {
+    host: Host,
+    folder: tempfile::TempDir,
+    told: Arc<Told>,
+    approver: Arc<Decides>,
+    /// Of the newest run.
+    journals: Mutex<MemoryJournals>,
+}
+
+impl World {
+    pub(super) fn new() -> Self {
+        Self::with(EngineSettings::default(), Vec::new())
+    }
+
+    pub(super) fn with(engine: EngineSettings, models: Vec<(&str, &Arc<Scripted>)>) -> Self {
+        let cache = guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
+        let models = models.into_iter().map(|(name, model)| (name.to_owned(), Arc::clone(model) as Arc<dyn ModelClient>)).collect();
+        let host = Host::new(HostOptions { cache, models, engine, ..HostOptions::default() }).expect("the engine starts");
+        let folder = tempfile::tempdir().expect("a test can make a folder");
+        std::fs::create_dir(folder.path().join("box")).expect("a test can make a folder");
+        let refuses = |_: &ApprovalRequest| Approval::Refused { reason: "nobody is there".to_owned() };
+        let approver = Arc::new(Decides { decide: Box::new(refuses), asked: Mutex::default() });
+        Self { host, folder, told: Arc::default(), approver, journals: Mutex::default() }
+    }
+
+    /// Whoever is asked decides so; the folder is the world's.
+    pub(super) fn deciding(mut self, decide: impl Fn(&ApprovalRequest, &Path) -> Approval + Send + Sync + 'static) -> Self {
+        let folder = self.folder.path().join("box");
+        self.approver = Arc::new(Decides { decide: Box::new(move |request| decide(request, &folder)), asked: Mutex::default() });
+        self
+    }
+
+    pub(super) fn host(&self) -> &Host {
+        &self.host
+    }
+
+    /// A file of the granted folder.
+    pub(super) fn file(&self, name: &str) -> Option<String> {
+        std::fs::read_to_string(self.folder.path().join("box").join(name)).ok()
+    }
+
+    /// Puts a file there.
+    pub(super) fn put(&self, name: &str, content: &str) {
+        std::fs::write(self.folder.path().join("box").join(name), content).expect("a test can write a file");
+    }
+
+    pub(super) fn asked(&self) -> Vec<ApprovalRequest> {
+        lock(&self.approver.asked).clone()
+    }
+
+    pub(super) fn told(&self) -> Vec<Notice> {
+        lock(&self.told.0).clone()
+    }
+
+    pub(super) async fn prepare(&self, config: &str) -> Prepared {
+        let folder = self.folder.path().to_string_lossy().into_owned();
+        let config = Config::parse("conclave.toml", &folder, config).unwrap_or_else(|problems| panic!("{problems}\n{config}"));
+        let prepared = self.host.prepare(&config, &(Arc::new(|_| {}) as conclave_runtime::Follow)).await;
+        prepared.unwrap_or_else(|problems| panic!("{problems}"))
+    }
+
+    pub(super) fn options(&self, journals: Arc<dyn Journals>) -> RunOptions {
+        RunOptions {
+            ids: Arc::new(RoomId::from("test")),
+            journals,
+            approver: Arc::clone(&self.approver) as Arc<dyn Approver>,
+            subscribers: Subscribers::new([Arc::clone(&self.told) as Arc<dyn Subscriber>]),
+            ..RunOptions::default()
+        }
+    }
+
+    pub(super) async fn run(&self, config: &str, message: &str) -> Outcome {
+        let journals = MemoryJournals::default();
+        *lock(&self.journals) = journals.clone();
+        let options = self.options(Arc::new(journals));
+        let run = self.prepare(config).await.start(Some(message.to_owned()), options).expect("a journal in memory opens");
+        let outcome = tokio::time::timeout(Duration::from_secs(120), run.outcome()).await.expect("the run ends");
+        Outcome::clone(&outcome.expect("a journal in memory holds"))
+    }
+
+    pub(super) fn records(&self) -> Vec<Arc<Record>> {
+        lock(&self.journals).records(&RoomId::from("test"))
+    }
+}
+
+/// A config whose agent plays a script; `task` are more lines of its task, `rest` other tables.
+pub(super) fn acting(script: &Value, grants: &str, task: &str, rest: &str) -> String {
+    format!(
+        "entry = \"main\"\n[tasks.main]\nagent = \"actor\"\n{task}\n[plugins.actor]\nsource = \"{}\"\n{grants}\nconfig = {{ script = {} }}\n{rest}",
+        guest("acting_agent").display(),
+        inline(script)
+    )
+}
+
+/// A table of a stock plugin.
+pub(super) fn stocked(name: &str, lines: &str) -> String {
+    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n", stock().join(format!("{name}.wasm")).display())
+}
+
+/// A table of a guest of the tests, under another name.
+pub(super) fn hostile(name: &str, guest_name: &str, lines: &str) -> String {
+    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n", guest(guest_name).display())
+}
+
+/// A JSON value as an inline TOML value.
+pub(super) fn inline(value: &Value) -> String {
+    match value {
+        Value::Object(fields) => {
+            let fields: Vec<String> =
+                fields.iter().map(|(key, value)| format!("{} = {}", Value::from(key.as_str()), inline(value))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        Value::Array(items) => format!("[{}]", items.iter().map(inline).collect::<Vec<_>>().join(", ")),
+        other => other.to_string(),
+    }
+}
+
+/// What the agent that plays a script was told before each of its steps.
+pub(super) fn steps(outcome: &Outcome) -> Vec<Value> {
+    let told = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok());
+    let steps = told.as_ref().and_then(|told| told["steps"].as_array().cloned());
+    steps.unwrap_or_else(|| panic!("the script did not come to its end: {outcome:?}"))
+}
+
+/// The newest thing that it was told before that step.
+pub(super) fn seen(steps: &[Value], step: usize) -> Value {
+    steps[step]["since"].as_array().and_then(|since| since.last()).map(|past| past["observation"].clone()).unwrap_or_default()
+}
+
+/// Waits for something that must happen some time; nobody measures it.
+pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    for _ in 0..60_000 {
+        if is_so() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    panic!("it never happened: {what}");
+}
+
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

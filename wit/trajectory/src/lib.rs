@@ -1,0 +1,78 @@
+//! What agents do and what they are told, as a log holds it: actions and observations, their fixed JSON in the wire forms of both eras
+//! (2024-07 and 2025-11), and all that is done with a list of them. Used by the host and by plugins alike, so it knows neither: no
+//! files, no clock, no chance.
+//!
+//! - An [`Event`] is an [`Action`] or an [`Observation`] with who, when, and why. [`Event::from_json`] reads logs of both eras and our own
+//!   kinds; [`Event::from_json_of`] reads as one era alone did; [`Event::to_json_text`] writes an era's form, keys in order. With serde,
+//!   events are stored so that nothing of either era is lost.
+//! - [`load()`] reads a whole log whatever its shape. [`SdkEvent`] is an event of the SDK that came later;
+//!   [`translate()`] makes it one of 2025-11.
+//! - On lists: [`search()`], [`View`], [`Replay`], [`EventStream`], [`EventTree`], [`unmatched()`], [`redact()`].
+//! - On texts: [`read_lines`] and [`write_lines`] as `read` and `write` do, [`edit`] as the editor does, [`truncate`].
+//!
+//! ```
+//! use conclave_trajectory::{Action, Era, Event, Observation};
+//! use serde_json::json;
+//!
+//! let event = Event::from_json(&json!({"action": "run", "args": {"command": "ls", "background": true}}))?;
+//! let Some(Action::Run(run)) = event.action() else { unreachable!("it is a run") };
+//! assert!(run.background);
+//! assert_eq!(
+//!     event.to_json_text(Era::V2024),
+//!     r#"{"message":"Running command: ls","action":"run","args":{"command":"ls","background":true,"thought":""}}"#
+//! );
+//!
+//! // What is wrong is said so that a model can mend it.
+//! let wrong = Event::from_json(&json!({"action": "run", "args": {"cmd": "ls"}})).expect_err("it has a wrong argument");
+//! assert!(wrong.text.contains("unknown: cmd; missing: command"));
+//!
+//! let answer: Event = Observation::from(conclave_trajectory::observation::Run::new("ls", "a\nb\n", 0)).into();
+//! assert_eq!(answer.message(Era::V2025), "Command `ls` executed with exit code 0.");
+//! # Ok::<(), conclave_trajectory::Malformed>(())
+//! ```
+
+pub mod action;
+pub mod edit;
+mod era;
+mod event;
+mod field;
+mod json;
+mod lines;
+mod load;
+mod malformed;
+mod metrics;
+pub mod observation;
+mod python;
+mod redact;
+mod replay;
+mod sdk;
+mod search;
+mod spelling;
+mod stream;
+mod text;
+mod timestamp;
+mod translate;
+mod tree;
+mod unmatched;
+mod view;
+mod vocabulary;
+
+pub use action::Action;
+pub use era::Era;
+pub use event::{Body, Event, Source};
+pub use field::LooseId;
+pub use lines::{read_lines, write_lines};
+pub use load::{Loaded, Problem, load};
+pub use malformed::{Malformed, MalformedKind};
+pub use observation::Observation;
+pub use redact::{HIDDEN, Redaction, redact, redact_event, redact_text};
+pub use replay::Replay;
+pub use sdk::{SdkError, SdkEvent, SdkSource, file_name, parse_file_name, tree_of};
+pub use search::{Filter, search};
+pub use stream::{AlreadyHasId, EventStream, Gap, GapKind};
+pub use text::truncate;
+pub use translate::translate;
+pub use tree::{EventTree, ROOT, TreeError};
+pub use unmatched::{Step, unmatched, unmatched_events};
+pub use view::{Shown, Summary, View};
+pub use vocabulary::{CommandMetadata, Confirmation, DelegateOne, EditSource, Knowledge, ReadSource, RecallType, SecurityRisk};

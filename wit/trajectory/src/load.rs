@@ -1,0 +1,161 @@
+//! Reading a whole log whatever its shape and era, going on after what cannot be read and saying what that was (O-190, O-191).
+
+use serde_json::Value;
+
+use crate::era::Era;
+use crate::event::Event;
+use crate::sdk::SdkEvent;
+use crate::translate::translate;
+
+/// Under which names an object holds a log.
+const HOLDERS: [&str; 3] = ["history", "trajectory", "events"];
+
+/// How deep holders and lists may be nested before a log is not looked for any more.
+const DEPTH: usize = 4;
+
+/// A log as far as it could be read.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Loaded {
+    /// The events of 2024-07 and 2025-11, in order; after them those of the SDK, translated.
+    pub events: Vec<Event>,
+    /// The events of the SDK as they are, in order.
+    pub sdk: Vec<SdkEvent>,
+    /// The era that most events belong to; none when they fit both, or are the SDK's.
+    pub era: Option<Era>,
+    /// What could not be read.
+    pub problems: Vec<Problem>,
+}
+
+/// Something of a log that could not be read.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Problem {
+    /// Where: `line 3`, `event 5`, `pair 2, action`.
+    pub at: String,
+    /// Why.
+    pub text: String,
+    /// What it is, if it is JSON at all, so that nothing is lost.
+    pub raw: Option<Value>,
+}
+
+/// Reads a log: a JSON array of events or of (action, observation) pairs, an object that holds one as `history`, `trajectory` or `events`,
+/// one event alone, or one of these per line.
+pub fn load(text: &str) -> Loaded {
+    let mut loader = Loader::default();
+    let text = text.trim_start_matches('\u{feff}');
+    match serde_json::from_str(text) {
+        Ok(value) => loader.take(&value, "log", 0),
+        Err(whole) => loader.lines(text, &whole),
+    }
+    loader.finish()
+}
+
+#[derive(Default)]
+struct Loader {
+    loaded: Loaded,
+    only_old: usize,
+    only_new: usize,
+}
+
+impl Loader {
+    fn lines(&mut self, text: &str, whole: &serde_json::Error) {
+        let lines: Vec<(usize, &str)> = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()).collect();
+        let read: Vec<_> = lines.iter().map(|(at, line)| (at + 1, serde_json::from_str::<Value>(line))).collect();
+        // One broken document is one problem, not one per line of its pretty print.
+        let is_lines = read.iter().any(|(_, line)| line.as_ref().is_ok_and(|value| value.is_object() || value.is_array()));
+        if !is_lines {
+            let text = format!("This is neither JSON ({whole}) nor one JSON value per line.");
+            self.problem("log".to_owned(), text, None);
+            return;
+        }
+        for (at, line) in read {
+            match line {
+                Ok(value) => self.take(&value, &format!("line {at}"), 0),
+                Err(error) => self.problem(format!("line {at}"), format!("This line is no JSON ({error})."), None),
+            }
+        }
+    }
+
+    fn take(&mut self, value: &Value, at: &str, depth: usize) {
+        match value {
+            Value::Array(items) if depth < DEPTH => {
+                let place = |name: &str, index: usize| match at {
+                    "log" => format!("{name} {index}"),
+                    _ => format!("{at}, {name} {index}"),
+                };
+                for (index, item) in items.iter().enumerate() {
+                    match item {
+                        Value::Array(pair) if is_pair(pair) => self.pair(pair, &place("pair", index)),
+                        _ => self.take(item, &place("event", index), depth + 1),
+                    }
+                }
+            }
+            Value::Object(map) if is_event(value) || depth >= DEPTH => {
+                let _ = map;
+                self.event(value, at);
+            }
+            Value::Object(map) => match HOLDERS.iter().find_map(|name| map.get(*name).filter(|held| held.is_array())) {
+                Some(held) => self.take(held, at, depth + 1),
+                None => self.event(value, at),
+            },
+            other => self.problem(at.to_owned(), "An event must be an object.".to_owned(), Some(other.clone())),
+        }
+    }
+
+    /// An action and its observation, as the evaluations of 2024-07 keep them; a null action or observation only fills the pair.
+    fn pair(&mut self, pair: &[Value], at: &str) {
+        for (value, family) in pair.iter().zip(["action", "observation"]) {
+            let filler = value.get(family).and_then(Value::as_str) == Some("null") && value.get("id").is_none();
+            if !filler {
+                self.event(value, &format!("{at}, {family}"));
+            }
+        }
+    }
+
+    fn event(&mut self, value: &Value, at: &str) {
+        if SdkEvent::looks_like(value) {
+            match SdkEvent::from_json(value) {
+                Ok(event) => self.loaded.sdk.push(event),
+                Err(error) => self.problem(at.to_owned(), error.to_string(), Some(value.clone())),
+            }
+            return;
+        }
+        match Event::from_json(value) {
+            Ok(event) => {
+                self.vote(value);
+                self.loaded.events.push(event);
+            }
+            Err(malformed) => self.problem(at.to_owned(), malformed.to_string(), Some(value.clone())),
+        }
+    }
+
+    fn vote(&mut self, value: &Value) {
+        let old = Event::from_json_of(value, Era::V2024).is_ok();
+        // 2025-11 reads the old extras of a command by their old spelling, but never wrote them.
+        let old_spelling = value.get("extras").is_some_and(|extras| extras.get("command_id").is_some());
+        let new = Event::from_json_of(value, Era::V2025).is_ok() && !old_spelling;
+        self.only_old += usize::from(old && !new);
+        self.only_new += usize::from(new && !old);
+    }
+
+    fn problem(&mut self, at: String, text: String, raw: Option<Value>) {
+        self.loaded.problems.push(Problem { at, text, raw });
+    }
+
+    fn finish(mut self) -> Loaded {
+        self.loaded.era = match self.only_old.cmp(&self.only_new) {
+            std::cmp::Ordering::Greater => Some(Era::V2024),
+            std::cmp::Ordering::Less => Some(Era::V2025),
+            std::cmp::Ordering::Equal => None,
+        };
+        self.loaded.events.extend(translate(&self.loaded.sdk));
+        self.loaded
+    }
+}
+
+fn is_pair(items: &[Value]) -> bool {
+    matches!(items, [action, observation] if action.get("action").is_some() && observation.get("observation").is_some())
+}
+
+fn is_event(value: &Value) -> bool {
+    value.get("action").is_some() || value.get("observation").is_some() || SdkEvent::looks_like(value)
+}

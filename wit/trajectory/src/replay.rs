@@ -1,0 +1,49 @@
+//! What to do again of a trajectory: its task and its actions, in order (O-119).
+
+use crate::action::Action;
+use crate::event::{Event, Source};
+use crate::observation::Observation;
+
+/// The task of a trajectory and the actions to issue again.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Replay {
+    /// The first message of the user; none when there is none.
+    pub task: Option<String>,
+    /// The actions after it, from agent and user, to be executed anew; a message waits for an answer only when it is the last event.
+    pub actions: Vec<Action>,
+}
+
+impl Replay {
+    /// What to do again of these events; the environment's events and all observations are skipped.
+    pub fn of(events: &[Event]) -> Replay {
+        let mut issued: Vec<&Event> = events
+            .iter()
+            .filter(|event| event.source != Some(Source::Environment))
+            .filter(|event| !matches!(event.observation(), Some(Observation::Null(_))))
+            .collect();
+        let is_task = |event: &&Event| event.source == Some(Source::User) && matches!(event.action(), Some(Action::Message(_)));
+        let task = issued.iter().position(is_task).map(|at| issued.remove(at));
+        let last = issued.len().saturating_sub(1);
+        let actions = issued
+            .iter()
+            .enumerate()
+            .filter_map(|(at, event)| event.action().map(|action| (at, action)))
+            .filter(|(_, action)| !matches!(action, Action::Null(_)))
+            .map(|(at, action)| if at == last { action.clone() } else { without_waiting(action) })
+            .collect();
+        let task = task.and_then(|event| match event.action() {
+            Some(Action::Message(message)) => Some(message.content.clone()),
+            _ => None,
+        });
+        Replay { task, actions }
+    }
+}
+
+/// The answer to a message that is not the last comes with the trajectory, so nobody is waited for.
+fn without_waiting(action: &Action) -> Action {
+    let mut action = action.clone();
+    if let Action::Message(message) = &mut action {
+        message.wait_for_response = false;
+    }
+    action
+}

@@ -1,0 +1,75 @@
+//! Which calls of a log have no result yet, so that they are pending, or lost when the host died (O-112).
+
+use std::collections::BTreeSet;
+
+use crate::sdk::SdkEvent;
+
+/// What matters of an event for finding calls without result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Step<'a> {
+    /// A call: its event's id, the call's id, and whether its arguments were understood.
+    Action {
+        /// The event's id.
+        id: &'a str,
+        /// The call's id.
+        call: &'a str,
+        /// Whether it can be executed.
+        executable: bool,
+    },
+    /// A result or a refusal of the action with that id.
+    Answer {
+        /// The action's id.
+        action: &'a str,
+    },
+    /// An error of the agent about the call with that id.
+    Error {
+        /// The call's id.
+        call: &'a str,
+    },
+    /// Anything else.
+    Other,
+}
+
+impl<'a> Step<'a> {
+    /// What matters of an SDK event.
+    pub fn of(event: &'a SdkEvent) -> Step<'a> {
+        let text = |key| event.text(key).unwrap_or_default();
+        match event.kind {
+            "ActionEvent" => Step::Action {
+                id: event.id.as_deref().unwrap_or_default(),
+                call: text("tool_call_id"),
+                executable: event.payload.contains_key("action"),
+            },
+            "ObservationEvent" | "UserRejectObservation" => Step::Answer { action: text("action_id") },
+            "AgentErrorEvent" => Step::Error { call: text("tool_call_id") },
+            _ => Step::Other,
+        }
+    }
+}
+
+/// The places of the calls without a later answer by action id or error by call id, in log order; a call not understood is never pending.
+pub fn unmatched(steps: &[Step<'_>]) -> Vec<usize> {
+    let mut answered = BTreeSet::new();
+    let mut failed = BTreeSet::new();
+    let mut pending = Vec::new();
+    for (at, step) in steps.iter().enumerate().rev() {
+        match step {
+            Step::Answer { action } => {
+                answered.insert(*action);
+            }
+            Step::Error { call } => {
+                failed.insert(*call);
+            }
+            Step::Action { id, call, executable } if *executable && !answered.contains(id) && !failed.contains(call) => pending.push(at),
+            Step::Action { .. } | Step::Other => {}
+        }
+    }
+    pending.reverse();
+    pending
+}
+
+/// The calls of a log of the SDK that have no result.
+pub fn unmatched_events(events: &[SdkEvent]) -> Vec<&SdkEvent> {
+    let steps: Vec<Step<'_>> = events.iter().map(Step::of).collect();
+    unmatched(&steps).into_iter().map(|at| &events[at]).collect()
+}

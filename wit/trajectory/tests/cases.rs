@@ -1,0 +1,240 @@
+//! Plays the cases of the behaviour reference that are about lists of events and texts, through the public functions.
+
+use std::collections::BTreeMap;
+
+use conclave_trajectory::{
+    Action, Era, Event, EventStream, EventTree, Filter, Redaction, Replay, Source, Step, View, read_lines, redact, search, truncate,
+    unmatched, write_lines,
+};
+use serde_json::{Map, Value, json};
+
+const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/openhands.jsonl");
+
+/// Plays the input of a case in an era.
+type Play = fn(&Value, &str) -> Value;
+
+/// How each kind is played, and how many cases of it there are at least.
+const KINDS: &[(&str, Play, usize)] = &[
+    ("codec", codec, 41),
+    ("codec_error", codec_error, 10),
+    ("truncate", cut, 2),
+    ("read_lines", read, 6),
+    ("write_lines", write, 6),
+    ("redact", redacted, 4),
+    ("view", viewed, 4),
+    ("unmatched", pending, 5),
+    ("event_tree", tree, 7),
+    ("search", searched, 7),
+    ("stream", streamed, 4),
+    ("replay", replayed, 1),
+];
+
+#[test]
+fn the_reference_cases_hold() {
+    let text = std::fs::read_to_string(CASES).expect("the cases are part of the repository");
+    let mut played: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut wrong = Vec::new();
+    for line in text.lines() {
+        let case: Value = serde_json::from_str(line).expect("each line is JSON");
+        let Some((kind, play, _)) = KINDS.iter().find(|(kind, ..)| case["kind"] == **kind) else { continue };
+        *played.entry(kind).or_default() += 1;
+        let got = play(&case["in"], case["era"].as_str().unwrap_or_default());
+        if got != case["expect"] {
+            wrong.push(format!("{}: {}\n  got      {got}\n  expected {}", case["id"], case["in"], case["expect"]));
+        }
+    }
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    for (kind, _, least) in KINDS {
+        assert!(played.get(kind).is_some_and(|count| count >= least), "too few cases of {kind}");
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map(Vec::as_slice).unwrap_or_default()
+}
+
+fn codec(input: &Value, era: &str) -> Value {
+    let era = Era::parse(era).expect("a known era");
+    let event = Event::from_json_of(input, era).expect("it decodes");
+    // Whatever an era reads, the union reads, and its encoding is the same.
+    assert_eq!(Event::from_json(input).map(|union| union.to_json(era)), Ok(event.to_json(era)));
+    assert_eq!(serde_json::from_str::<Value>(&event.to_json_text(era)).ok(), Some(event.to_json(era)));
+    let mut got = json!({"dict": event.to_json(era)});
+    if era == Era::V2024 {
+        got["memory"] = event.memory_form(10_000);
+    }
+    got
+}
+
+fn codec_error(input: &Value, era: &str) -> Value {
+    let era = Era::parse(era).expect("a known era");
+    let refused = Event::from_json_of(input, era).expect_err("it is refused");
+    assert!(refused.text.len() > 20, "a refusal explains itself: {refused}");
+    let name = match refused.kind.name() {
+        "value-error" => "ValueError",
+        name => name,
+    };
+    json!({"error": name})
+}
+
+fn cut(input: &Value, _: &str) -> Value {
+    json!({"content": truncate(text(&input["content"]), number(&input["max_chars"]) as usize)})
+}
+
+fn read(input: &Value, _: &str) -> Value {
+    json!({"content": read_lines(text(&input["text"]), number(&input["start"]), number(&input["end"]))})
+}
+
+fn write(input: &Value, _: &str) -> Value {
+    let (start, end) = (number(&input["start"]), number(&input["end"]));
+    json!({"text": write_lines(input["existing"].as_str(), text(&input["content"]), start, end)})
+}
+
+fn redacted(input: &Value, _: &str) -> Value {
+    let secrets: Vec<&str> = input["secrets"].as_object().into_iter().flat_map(Map::values).map(text).collect();
+    let mut event = input["event"].clone();
+    redact(&mut event, &secrets, Redaction::Reference);
+    json!({"event": event})
+}
+
+fn viewed(input: &Value, _: &str) -> Value {
+    let events: Vec<Event> = list(&input["events"]).iter().map(|event| Event::from_json(event).expect("it decodes")).collect();
+    let view = View::of(&events);
+    json!({"kept": view.kept, "unhandled_request": view.unhandled_request})
+}
+
+fn pending(input: &Value, _: &str) -> Value {
+    let events = list(&input["events"]);
+    let steps: Vec<Step<'_>> = events
+        .iter()
+        .map(|event| match text(&event["ev"]) {
+            "action" => Step::Action { id: text(&event["id"]), call: text(&event["call"]), executable: event["executable"] == json!(true) },
+            "observation" | "reject" => Step::Answer { action: text(&event["action"]) },
+            "agent_error" => Step::Error { call: text(&event["call"]) },
+            _ => Step::Other,
+        })
+        .collect();
+    json!({"pending": unmatched(&steps).into_iter().map(|at| text(&events[at]["id"])).collect::<Vec<_>>()})
+}
+
+fn tree(input: &Value, _: &str) -> Value {
+    let mut tree = EventTree::default();
+    for entry in list(&input["append"]) {
+        if let Err(error) = tree.append(text(&entry["id"]), entry["parent"].as_str()) {
+            return json!({"error": error.name()});
+        }
+    }
+    for entry in list(&input["inject_corrupt"]) {
+        tree.insert(text(&entry["id"]), entry["parent"].as_str());
+    }
+    match tree.path_to_root(input["path_to_root"].as_str()) {
+        Ok(path) => json!({"path": path}),
+        Err(error) => json!({"error": error.name()}),
+    }
+}
+
+fn filled(input: &Value) -> EventStream {
+    let mut stream = EventStream::default();
+    for op in list(&input["ops"]).iter().filter(|op| op[0] == "add") {
+        let event = Event::from_json(&op[1]).expect("it decodes");
+        stream.add(event, Source::from(text(&op[2]))).expect("it has no id");
+    }
+    stream
+}
+
+fn searched(input: &Value, _: &str) -> Value {
+    let events = filled(input).to_vec();
+    let filter = Filter {
+        include_types: list(&input["types"]).iter().map(|name| text(name).to_owned()).collect(),
+        source: input["source"].as_str().map(str::to_owned),
+        query: input["query"].as_str().map(str::to_owned),
+        start_id: input["start_id"].as_i64(),
+        end_id: input["end_id"].as_i64(),
+        reverse: input["reverse"] == json!(true),
+        limit: input["limit"].as_u64().map(|limit| limit as usize),
+        ..Filter::default()
+    };
+    let found = search(&events, &filter);
+    if input.get("query").is_some() || input.get("types").is_some() || input.get("source").is_some() {
+        return json!({"ids": found.iter().map(|event| event.id).collect::<Vec<_>>()});
+    }
+    json!({"contents": found.iter().filter_map(|event| event.observation()).map(|it| it.content()).collect::<Vec<_>>()})
+}
+
+fn streamed(input: &Value, _: &str) -> Value {
+    if let Some(page) = input["page"].as_u64() {
+        return json!({"pages": filled(input).page_names(page as usize)});
+    }
+    let mut sessions: BTreeMap<String, EventStream> = BTreeMap::new();
+    let mut sid = text(&input["sid"]).to_owned();
+    let mut results = Vec::new();
+    for op in list(&input["ops"]) {
+        let stream = sessions.entry(sid.clone()).or_default();
+        match text(&op[0]) {
+            "add" => {
+                let event = Event::from_json(&op[1]).expect("it decodes");
+                stream.add(event, Source::from(text(&op[2]))).expect("it has no id");
+            }
+            "read_file" => {
+                let path = text(&op[1]).strip_prefix(&format!("sessions/{sid}/events/")).and_then(|name| name.strip_suffix(".json"));
+                let id = path.and_then(|id| id.parse().ok()).expect("an event's file");
+                return json!({"json_without_timestamp": stream.stored(id)});
+            }
+            "reopen" => {
+                let files: Vec<(i64, String)> =
+                    stream.events().filter_map(|event| Some((event.id?, event.to_stored_text(Era::V2025)))).collect();
+                let (loaded, gaps) = EventStream::load(files.iter().map(|(id, text)| (*id, text.as_str())));
+                assert!(gaps.is_empty());
+                assert_eq!(loaded, *stream);
+                *stream = loaded;
+                sid = text(&op[1]).to_owned();
+            }
+            "count" => results.push(json!(stream.len())),
+            "contents" => results.push(json!(stream.contents())),
+            "re-add an event that has an id" => {
+                let id = stream.add(Event::from(Action::Null(Default::default())), Source::Agent).expect("it has no id");
+                let again = stream.get(id).cloned().expect("it was added");
+                let refused = stream.add(again, Source::Agent).expect_err("it has an id").to_string();
+                return json!({"error": refused.split(':').next()});
+            }
+            other => panic!("unknown operation {other}"),
+        }
+    }
+    json!({"results": results})
+}
+
+fn replayed(input: &Value, _: &str) -> Value {
+    let events: Vec<Event> = list(&input["trajectory"]).iter().enumerate().map(|(at, sketch)| sketched(at, sketch)).collect();
+    let replay = Replay::of(&events);
+    let waits: Vec<usize> = replay
+        .actions
+        .iter()
+        .enumerate()
+        .filter(|(_, action)| matches!(action, Action::Message(message) if message.wait_for_response))
+        .map(|(at, _)| at)
+        .collect();
+    let task = if replay.task.as_deref() == Some("message 0") { "first message" } else { "another message" };
+    json!({"task": task, "replayed": replay.actions.iter().map(Action::kind).collect::<Vec<_>>(), "waits": waits})
+}
+
+/// An event of a sketch that names only its kind, source and wait flag.
+fn sketched(at: usize, sketch: &Value) -> Event {
+    let mut event = sketch.clone();
+    let wait = event["wait_for_response"] == json!(true);
+    match (text(&sketch["action"]), text(&sketch["observation"])) {
+        ("message", _) => event["args"] = json!({"content": format!("message {at}"), "wait_for_response": wait}),
+        ("run", _) => event["args"] = json!({"command": "ls"}),
+        (_, "run") => event["extras"] = json!({"command": "ls"}),
+        (_, "agent_state_changed") => event["extras"] = json!({"agent_state": "running"}),
+        _ => {}
+    }
+    Event::from_json(&event).expect("it decodes")
+}
