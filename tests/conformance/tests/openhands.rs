@@ -23,7 +23,7 @@ fn case(kind: &str, input: &Value, expect: &Value) -> String {
 fn a_case_passes_or_says_what_was_seen() {
     let input = json!({ "content": "aaaa", "max_chars": 4 });
     let good = case("truncate", &input, &json!({ "content": "aaaa" }));
-    assert_eq!(played(&[good.clone()]), (Some(0), "1 passed, 0 failed, 0 skipped\n".to_owned()));
+    assert_eq!(played(std::slice::from_ref(&good)), (Some(0), "1 passed, 0 failed, 0 skipped\n".to_owned()));
     let (code, shown) = played(&[good, case("truncate", &input, &json!({ "content": "b" }))]);
     assert!(
         code == Some(1) && shown.contains(r#""got":{"content":"aaaa"}"#) && shown.ends_with("1 passed, 1 failed, 0 skipped\n"),

@@ -240,11 +240,11 @@ fn cut_everywhere(who: Who) -> BTreeSet<u32> {
                 got.iter_mut().for_each(|line| *line = line.replace(&LATER.0.to_string(), &BEGAN.0.to_string()));
             }
             if check(cut, who, asked > ended, &got, &expected) {
-                let ordinals = before.iter().filter_map(|record| match &record.event {
+                let mut ordinals = before.iter().filter_map(|record| match &record.event {
                     Event::SideEffectAsked { ordinal, .. } => Some(*ordinal),
                     _ => None,
                 });
-                interrupted.extend(ordinals.last());
+                interrupted.extend(ordinals.next_back());
             }
             assert!(after.iter().zip(0..).all(|(record, seq)| record.seq == seq), "cut at {cut}: the numbers have a gap");
         }

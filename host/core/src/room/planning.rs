@@ -17,6 +17,8 @@ use crate::plan::{Plan, PlanRules};
 const TASK_TRACKING: &str = "task_tracking";
 /// Entries of a flat list: a list that is longer helps nobody, and each may change the state of all.
 const MAX_LISTED: usize = 1_000;
+/// What is done to a plan, and what its agent reads of it.
+type Change<'a> = Box<dyn FnOnce(&mut Plan) -> Result<String, String> + 'a>;
 /// Bytes of a plan as text, and of a goal that is repeated, in an observation; the agent reads the whole in its view.
 const MAX_SHOWN: u64 = 32 << 10;
 const MAX_REPEATED: u64 = 200;
@@ -24,7 +26,7 @@ const MAX_REPEATED: u64 = 200;
 impl Room {
     /// Changes or shows the plan of a frame's agent; none: the action has nothing to do with plans.
     pub(super) fn change_plan(&mut self, id: FrameId, action: &Action) -> Option<Result<String, String>> {
-        let change: Box<dyn FnOnce(&mut Plan) -> Result<String, String>> = match action {
+        let change: Change<'_> = match action {
             Action::AddTask { parent, goal, subtasks } => Box::new(move |plan: &mut Plan| added(plan, parent, goal, subtasks)),
             Action::ModifyTask { task_id, state } => Box::new(move |plan: &mut Plan| modified(plan, task_id, word(*state))),
             // As it was written where it does not fit: a state that there is not, or no text where one belongs.

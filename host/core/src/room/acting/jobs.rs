@@ -173,7 +173,7 @@ impl Room {
             return false;
         }
         let setup = Arc::clone(&self.setup);
-        decide(&setup, [&agent].into_iter(), &admitted, &json!({})).decide != Decide::Deny
+        decide(&setup, [&agent], &admitted, &json!({})).decide != Decide::Deny
     }
 
     fn poll_later(&mut self, id: FrameId, command_id: i64) {
