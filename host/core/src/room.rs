@@ -242,7 +242,7 @@ pub struct Room {
     /// What agents are doing, as it was told last.
     #[serde(default, skip_serializing_if = "AgentStates::is_empty")]
     agent_states: AgentStates,
-    /// Steps in a row in which nobody was asked anything: what only turns within the room must not turn for ever.
+    /// Steps in a row in which nobody who was asked said anything: what only turns within the room must not turn for ever.
     #[serde(default)]
     idle_steps: u32,
     /// Pauses, and words that nobody has read yet.
@@ -494,7 +494,10 @@ impl Room {
     fn next_call(&mut self, purpose: Purpose) -> CallId {
         let call = CallId(self.counters.call);
         self.counters.call += 1;
-        self.idle_steps = 0;
+        // Who may have nothing to say, and is asked for nothing, says it when the answer comes.
+        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. }) {
+            self.idle_steps = 0;
+        }
         self.calls.insert(call, purpose);
         call
     }

@@ -35,7 +35,7 @@ const MAX_FAULTS: u32 = 3;
 pub(super) const MAX_WEIGHT: usize = 2 << 20;
 /// Calls that an answer may carry; a model's native calls are answered one by one instead.
 const MAX_CALLS: usize = 1_000;
-/// Steps in a row without a question to anybody; whoever has not found an end by then has none.
+/// Steps in a row in which nobody said anything; whoever has not found an end by then has none.
 const MAX_IDLE: u32 = 2_000;
 
 impl Room {
@@ -443,6 +443,9 @@ impl Room {
             }
             Ok(turn) => {
                 self.spent.turns = self.spent.turns.saturating_add(u64::from(turn.is_some()));
+                if turn.is_some() {
+                    self.idle_steps = 0;
+                }
                 let wait = self.responded(id, turn);
                 if let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
                     attempt.wait = wait;
@@ -521,6 +524,9 @@ impl Room {
         let Some(Purpose::User { frame }) = self.calls.get(&call) else { return };
         let frame = *frame;
         self.calls.remove(&call);
+        if text.as_ref().is_some_and(|text| !text.trim().is_empty()) || !attachments.is_empty() {
+            self.idle_steps = 0;
+        }
         let Some((_, task)) = self.task_of(frame) else { return };
         // Nobody is there: in the reference that is a person who says nothing.
         let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };

@@ -94,6 +94,15 @@ pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     recorded
 }
 
+/// Its user is not there and its sub-task's own responder has nothing to say, so in each step somebody is asked for nothing.
+const SILENT: &str = include_str!("silent.txt");
+
+#[test]
+fn a_room_in_which_everybody_is_silent_ends() {
+    let row: Vec<u16> = SILENT.split_whitespace().map(|number| number.parse().expect("a number")).collect();
+    assert!(answered(&row, 40_000).room.outcome().is_some());
+}
+
 proptest! {
     #![proptest_config(config())]
 

@@ -192,7 +192,7 @@ impl Room {
         self.tell_step(id);
         self.idle_steps += 1;
         if self.idle_steps >= MAX_IDLE {
-            self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody was asked anything"));
+            self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody said anything new"));
             return;
         }
         if let Some(ending) = self.ending_of(id, ends) {
