@@ -27,8 +27,8 @@ fn acting(script: &Value, agent: &str, task: &str, rest: &str) -> String {
 }
 
 /// A guest that carries actions out, and may.
-fn executor(name: &str, guest_name: &str, lines: &str) -> String {
-    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n{}", guest(guest_name).display(), allowed(&format!("{name}.*")))
+fn executor(guest: &str, name: &str, lines: &str) -> String {
+    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n{}", conclave_test_support::guest(guest).display(), allowed(&format!("{name}.*")))
 }
 
 /// Nobody is asked about these tools, whatever their plugins are granted.

@@ -13,7 +13,7 @@ fn again(line: &str, times: usize) -> Value {
 }
 
 fn run(script: &Value, task: &str) -> Ran {
-    let terminal = executor("terminal", "stub_terminal", "");
+    let terminal = executor("stub_terminal", "terminal", "");
     let task = format!("executors = [\"terminal\"]\n{task}");
     Rig::new().run(&acting(script, "grants.tools = [\"terminal.*\"]", &task, &terminal), "go")
 }

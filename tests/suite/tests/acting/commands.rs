@@ -18,7 +18,7 @@ use tokio::sync::Semaphore;
 use super::{acting, executor, observations};
 
 fn config(script: &Value, task: &str) -> String {
-    let terminal = executor("terminal", "stub_terminal", "");
+    let terminal = executor("stub_terminal", "terminal", "");
     acting(script, "grants.tools = [\"terminal.*\"]", &format!("executors = [\"terminal\"]\n{task}"), &terminal)
 }
 

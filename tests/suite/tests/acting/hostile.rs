@@ -15,7 +15,7 @@ use tokio::sync::Semaphore;
 use super::{acting, executor, observations, steps};
 
 fn config(script: &Value, limits: &str) -> String {
-    acting(script, "grants.tools = [\"hostile.*\"]", "executors = [\"hostile\"]", &executor("hostile", "hostile_executor", limits))
+    acting(script, "grants.tools = [\"hostile.*\"]", "executors = [\"hostile\"]", &executor("hostile_executor", "hostile", limits))
 }
 
 fn read(how: &str) -> Value {

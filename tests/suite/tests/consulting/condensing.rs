@@ -135,7 +135,7 @@ fn a_condenser_that_misbehaves_breaks_no_history_and_is_not_asked_without_end() 
     for mode in
         ["everything", "split", "longer", "beyond", "backwards", "overlapping", "nothing", "empty", "many", "huge", "spin", "trap", "fail"]
     {
-        let bad = hostile("bad", "hostile_condenser", &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"200 ms\" }}"));
+        let bad = hostile("hostile_condenser", "bad", &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"200 ms\" }}"));
         let model = worker();
         let world = run("bad", &bad, &model, &Scripted::new(|_, _| says("never")));
         let asked = world.records().iter().filter(|record| json!(record.event)["event"] == "consulted").count();

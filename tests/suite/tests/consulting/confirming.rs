@@ -93,7 +93,7 @@ fn the_patterns_say_what_is_risky_and_why_and_only_that_is_asked_about() {
 fn an_analyzer_that_gives_no_answer_makes_somebody_be_asked_and_nobody_there_is_a_no() {
     let confirm = json!({ "policy": "risky", "threshold": "high", "unknown": false, "analyzer": "bad" });
     for mode in ["spin", "trap", "refuse", "fail", "huge"] {
-        let bad = hostile("bad", "hostile_analyzer", &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"50 ms\" }}"));
+        let bad = hostile("hostile_analyzer", "bad", &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"50 ms\" }}"));
         let nobody = Approval::Refused { reason: "nobody is there".to_owned() };
         let (world, told) = ask_about_a_write(nobody, &confirm, &bad);
         assert_eq!(world.file("a.txt"), None, "{mode}");
@@ -112,7 +112,7 @@ fn an_analyzer_that_gives_no_answer_makes_somebody_be_asked_and_nobody_there_is_
 
 #[test]
 fn an_analyzer_that_calls_everything_harmless_only_weighs_where_it_is_asked() {
-    let low = hostile("bad", "hostile_analyzer", "config = { mode = \"low\" }");
+    let low = hostile("hostile_analyzer", "bad", "config = { mode = \"low\" }");
     let risky = json!({ "policy": "risky", "threshold": "low", "analyzer": "bad" });
     for (confirm, rest, asks) in [
         (json!({ "policy": "risky", "threshold": "medium", "analyzer": "bad" }), "", 0),

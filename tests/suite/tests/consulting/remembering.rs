@@ -56,7 +56,7 @@ fn a_memory_that_misbehaves_is_bounded_or_an_error_that_the_agent_reads() {
     let queries = ["many", "spin", "trap", "refuse", "fail", "huge", "lamps"];
     let script: Vec<Value> = queries.iter().map(|query| recall(query)).collect();
     let config =
-        acting(&json!(script), "", "memory = \"bad\"\nstuck = false", &hostile("bad", "hostile_memory", "limits = { cpu = \"50 ms\" }"));
+        acting(&json!(script), "", "memory = \"bad\"\nstuck = false", &hostile("hostile_memory", "bad", "limits = { cpu = \"50 ms\" }"));
     block_on(async {
         let world = World::new();
         let told = steps(&world.run(&config, "go").await);
@@ -75,7 +75,7 @@ fn a_memory_that_misbehaves_is_bounded_or_an_error_that_the_agent_reads() {
 
 #[test]
 fn a_long_memory_is_cut_in_its_middle() {
-    let script = acting(&json!([recall("long")]), "", "memory = \"bad\"", &hostile("bad", "hostile_memory", ""));
+    let script = acting(&json!([recall("long")]), "", "memory = \"bad\"", &hostile("hostile_memory", "bad", ""));
     // It is longer than what the agent may keep of what it was told.
     let config = script.replacen("config = {", "config = { report = false,", 1);
     block_on(async {

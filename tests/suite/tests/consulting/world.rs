@@ -218,8 +218,8 @@ pub(super) fn stocked(name: &str, lines: &str) -> String {
 }
 
 /// A table of a guest of the tests, under another name.
-pub(super) fn hostile(name: &str, guest_name: &str, lines: &str) -> String {
-    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n", guest(guest_name).display())
+pub(super) fn hostile(guest: &str, name: &str, lines: &str) -> String {
+    format!("[plugins.{name}]\nsource = \"{}\"\n{lines}\n", conclave_test_support::guest(guest).display())
 }
 
 /// A JSON value as an inline TOML value.
