@@ -29,7 +29,7 @@ fn step(room: &mut Room, number: u32) {
     let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
     let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("expected a step alone: {effects:?}") };
     let thought = format!("thought {number:09}");
-    let action = if number % 2 == 0 { Action::Think { thought } } else { Action::Delegate { agent: thought, inputs: json!({}) } };
+    let action = if number.is_multiple_of(2) { Action::Think { thought } } else { Action::Delegate { agent: thought, inputs: json!({}) } };
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     room.handle(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }, START);
 }
