@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conclave_core::ids::{ChannelId, TaskName};
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 
 use crate::interrupt::Interrupts;
@@ -38,7 +38,8 @@ impl Channels for Terminal {
         })
     }
 
-    fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let text = speech.text;
         let text = printable(&text);
         let lines: Vec<String> = text.lines().map(|line| format!("      {} {line}", paint(FAINT, "│"))).collect();
         self.screen.line(lines.join("\n"));

@@ -8,6 +8,7 @@ pub(crate) use wire::exit_code;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::delegation::Delegation;
 use crate::message::{Blob, ToolCall, ToolResult};
 
 /// The ordinary answer of an agent.
@@ -25,19 +26,6 @@ pub struct Reply {
     pub recipient: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub attachments: Vec<Blob>,
-}
-
-/// Work for a background task.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Background {
-    /// A task of the config.
-    pub agent: String,
-    /// The message that it gets.
-    pub task: String,
-    /// A JSON object of facts.
-    pub context: Value,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub share_channels: Vec<String>,
 }
 
 /// States of a node of the plan (O-058).
@@ -67,7 +55,7 @@ pub enum Action {
     AddTask { parent: String, goal: String, subtasks: Value },
     ModifyTask { task_id: String, state: PlanState },
     Delegate { agent: String, inputs: Value },
-    DelegateTask(Background),
+    DelegateTask(Box<Delegation>),
     Think { thought: String },
     Talk { content: String },
     Finish { outputs: Value },

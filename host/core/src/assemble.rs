@@ -11,9 +11,9 @@ mod tools;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::channel::{Binding, ChannelKind};
 use crate::config::wording::code;
 use crate::config::{Compat, Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TERMINAL, TaskConfig};
-use crate::delivery::ChannelKind;
 use crate::ids::{ChannelId, PluginName, TaskName};
 use crate::limits::PluginLimits;
 use crate::lookalike::pairs;
@@ -80,7 +80,8 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         tasks,
         plugins: setups,
         models: config.models.iter().map(|(name, model)| (name.clone(), model.prices.clone())).collect(),
-        channels: BTreeMap::from([(ChannelId::from(TERMINAL), ChannelKind::Text)]),
+        channels: BTreeMap::from([(ChannelId::from(TERMINAL), Binding::of(ChannelKind::Text))]),
+        gates: Vec::new(),
         policy: config.policy.clone(),
         limits: config.limits.clone(),
     };
@@ -201,6 +202,7 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
         condense: task.condense.clone(),
         stuck: task.stuck,
         micro: task.micro.clone(),
+        ..TaskSetup::default()
     }
 }
 

@@ -3,8 +3,10 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{BackgroundId, ChannelId, Millis, RoomId, TaskName};
+use crate::ids::{BackgroundId, ChannelId, Millis, PluginName, RoomId, TaskName};
 use crate::outcome::{Outcome, Status};
+
+pub use crate::channel::{Activity, Channel, ChannelKind};
 
 /// How a background task ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -44,6 +46,13 @@ pub struct EndedTask {
     pub error: Option<String>,
     pub duration_ms: u64,
     pub metadata: Value,
+    /// Speeches about it that were tried and not accepted.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub attempts: u32,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 impl EndedTask {
@@ -68,6 +77,7 @@ impl EndedTask {
             output: answer.filter(|_| completed),
             duration_ms: 0,
             metadata: Value::Null,
+            attempts: 0,
         }
     }
 
@@ -83,37 +93,9 @@ impl EndedTask {
             output: None,
             duration_ms: 0,
             metadata: Value::Null,
+            attempts: 0,
         }
     }
-}
-
-/// What kind of channel it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum ChannelKind {
-    Text,
-    Voice,
-    Agent,
-    Other,
-}
-
-/// What keeps a channel busy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Activity {
-    Idle,
-    Speaking,
-    UserSpeaking,
-    Generating,
-}
-
-/// A channel of the room.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Channel {
-    pub id: ChannelId,
-    pub kind: ChannelKind,
-    pub activity: Activity,
-    pub muted: bool,
 }
 
 /// Why a strategy is asked.
@@ -154,4 +136,59 @@ impl DeliveryView {
         let open = || self.channels.iter().filter(|channel| !channel.muted && channel.kind != ChannelKind::Agent);
         open().find(|channel| channel.kind == ChannelKind::Voice).or_else(|| open().next())
     }
+}
+
+/// Where a result is on its way to whoever is to be told. A record of its own: a task has ended, whatever becomes of its delivery.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum DeliveryState {
+    /// Its task has not ended, or nobody is to be told.
+    #[default]
+    None,
+    /// For its strategy.
+    Waiting,
+    Speaking,
+    /// A channel, or the notified agent's turn, took it.
+    Delivered,
+    /// In the inbox, for the agent's next turn.
+    Attached,
+    /// The agent has read it in a turn of its own.
+    Told,
+    /// A gate, or a closed room, held it back.
+    Blocked,
+    /// Tried as often as it may be; it waits in the inbox.
+    DeadLetter,
+}
+
+/// How a delivery stands (R-109, R-115 done right).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeliveryRecord {
+    pub state: DeliveryState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub strategy: Option<PluginName>,
+    /// Where it was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelId>,
+    /// Speeches that were tried.
+    #[serde(default)]
+    pub attempts: u32,
+    /// Why it stands there, where that is not what was wanted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+/// What is said on a channel.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Speech {
+    pub channel: ChannelId,
+    pub text: String,
+    /// Stop what the channel is saying.
+    #[serde(default)]
+    pub interrupt: bool,
+    /// The same for every attempt at the same speech: a channel that took it before takes it again without saying it.
+    #[serde(default)]
+    pub key: String,
+    /// The results that it is about; none for what somebody in the room said.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tasks: Vec<BackgroundId>,
 }

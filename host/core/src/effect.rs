@@ -7,13 +7,14 @@ use serde_json::Value;
 
 use crate::budget::TopUp;
 use crate::consult::Question;
-use crate::delivery::Wake;
+use crate::delivery::{Speech, Wake};
 use crate::event::Opening;
 use crate::grant::Denial;
 use crate::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
 use crate::model::{Completion, ModelError, Prompt};
 use crate::outcome::Outcome;
 use crate::policy::ApprovalRequest;
+use crate::request::{Refusal, Reply, RequestId};
 
 /// What the host must do.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -46,7 +47,13 @@ pub enum Effect {
     /// Call the strategy's `decide` with `room.delivery_view(call)`. Answer: `StrategyDecided`.
     WakeStrategy { call: CallId, strategy: PluginName, wake: Wake },
     /// Say something on a channel. Answer: `Spoken`.
-    Speak { call: CallId, channel: ChannelId, text: String, interrupt: bool },
+    Speak { call: CallId, speech: Box<Speech> },
+    /// Tell whoever asked what came of it. No event answers it.
+    Reply { request: RequestId, reply: Result<Reply, Refusal> },
+    /// Say something to the background task that this call runs. No event answers it.
+    TellTask { call: CallId, text: String },
+    /// The background task that this call runs goes on alone: nobody waits for its answer any more. No event answers it.
+    DetachTask { call: CallId },
     /// Answer: `TimerFired`, at this time or later.
     SetTimer { timer: TimerId, at: Millis },
     /// Nobody waits for this call any more: stop it and drop its answer.
@@ -71,6 +78,7 @@ impl Effect {
             | Self::WakeStrategy { call, .. }
             | Self::Speak { call, .. } => Some(*call),
             Self::AllowSideEffect { .. } | Self::ConfirmSideEffect { .. } => None,
+            Self::Reply { .. } | Self::TellTask { .. } | Self::DetachTask { .. } => None,
             Self::CallModel { .. } | Self::AnswerModel { .. } | Self::SetTimer { .. } | Self::AbandonCall { .. } | Self::Finish { .. } => {
                 None
             }

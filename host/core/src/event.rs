@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::action::Turn;
+use crate::channel::Binding;
 use crate::consult::Advice;
 use crate::delivery::{Decision, EndedTask};
 use crate::fault::{CallReport, Fault};
@@ -16,13 +17,14 @@ use crate::limits::RunLimits;
 use crate::message::{Blob, Entity, Message, ToolCall};
 use crate::model::{Completion, ModelError, ModelRequest, Trouble};
 use crate::policy::Approval;
+use crate::request::{Request, RequestId};
 use crate::setup::{ReturnType, Setup};
 use crate::side_effect::{SideEffect, SideEffectAnswer};
 use crate::tool::{ToolError, ToolOutcome};
 use crate::trace::Read;
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 6;
+pub const RULES: u32 = 7;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -133,6 +135,21 @@ pub struct Opening {
     pub depth: u32,
     /// The channel on which the user is asked.
     pub channel: ChannelId,
+    /// The room stays open when nobody is at work in it, and takes what comes in on its channels, until it is closed.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub hold: bool,
+    /// The channels of a child room: what its parent shared. None: those of the setup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bindings: Option<BTreeMap<ChannelId, Binding>>,
+    /// The entry task must hand its result in with `submit_result`, and is asked again so often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<u32>,
+    /// What is known of the room: who opened it and what for; a JSON object, null when there is nothing.
+    #[serde(default, skip_serializing_if = "Value::is_null")]
+    pub metadata: Value,
+    /// How many automatic answers led here.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub chain_depth: u32,
     /// What the rooms above had used when this one opened: a grant for the whole run does not start anew in a child room.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: UsedByPlugin,
@@ -158,9 +175,18 @@ impl Default for Opening {
             deadline: None,
             depth: 0,
             channel: ChannelId::from(""),
+            hold: false,
+            bindings: None,
+            structured: None,
+            metadata: Value::Null,
+            chain_depth: 0,
             used: UsedByPlugin::new(),
         }
     }
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// One seat asked for one answer, without a loop around it: what the reference calls an agent's responder (L-021, L-022).
@@ -349,6 +375,11 @@ pub enum Event {
         /// Together with what the rooms above had used when it opened.
         #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
         used: UsedByPlugin,
+    },
+    /// Somebody outside asked something of the room.
+    Requested {
+        request: RequestId,
+        what: Request,
     },
     TimerFired {
         timer: TimerId,

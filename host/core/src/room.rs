@@ -13,10 +13,12 @@ mod circles;
 mod condensing;
 mod confirming;
 mod context;
+mod conversation;
 mod delegates;
 mod delivery;
 mod ending;
 mod frame;
+mod gates;
 mod memory;
 mod micro;
 mod models;
@@ -24,6 +26,7 @@ mod pausing;
 mod planning;
 mod posting;
 mod prompts;
+mod requests;
 mod resumed;
 mod returns;
 mod runs;
@@ -54,11 +57,13 @@ use crate::view::{AgentView, Remaining};
 pub(crate) use tools::wider_tools;
 
 use agent_states::AgentStates;
-use background::BackgroundTask;
+use background::{BackgroundTask, Tasks};
 use budgets::Short;
 use context::Lost;
+use conversation::Conversation;
 use delivery::Inbox;
 use frame::Frame;
+use gates::Gating;
 use memory::{Links, Memories};
 use models::ModelCall;
 use pausing::Pausing;
@@ -132,7 +137,7 @@ enum Purpose {
     Speech {
         strategy: PluginName,
         tasks: Vec<BackgroundId>,
-        speech: Box<delivery::Speech>,
+        speech: Box<crate::delivery::Speech>,
     },
 }
 
@@ -215,6 +220,13 @@ pub struct Room {
     texts: Texts,
     background: BTreeMap<BackgroundId, BackgroundTask>,
     inbox: Vec<Inbox>,
+    /// Records of background tasks, ended ones included, and what was delegated before.
+    #[serde(default, skip_serializing_if = "Tasks::is_new")]
+    tasks: Tasks,
+    #[serde(default, skip_serializing_if = "Conversation::is_new")]
+    conversation: Conversation,
+    #[serde(default, skip_serializing_if = "Gating::is_idle")]
+    gating: Gating,
     timers: BTreeMap<TimerId, TimerPurpose>,
     #[serde(with = "scratch::as_pairs")]
     scratch: BTreeMap<ScratchKey, Arc<Vec<u8>>>,
@@ -271,6 +283,7 @@ impl Default for Room {
                 plugins: BTreeMap::new(),
                 models: BTreeMap::new(),
                 channels: BTreeMap::new(),
+                gates: Vec::new(),
                 policy: Vec::new(),
                 limits: RunLimits::default(),
             }),
@@ -286,6 +299,9 @@ impl Default for Room {
             texts: Texts::default(),
             background: BTreeMap::new(),
             inbox: Vec::new(),
+            tasks: Tasks::default(),
+            conversation: Conversation::default(),
+            gating: Gating::default(),
             timers: BTreeMap::new(),
             scratch: BTreeMap::new(),
             used: BTreeMap::new(),
@@ -323,6 +339,8 @@ impl Room {
             Event::RoomOpened { setup, opening } => self.open(setup, opening),
             Event::RunStarted { setup, opening } => self.start_run(setup, opening),
             Event::HistoryChanged { task, change } => self.change_history(&task, change),
+            // Whoever asks a room that is over is told so.
+            Event::Requested { request, what } => self.requested(request, what),
             _ if matches!(self.phase, Phase::Unopened | Phase::Finished { .. }) => {}
             Event::AgentStepped { call, answer, report } => {
                 if let Some(Purpose::Step { frame }) = self.calls.get(&call) {

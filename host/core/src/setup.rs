@@ -8,9 +8,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::calling::sequence::Sequence;
+use crate::channel::Binding;
 use crate::control::confirm::ConfirmRules;
 use crate::control::stuck::StuckRules;
-use crate::delivery::ChannelKind;
+use crate::delegation::{BackgroundRules, HandBack, OnClose};
 use crate::grant::{Grants, Rights};
 use crate::ids::{ChannelId, ModelName, PluginName, TaskName};
 use crate::limits::{PluginLimits, RunLimits};
@@ -265,6 +266,42 @@ pub struct TaskSetup {
     /// What a micro-agent takes and gives; none: the task is none (O-093).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro: Option<Arc<MicroAgent>>,
+    /// What speaking of its result means; none: a turn of the notified task where that is interactive, else the text as it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hand_back: Option<HandBack>,
+    /// Milliseconds that it may take in the background; none: what is left of the run's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deadline_ms: Option<u64>,
+    /// What becomes of it in the background when its parent is stopped or closed.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub on_close: OnClose,
+    /// In the background it must hand its result in with `submit_result`, and is asked again so often.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub structured: Option<u32>,
+    /// How it delegates itself.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub background: BackgroundRules,
+}
+
+/// Where in a room a gate is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum GatePoint {
+    /// Before something that came in on a channel counts.
+    Inbound,
+    /// Before a background task begins.
+    Delegate,
+    /// Before a result or an announcement is said.
+    Deliver,
+}
+
+/// A gate: a plugin that may let pass, change or block. One that fails, or takes too long, blocks.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GateRule {
+    pub on: GatePoint,
+    pub plugin: PluginName,
+    /// Milliseconds.
+    pub deadline_ms: u64,
 }
 
 /// When a history is condensed, and by whom.
@@ -340,6 +377,11 @@ impl Default for TaskSetup {
             condense: None,
             stuck: StuckRules::default(),
             micro: None,
+            hand_back: None,
+            deadline_ms: None,
+            on_close: OnClose::default(),
+            structured: None,
+            background: BackgroundRules::default(),
         }
     }
 }
@@ -375,7 +417,10 @@ pub struct Setup {
     pub tasks: BTreeMap<TaskName, Arc<TaskSetup>>,
     pub plugins: BTreeMap<PluginName, Arc<PluginSetup>>,
     pub models: BTreeMap<ModelName, ModelSetup>,
-    pub channels: BTreeMap<ChannelId, ChannelKind>,
+    pub channels: BTreeMap<ChannelId, Binding>,
+    /// Gates, in the order in which they are asked.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub gates: Vec<GateRule>,
     /// In the order in which they are tried.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub policy: Vec<Rule>,

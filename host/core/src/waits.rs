@@ -74,7 +74,7 @@ impl WaitChange {
             Effect::CallModel { call, ordinal, model, .. } => begun(WaitKey::Model(*call, *ordinal), "model", model.to_string()),
             Effect::StartBackground { call, opening, .. } => begun(WaitKey::Call(*call), "background", opening.room.to_string()),
             Effect::WakeStrategy { call, strategy, .. } => begun(WaitKey::Call(*call), "strategy", strategy.to_string()),
-            Effect::Speak { call, channel, .. } => begun(WaitKey::Call(*call), "speech", channel.to_string()),
+            Effect::Speak { call, speech } => begun(WaitKey::Call(*call), "speech", speech.channel.to_string()),
             Effect::SetTimer { timer, at } => Some(Self::Begun(Wait {
                 key: WaitKey::Timer(*timer),
                 kind: "timer".to_owned(),
@@ -85,6 +85,7 @@ impl WaitChange {
             Effect::AbandonCall { call } => Some(Self::Abandoned(*call)),
             Effect::Finish { .. } => Some(Self::Finished),
             Effect::AnswerModel { .. } | Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => None,
+            Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => None,
         }
     }
 
@@ -114,7 +115,7 @@ impl Effect {
     #[must_use]
     pub fn leaves(&self, setup: &Setup) -> bool {
         match self {
-            Self::CallModel { .. } | Self::Speak { .. } | Self::Finish { .. } => true,
+            Self::CallModel { .. } | Self::Speak { .. } | Self::Reply { .. } | Self::Finish { .. } => true,
             // People are asked once they were told what came before.
             Self::AskApproval { .. } | Self::AskTopUp { .. } | Self::AskUser { .. } => true,
             Self::AllowSideEffect { leave, .. } => leave.is_ok(),
@@ -127,6 +128,8 @@ impl Effect {
             | Self::StartBackground { .. }
             | Self::WakeStrategy { .. }
             | Self::SetTimer { .. }
+            | Self::TellTask { .. }
+            | Self::DetachTask { .. }
             | Self::AbandonCall { .. } => false,
         }
     }

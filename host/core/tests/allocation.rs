@@ -82,6 +82,7 @@ fn setup() -> Setup {
         plugins: [].into(),
         models: [].into(),
         channels: [].into(),
+        gates: Vec::new(),
         policy: config.policy,
         limits: RunLimits::default(),
     }

@@ -5,13 +5,15 @@ use conclave_core::message::Blob;
 
 use crate::clock::BoxFuture;
 
+pub use conclave_core::delivery::Speech;
+
 /// The people's side of a room's channels.
 ///
 /// ```
 /// use std::sync::Arc;
 ///
 /// use conclave_runtime::RunOptions;
-/// use conclave_runtime::channel::{Answer, Channels};
+/// use conclave_runtime::channel::{Answer, Channels, Speech};
 /// use conclave_runtime::clock::BoxFuture;
 /// use conclave_runtime::ids::{ChannelId, TaskName};
 ///
@@ -23,8 +25,8 @@ use crate::clock::BoxFuture;
 ///         Box::pin(async { Some(Answer::from("yes".to_owned())) })
 ///     }
 ///
-///     fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
-///         Box::pin(async move { if text.len() < 1_000 { Ok(()) } else { Err("that is too long to be read out".to_owned()) } })
+///     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+///         Box::pin(async move { if speech.text.len() < 1_000 { Ok(()) } else { Err("that is too long to be read out".to_owned()) } })
 ///     }
 /// }
 ///
@@ -35,11 +37,12 @@ pub trait Channels: Send + Sync + 'static {
     /// Asks for an answer to `prompt`; none when nobody is there.
     fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>>;
 
-    /// Says something.
+    /// Says something. A speech with a key that was taken before is taken again, and not said again: after a crash nobody knows whether it
+    /// was.
     ///
     /// # Errors
     /// Why the channel did not take it, for the strategy that wanted it said.
-    fn speak(&self, channel: ChannelId, text: String, interrupt: bool) -> BoxFuture<'static, Result<(), String>>;
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>>;
 }
 
 /// What a person answers.
@@ -65,7 +68,7 @@ impl Channels for Nobody {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, _: ChannelId, _: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

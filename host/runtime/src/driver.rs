@@ -36,6 +36,7 @@ use crate::everything::Everything;
 use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping};
 use crate::kill_points::kill_point;
 use crate::models::ModelClient;
+use crate::room_handle::{Requests, RoomHandle};
 use crate::subscribe::{Subscribers, Teller, What};
 use held::{Held, Told};
 use port::WaitingModels;
@@ -89,6 +90,7 @@ pub(crate) struct Driver {
     paused: Option<String>,
     waiting: Arc<WaitingModels>,
     side_effects: Arc<WaitingSideEffects>,
+    requests: Arc<Requests>,
     /// Model requests and timers; stopped when the room ends.
     beside: JoinSet<()>,
     /// Those of them that are model requests.
@@ -135,6 +137,7 @@ impl Driver {
             paused: None,
             waiting: Arc::default(),
             side_effects: Arc::default(),
+            requests: Arc::default(),
             beside: JoinSet::new(),
             asking: Vec::new(),
             children: JoinSet::new(),
@@ -225,6 +228,11 @@ impl Driver {
     /// Where events from outside go in, such as `Cancelled`.
     pub(crate) fn sender(&self) -> UnboundedSender<Event> {
         self.sender.clone()
+    }
+
+    /// Who speaks to the room while it is open.
+    pub(crate) fn handle(&self) -> RoomHandle {
+        RoomHandle::new(self.id.clone(), self.sender.clone(), Arc::clone(&self.requests))
     }
 
     /// Runs what was begun to its end, or what was cut off.

@@ -53,6 +53,7 @@ pub mod native;
 pub mod plugin;
 mod prepared;
 pub mod reload;
+mod room_handle;
 pub mod sandbox;
 pub mod secrets;
 pub mod servers;
@@ -64,8 +65,8 @@ pub mod subscribe;
 pub mod telemetry;
 
 pub use conclave_core::{
-    action, budget, config, event, fault, history, limits, lock, manifest, message, model, notice, outcome, policy, setup, side_effect,
-    tool,
+    action, budget, channel as binding, config, delegation, delivery, event, fault, history, limits, lock, manifest, message, model,
+    notice, outcome, policy, request, setup, side_effect, tool,
 };
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```
@@ -101,6 +102,7 @@ pub use conclave_models as models;
 pub use host::Probe;
 pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 pub use prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
+pub use room_handle::RoomHandle;
 pub use session::{Ask, ResumeError, Session, SessionError};
 
 /// The pages whose examples are tests.

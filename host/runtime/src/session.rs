@@ -21,6 +21,7 @@ use crate::everything::Everything;
 use crate::history_file::{self, HistoryFileError};
 use crate::journal::JournalFailure;
 use crate::prepared::{Prepared, RunOptions, Stopper};
+use crate::room_handle::RoomHandle;
 use crate::subscribe::Subscribers;
 
 /// The channel on which the user of a run is asked.
@@ -64,6 +65,8 @@ pub struct Ask {
     pub seat: Option<SeatCall>,
     /// In the place of the config's.
     pub limits: Option<RunLimits>,
+    /// The room stays open when nobody is at work in it, and takes what comes in on its channels, until it is closed.
+    pub hold: bool,
 }
 
 impl Default for Ask {
@@ -82,6 +85,7 @@ impl Default for Ask {
             replay: Vec::new(),
             seat: None,
             limits: None,
+            hold: false,
         }
     }
 }
@@ -231,6 +235,12 @@ impl Session {
         &self.room
     }
 
+    /// Who speaks to the room while it is open.
+    #[must_use]
+    pub fn handle(&self) -> RoomHandle {
+        self.driver.handle()
+    }
+
     /// A handle that stops the run that goes on; between two runs it does nothing.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
@@ -328,6 +338,7 @@ impl Session {
             replay: ask.replay,
             seat: ask.seat,
             inputs: ask.inputs,
+            hold: ask.hold,
             deadline: limits.wall_ms.map(|wall| self.clock.now().plus(wall)),
             limits,
             channel: ChannelId::from(USER_CHANNEL),

@@ -52,6 +52,10 @@ pub fn delegate_in_background(agent: impl Into<String>, task: impl Into<String>)
         task: task.into(),
         context: "{}".into(),
         share_channels: Vec::new(),
+        brief: None,
+        conversation: 0,
+        wait: false,
+        structured: false,
     }))
 }
 

@@ -40,6 +40,7 @@ impl Decisions {
             tasks: [].into(),
             plugins: [].into(),
             models: [].into(),
+            gates: Vec::new(),
             channels: [].into(),
             policy: config.policy,
             limits: RunLimits::default(),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_script::Script;
@@ -46,7 +46,7 @@ impl Channels for People {
         Box::pin(std::future::ready(answer.map(Answer::from)))
     }
 
-    fn speak(&self, _: ChannelId, _: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use conclave_runtime::approve::Approver;
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
 use conclave_runtime::config::Config;
 use conclave_runtime::ids::{ChannelId, Millis, RoomId, TaskName};
@@ -277,7 +277,8 @@ impl Channels for People {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let text = speech.text;
         let port = self.0;
         Box::pin(async move { talk::post(port, "/speak/", &text).await.map(drop).map_err(|error| error.to_string()) })
     }

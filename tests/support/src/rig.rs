@@ -9,7 +9,7 @@ use conclave_core::config::Config;
 use conclave_core::ids::{ChannelId, RoomId, TaskName};
 use conclave_core::outcome::Outcome;
 use conclave_runtime::blobs::MemoryBlobs;
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::kv::MemoryKv;
@@ -181,7 +181,8 @@ impl Channels for People {
         Box::pin(std::future::ready(answer.map(Answer::from)))
     }
 
-    fn speak(&self, channel: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let Speech { channel, text, .. } = speech;
         if self.deaf {
             return Box::pin(std::future::ready(Err("nobody listens".to_owned())));
         }

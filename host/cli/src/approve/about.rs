@@ -136,6 +136,7 @@ pub(super) mod testing {
             plugins: [("notes".into(), plugin.into())].into(),
             models: BTreeMap::new(),
             channels: BTreeMap::new(),
+            gates: Vec::new(),
             policy,
             limits: RunLimits::default(),
         };

@@ -10,7 +10,7 @@ use conclave_core::ids::{ChannelId, TaskName};
 use conclave_core::message::Blob;
 use conclave_core::text::show_size;
 use conclave_runtime::blobs::Blobs;
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use serde_json::json;
 
@@ -225,7 +225,8 @@ impl Channels for PersonChannel {
         Box::pin(async move { inner.asked(task, prompt).await })
     }
 
-    fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let text = speech.text;
         let lines: Vec<String> = printable(&text).lines().map(|line| format!("  {} {line}", paint(FAINT, "│"))).collect();
         // The event stream has it already.
         if !self.0.json {

@@ -9,7 +9,7 @@ use std::time::Instant;
 
 use conclave_core::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::batch::{Batch, OnError, room_of, run_all, verdict};
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::journal::Journals;
@@ -326,7 +326,8 @@ impl Channels for Speaking {
         Box::pin(std::future::ready(None))
     }
 
-    fn speak(&self, _: ChannelId, text: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let text = speech.text;
         let text = printable(&text);
         let lines: Vec<String> = text.lines().map(|line| paint(FAINT, format_args!("{:>4}  │ {line}", self.label))).collect();
         self.screen.line(lines.join("\n"));

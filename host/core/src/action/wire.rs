@@ -3,7 +3,8 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{Action, Background, Observation, Past, PlanState, Reply, Turn};
+use super::{Action, Observation, Past, PlanState, Reply, Turn};
+use crate::delegation::Delegation;
 use crate::message::{ToolCall, ToolResult};
 use crate::trajectory as wire;
 use crate::trajectory::{Body, Era, Event, Malformed};
@@ -82,7 +83,8 @@ impl Action {
                 wire::action::ModifyTask { task_id: wire::LooseId::Text(task_id), state, thought }.into()
             }
             Self::Delegate { agent, inputs } => wire::action::Delegate { agent, inputs: as_object(inputs, "task"), thought }.into(),
-            Self::DelegateTask(Background { agent, task, context, share_channels }) => {
+            Self::DelegateTask(delegation) => {
+                let Delegation { agent, task, context, share_channels, .. } = *delegation;
                 let context = if context.is_null() { Map::new() } else { as_object(context, "context") };
                 wire::action::DelegateTask { agent, task, context, share_channels, thought }.into()
             }
@@ -147,7 +149,8 @@ impl Action {
             wire::Action::Delegate(it) => Self::Delegate { agent: it.agent, inputs: Value::Object(it.inputs) },
             wire::Action::DelegateTask(it) => {
                 let (context, share_channels) = (Value::Object(it.context), it.share_channels);
-                Self::DelegateTask(Background { agent: it.agent, task: it.task, context, share_channels })
+                let (agent, task) = (it.agent, it.task);
+                Self::DelegateTask(Box::new(Delegation { agent, task, context, share_channels, ..Delegation::default() }))
             }
             wire::Action::Think(it) => Self::Think { thought: it.thought },
             wire::Action::Talk(it) => Self::Talk { content: it.content },

@@ -16,12 +16,13 @@ fn actions() -> Vec<Action> {
         Action::AddTask { parent: String::new(), goal: text(), subtasks: json!([{ "goal": "b" }]) },
         Action::ModifyTask { task_id: "0.1".to_owned(), state: PlanState::InProgress },
         Action::Delegate { agent: text(), inputs: json!({ "task": "x", "n": [1] }) },
-        Action::DelegateTask(Background {
+        Action::DelegateTask(Box::new(crate::delegation::Delegation {
             agent: text(),
             task: text(),
             context: json!({ "a": 1 }),
             share_channels: vec!["terminal".to_owned()],
-        }),
+            ..crate::delegation::Delegation::default()
+        })),
         Action::Think { thought: text() },
         Action::Talk { content: text() },
         Action::Finish { outputs: json!({ "a": 1, "b": 2 }) },

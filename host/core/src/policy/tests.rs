@@ -38,6 +38,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
         plugins: [("notes".into(), writer().into()), ("search".into(), reader().into())].into(),
         models: [].into(),
         channels: [].into(),
+        gates: Vec::new(),
         policy,
         limits: RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() },
     }

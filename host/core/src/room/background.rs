@@ -1,13 +1,15 @@
 //! Background tasks: may it be started, with how much of the run's budget, in which child room (R-020…R-065). What becomes of the result
 //! is decided in `delivery`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use super::gates::Passing;
 use super::{Purpose, Room};
-use crate::action::Background;
+use crate::delegation::{BackgroundRecord, Delegation};
 use crate::delivery::{BackgroundStatus, EndedTask, Wake};
 use crate::effect::Effect;
 use crate::event::{Opening, Spent, UsedByPlugin};
@@ -16,6 +18,7 @@ use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, RoomId, Task
 use crate::limits::RunLimits;
 use crate::manifest::Capability;
 use crate::notice::Notice;
+use crate::request::{Refusal, RefusalCode, Reply, RequestId};
 
 /// A background task that runs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -49,7 +52,71 @@ impl BackgroundTask {
     }
 }
 
+/// A delegation on its way: what is wanted, on whose behalf, and who waits for the answer.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Delegating {
+    pub(super) delegation: Delegation,
+    pub(super) origin: Origin,
+}
+
+/// Who asked for a background task.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) enum Origin {
+    /// A call or an action in a round of this frame.
+    Slot { frame: FrameId, slot: usize },
+    /// Somebody outside, on behalf of a task or for themselves.
+    Request { request: RequestId, by: Option<TaskName> },
+}
+
+/// Records of background tasks.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Tasks {
+    records: BTreeMap<BackgroundId, Arc<BackgroundRecord>>,
+}
+
+impl Tasks {
+    /// Nothing to write down.
+    pub(super) fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
 impl Room {
+    /// Background tasks of this room, ended ones included, oldest first.
+    pub fn tasks(&self) -> impl Iterator<Item = &Arc<BackgroundRecord>> {
+        self.tasks.records.values()
+    }
+
+    /// The next record of a background task that has changed since it was asked, for whoever keeps a list.
+    pub fn poll_task(&mut self) -> Option<Arc<BackgroundRecord>> {
+        None
+    }
+
+    pub(super) fn delegate_on_request(&mut self, request: RequestId, delegation: Delegation, by: Option<TaskName>) {
+        self.pass(Passing::Delegation { delegating: Box::new(Delegating { delegation, origin: Origin::Request { request, by } }) });
+    }
+
+    pub(super) fn delegation_passed(&mut self, delegating: Delegating) {
+        if let Origin::Request { request, .. } = delegating.origin {
+            self.reply(request, Err(Refusal::new(RefusalCode::Busy, "not yet")));
+        }
+    }
+
+    pub(super) fn delegation_blocked(&mut self, delegating: Delegating, reason: &str) {
+        if let Origin::Request { request, .. } = delegating.origin {
+            self.reply(request, Err(Refusal::new(RefusalCode::Blocked, reason)));
+        }
+    }
+
+    pub(super) fn cancel_on_request(&mut self, request: RequestId, _task: &BackgroundId, _reason: &str) {
+        self.reply(request, Ok(Reply::Cancelled { cancelled: false }));
+    }
+
+    pub(super) fn tell_on_request(&mut self, request: RequestId, _task: &BackgroundId, _text: String) {
+        self.reply(request, Err(Refusal::new(RefusalCode::UnknownTask, "not yet")));
+    }
+
     /// The task of that name, if the frame's agent was granted to delegate to it.
     pub(super) fn may_delegate(&mut self, frame: FrameId, name: &str) -> Result<TaskName, String> {
         let Some(agent) = self.agent_of(frame).cloned() else { return Err("the task is over".to_owned()) };
@@ -61,7 +128,7 @@ impl Room {
     }
 
     /// Starts a background task; the receipt of R-083, or a text that says why not (R-084 done right).
-    pub(super) fn delegate_in_background(&mut self, frame: FrameId, wanted: &Background) -> Result<Value, String> {
+    pub(super) fn delegate_in_background(&mut self, frame: FrameId, wanted: &Delegation) -> Result<Value, String> {
         let task = self.may_delegate(frame, &wanted.agent)?;
         if wanted.task.trim().is_empty() {
             return Err("delegate_task needs a `task`: what to do, in words".to_owned());
@@ -125,7 +192,7 @@ impl Room {
         Err(self.denied(agent, *record))
     }
 
-    fn child_opening(&self, task: &TaskName, wanted: &Background) -> Opening {
+    fn child_opening(&self, task: &TaskName, wanted: &Delegation) -> Opening {
         Opening {
             room: RoomId::from(format!("{}/{}", self.opening.room, self.counters.background + 1)),
             entry: task.clone(),
@@ -238,6 +305,7 @@ impl Room {
             error: Some(reason.to_owned()),
             duration_ms: self.now.since(task.started),
             metadata: task.context,
+            attempts: 0,
         };
         self.tell(Notice::BackgroundEnded { ended });
     }

@@ -8,13 +8,14 @@ use serde::{Deserialize, Serialize};
 use super::posting::unknown_plugin;
 use super::{Purpose, Room, TimerPurpose};
 use crate::config::TERMINAL;
-use crate::delivery::{Activity, BackgroundStatus, Channel, Decision, DeliveryView, EndedTask, Wake};
+use crate::delivery::{Activity, BackgroundStatus, Channel, Decision, DeliveryView, EndedTask, Speech, Wake};
 use crate::effect::Effect;
 use crate::fault::{CallReport, Fault};
 use crate::grant::{DenialRecord, Layer};
 use crate::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName, TaskName};
 use crate::manifest::Capability;
 use crate::notice::Notice;
+use crate::request::{Announcement, Refusal, RefusalCode, RequestId};
 
 /// Wakes of one strategy in one room, after which it gets no more: a strategy that waits for ever would hold the room open.
 const MAX_WAKES: u32 = 1_000;
@@ -39,14 +40,25 @@ enum Delivery {
     Kept,
 }
 
-/// A speech under way.
+/// A speech on its way through the gates, and on whose behalf.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Speech {
-    channel: ChannelId,
-    text: String,
+pub(super) struct Saying {
+    pub(super) speech: Speech,
+    /// The strategy that wants it said; none: an announcement.
+    pub(super) strategy: Option<PluginName>,
+    /// Who asked for an announcement.
+    pub(super) request: Option<RequestId>,
 }
 
 impl Room {
+    pub(super) fn announce(&mut self, request: RequestId, _announcement: Announcement) {
+        self.reply(request, Err(Refusal::new(RefusalCode::Busy, "not yet")));
+    }
+
+    pub(super) fn delivery_passed(&mut self, _saying: Saying) {}
+
+    pub(super) fn delivery_blocked(&mut self, _saying: Saying, _reason: &str) {}
+
     /// What the strategy may see in this call of its `decide`; none when the call is not one, or is abandoned.
     #[must_use]
     pub fn delivery_view(&self, call: CallId) -> Option<DeliveryView> {
@@ -63,7 +75,9 @@ impl Room {
             room: self.opening.room.clone(),
             now: self.now,
             waiting: mine.iter().map(|inbox| inbox.ended.clone()).collect(),
-            channels: channels.map(|(id, kind)| Channel { id: id.clone(), kind: *kind, activity: Activity::Idle, muted: false }).collect(),
+            channels: channels
+                .map(|(id, kind)| Channel { id: id.clone(), kind: kind.kind, activity: Activity::Idle, muted: false })
+                .collect(),
             notify: mine.first().map(|inbox| inbox.notify.clone()),
         }
     }
@@ -177,9 +191,10 @@ impl Room {
             inbox.state = Delivery::Speaking;
         }
         self.used_by(strategy).speeches += 1;
-        let speech = Box::new(Speech { channel: channel.clone(), text: text.clone() });
-        let call = self.next_call(Purpose::Speech { strategy: strategy.clone(), tasks: ids, speech });
-        self.effects.push_back(Effect::Speak { call, channel, text, interrupt });
+        let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
+        let speech = Box::new(Speech { channel, text, interrupt, key, tasks: ids.clone() });
+        let call = self.next_call(Purpose::Speech { strategy: strategy.clone(), tasks: ids, speech: speech.clone() });
+        self.effects.push_back(Effect::Speak { call, speech });
     }
 
     fn granted_channel(&mut self, strategy: &PluginName, wanted: Option<String>) -> Result<ChannelId, Box<DenialRecord>> {

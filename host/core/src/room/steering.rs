@@ -10,8 +10,8 @@ use super::ending::calls_in;
 use super::frame::Said;
 use super::posting::text_form;
 use super::tools::{calls_as_json, host_tool_of, taint_of};
-use crate::action::Background;
 use crate::calling::arguments;
+use crate::delegation::Delegation;
 use crate::ids::{FrameId, PluginName, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall};
 use crate::toolbox::HostTool;
@@ -304,9 +304,9 @@ struct DelegateTaskArguments {
     share_channels: Vec<String>,
 }
 
-impl From<DelegateTaskArguments> for Background {
+impl From<DelegateTaskArguments> for Delegation {
     fn from(arguments: DelegateTaskArguments) -> Self {
         let context = arguments.context.filter(Value::is_object).unwrap_or_else(|| json!({}));
-        Self { agent: arguments.agent, task: arguments.task, context, share_channels: arguments.share_channels }
+        Self { agent: arguments.agent, task: arguments.task, context, share_channels: arguments.share_channels, ..Self::default() }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conclave_core::delivery::ChannelKind;
+use conclave_core::channel::{Binding, ChannelKind};
 use conclave_core::ids::{ChannelId, PluginName, TaskName};
 use conclave_core::model::ToolFormat;
 use conclave_core::setup::{PluginFacts, PluginKind};
@@ -19,7 +19,7 @@ fn the_library_fits_its_plugins() {
     let assembly = assembled(LIBRARY, &library());
     assert_eq!(assembly.warnings.to_string(), "");
     let setup = &assembly.setup;
-    assert_eq!(setup.channels.iter().collect::<Vec<_>>(), [(&ChannelId::from("terminal"), &ChannelKind::Text)]);
+    assert_eq!(setup.channels.iter().collect::<Vec<_>>(), [(&ChannelId::from("terminal"), &Binding::of(ChannelKind::Text))]);
     let tools = |task: &str| setup.tasks[&TaskName::from(task)].toolbox.offered().iter().map(|tool| tool.name.clone()).collect::<Vec<_>>();
     assert_eq!(tools("answer"), ["notes.save", "search.find"], "narrowed by the task, in order of name");
     assert_eq!(tools("digest"), ["search.read"], "as granted");

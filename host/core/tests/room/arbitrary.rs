@@ -1,7 +1,8 @@
 //! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what is made of it.
 
-use conclave_core::action::{Action, Background, PlanState, Reply, Turn};
+use conclave_core::action::{Action, PlanState, Reply, Turn};
 use conclave_core::consult::{Advice, Condensation, Masked, Question, Risk, Span, Verdict};
+use conclave_core::delegation::Delegation;
 use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, HistoryChange, SeatCall, Spent, UsedByPlugin};
@@ -313,6 +314,7 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             vec![Event::SideEffectEnded { call: *call, ordinal: *ordinal, answer: SideEffectAnswer::Done { length: 1 } }]
         }
         Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => Vec::new(),
+        Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => Vec::new(),
         Effect::AnswerModel { .. } | Effect::AbandonCall { .. } | Effect::Finish { .. } => Vec::new(),
     }
 }
@@ -383,12 +385,13 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
         1 => Action::Finish { outputs: value(choices) },
         2 => Action::Reject { outputs: value(choices) },
         3 => Action::Delegate { agent: choices.one(&TASKS).to_owned(), inputs: value(choices) },
-        4 | 5 => Action::DelegateTask(Background {
+        4 | 5 => Action::DelegateTask(Box::new(Delegation {
             agent: choices.one(&TASKS).to_owned(),
             task: choices.one(&TEXTS).to_owned(),
             context: value(choices),
-            share_channels: Vec::new(),
-        }),
+            wait: choices.flag(),
+            ..Delegation::default()
+        })),
         6 => Action::Think { thought: choices.one(&TEXTS).to_owned() },
         7 => Action::Talk { content: choices.one(&TEXTS).to_owned() },
         8 => Action::ModifyTask { task_id: "0".to_owned(), state: PlanState::Open },
@@ -485,6 +488,7 @@ fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
         output: text(choices),
         error: text(choices),
         duration_ms: u64::MAX,
+        attempts: 0,
         metadata: Value::Null,
     };
     let spent = Spent {

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use conclave_core::calling::sequence::Sequence;
+use conclave_core::channel::{Binding, ChannelKind};
 use conclave_core::control::confirm::ConfirmRules;
 use conclave_core::control::stuck::StuckRules;
 use conclave_core::event::Opening;
@@ -116,6 +117,11 @@ struct TaskPlan {
     /// Without one, the plugin has the task's name.
     agent: Option<String>,
     subtasks: Vec<String>,
+    hand_back: Option<conclave_core::delegation::HandBack>,
+    deadline_ms: Option<u64>,
+    on_close: conclave_core::delegation::OnClose,
+    structured: Option<u32>,
+    background: conclave_core::delegation::BackgroundRules,
     /// Narrows what is granted.
     tools: Option<Vec<String>>,
     narrow: Narrow,
@@ -166,6 +172,11 @@ impl Default for TaskPlan {
     fn default() -> Self {
         let of_config = TaskSetup::default();
         Self {
+            hand_back: None,
+            deadline_ms: None,
+            on_close: conclave_core::delegation::OnClose::default(),
+            structured: None,
+            background: conclave_core::delegation::BackgroundRules::default(),
             narrow: Narrow::default(),
             text: of_config.text,
             tool_format: of_config.tool_format,
@@ -284,9 +295,10 @@ impl Case {
             tasks: tasks.into_iter().map(|(name, task)| (TaskName::from(name.as_str()), task.setup(&name, &plugins).into())).collect(),
             plugins: plugins.into_iter().map(|(name, plugin)| (name, plugin.into())).collect(),
             models: plan.models.iter().map(|(name, model)| (ModelName::from(name.as_str()), model.clone())).collect(),
+            gates: Vec::new(),
             channels: BTreeMap::from([
-                (ChannelId::from("pager"), conclave_core::delivery::ChannelKind::Other),
-                (ChannelId::from("terminal"), conclave_core::delivery::ChannelKind::Text),
+                (ChannelId::from("pager"), Binding::of(ChannelKind::Other)),
+                (ChannelId::from("terminal"), Binding::of(ChannelKind::Text)),
             ]),
             policy: plan.policy.clone(),
             limits: self.limits(),
@@ -373,6 +385,11 @@ impl TaskPlan {
             condense: self.condense,
             stuck: self.stuck,
             micro: None,
+            hand_back: self.hand_back,
+            deadline_ms: self.deadline_ms,
+            on_close: self.on_close,
+            structured: self.structured,
+            background: self.background,
         }
     }
 

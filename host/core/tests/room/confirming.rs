@@ -1,6 +1,7 @@
 //! No kind of action escapes consent (O-109, O-110, C-316), whatever it is called; who waits has started nothing, also after a crash.
 
-use conclave_core::action::{Action, Background, Observation, Reply, Turn};
+use conclave_core::action::{Action, Observation, Reply, Turn};
+use conclave_core::delegation::Delegation;
 use conclave_core::effect::Effect;
 use conclave_core::event::Event;
 use conclave_core::fault::{CallReport, Fault, FaultKind};
@@ -64,7 +65,7 @@ fn actions() -> Vec<Action> {
         Action::Kill { command_id: 1 },
         Action::Recall { query: text("q") },
         Action::Delegate { agent: text("other"), inputs: json!({ "task": "t" }) },
-        Action::DelegateTask(Background { agent: text("other"), task: text("t"), context: json!({}), share_channels: Vec::new() }),
+        Action::DelegateTask(Box::new(Delegation { agent: text("other"), task: text("t"), context: json!({}), ..Delegation::default() })),
         custom("edit", json!({ "path": "a" })),
         custom("browse_interactive", json!({ "browser_actions": "noop()" })),
         custom("anything_new", json!({})),

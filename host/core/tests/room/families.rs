@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::action::{Action, Background, Turn};
+use conclave_core::action::{Action, Turn};
+use conclave_core::delegation::Delegation;
 use conclave_core::delivery::EndedTask;
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Spent};
@@ -152,7 +153,7 @@ impl Family {
 
 fn background() -> Action {
     let (agent, task) = ("slow".to_owned(), "x".to_owned());
-    Action::DelegateTask(Background { agent, task, context: Value::Null, share_channels: Vec::new() })
+    Action::DelegateTask(Box::new(Delegation { agent, task, ..Delegation::default() }))
 }
 
 fn turn(action: Action) -> Turn {

@@ -1,7 +1,8 @@
 //! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and completions.
 
-use conclave_core::action::{Action, Background, Reply, Turn};
+use conclave_core::action::{Action, Reply, Turn};
 use conclave_core::consult::Advice;
+use conclave_core::delegation::Delegation;
 use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::event::Spent;
 use conclave_core::fault::{Fault, FaultKind};
@@ -130,7 +131,7 @@ impl Said {
             Action::Delegate { agent: agent.clone(), inputs }
         } else if let Some(agent) = &self.background {
             let context = self.inputs.clone().unwrap_or_else(|| json!({}));
-            Action::DelegateTask(Background { agent: agent.clone(), task, context, share_channels: Vec::new() })
+            Action::DelegateTask(Box::new(Delegation { agent: agent.clone(), task, context, ..Delegation::default() }))
         } else if let Some(name) = &self.custom {
             Action::Custom { name: name.clone(), arguments: json!({}) }
         } else if self.say.is_none() && self.call.is_empty() && self.to.is_none() {
@@ -265,6 +266,7 @@ impl Ended {
             output: self.output.clone(),
             error: self.error.clone(),
             duration_ms: 0,
+            attempts: 0,
             metadata: Value::Null,
         };
         (ended, Spent { turns: self.turns, tokens: self.tokens, cost_micro_usd: self.cost, ..Spent::default() })

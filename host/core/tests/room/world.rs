@@ -236,6 +236,7 @@ impl<'a> World<'a> {
                 }
             }
             Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => {}
+            Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => {}
             Effect::AnswerModel { call, answer, .. } => {
                 let running = self.running.get_mut(&call).filter(|running| running.relay);
                 if let (Some(running), Ok(completion)) = (running, answer) {

@@ -1,6 +1,7 @@
 //! Turns and the actions in them.
 
-use conclave_core::action::{Action, Background, PlanState, Reply, Turn};
+use conclave_core::action::{Action, PlanState, Reply, Turn};
+use conclave_core::delegation::{Delegation, STRUCTURED_RETRIES};
 use conclave_core::fault::Fault;
 
 use super::message::{blob_in, blob_out, tool_call_in, tool_call_out};
@@ -63,9 +64,19 @@ fn reply_in(reply: actions::Reply) -> Result<Reply, Fault> {
     })
 }
 
-fn background_in(background: actions::Background) -> Result<Background, Fault> {
+fn background_in(background: actions::Background) -> Result<Box<Delegation>, Fault> {
     let context = object_in(&background.context, || "`context` of `delegate-task`".to_owned())?;
-    Ok(Background { agent: background.agent, task: background.task, context, share_channels: background.share_channels })
+    Ok(Box::new(Delegation {
+        agent: background.agent,
+        task: background.task,
+        context,
+        share_channels: background.share_channels,
+        brief: background.brief,
+        conversation: background.conversation,
+        wait: background.wait,
+        structured: background.structured.then_some(STRUCTURED_RETRIES),
+        ..Delegation::default()
+    }))
 }
 
 fn state_in(state: actions::PlanState) -> PlanState {
@@ -104,8 +115,10 @@ pub(crate) fn action_out(action: &Action) -> actions::Action {
         Action::AddTask { parent, goal, subtasks } => Guest::AddTask(actions::AddTask { parent, goal, subtasks: subtasks.to_string() }),
         Action::ModifyTask { task_id, state } => Guest::ModifyTask(actions::ModifyTask { task_id, state: state_out(state) }),
         Action::Delegate { agent, inputs } => Guest::Delegate(actions::Delegate { agent, inputs: inputs.to_string() }),
-        Action::DelegateTask(Background { agent, task, context, share_channels }) => {
-            Guest::DelegateTask(actions::Background { agent, task, context: context.to_string(), share_channels })
+        Action::DelegateTask(delegation) => {
+            let Delegation { agent, task, context, share_channels, brief, conversation, wait, structured, .. } = *delegation;
+            let (context, structured) = (context.to_string(), structured.is_some());
+            Guest::DelegateTask(actions::Background { agent, task, context, share_channels, brief, conversation, wait, structured })
         }
         Action::Think { thought } => Guest::Think(thought),
         Action::Talk { content } => Guest::Talk(content),
@@ -159,7 +172,17 @@ mod tests {
             Action::AddTask { parent: s(""), goal: s("g"), subtasks: json!([]) },
             Action::ModifyTask { task_id: s("0"), state: PlanState::Verified },
             Action::Delegate { agent: s("a"), inputs: json!({}) },
-            Action::DelegateTask(Background { agent: s("a"), task: s("t"), context: json!({ "k": [] }), share_channels: vec![s("c")] }),
+            Action::DelegateTask(Box::new(Delegation {
+                agent: s("a"),
+                task: s("t"),
+                context: json!({ "k": [] }),
+                share_channels: vec![s("c")],
+                brief: Some(s("b")),
+                conversation: 3,
+                wait: true,
+                structured: Some(STRUCTURED_RETRIES),
+                ..Delegation::default()
+            })),
             Action::Think { thought: s("t") },
             Action::Talk { content: s("t") },
             Action::Finish { outputs: json!("done") },

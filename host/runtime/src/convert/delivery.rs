@@ -36,6 +36,7 @@ pub(crate) fn ended_out(ended: &EndedTask) -> context::EndedTask {
         error: ended.error.clone(),
         duration_ms: ended.duration_ms,
         metadata: ended.metadata.to_string(),
+        attempts: ended.attempts,
     }
 }
 
@@ -54,6 +55,7 @@ pub(crate) fn channel_out(channel: &Channel) -> context::Channel {
         id: channel.id.to_string(),
         kind: match channel.kind {
             ChannelKind::Text => context::ChannelKind::Text,
+            ChannelKind::Web => context::ChannelKind::Web,
             ChannelKind::Voice => context::ChannelKind::Voice,
             ChannelKind::Agent => context::ChannelKind::Agent,
             ChannelKind::Other => context::ChannelKind::Other,

@@ -74,15 +74,14 @@ impl Driver {
                     Event::StrategyDecided { call, answer, report }
                 });
             }
-            Effect::Speak { call, channel, text, interrupt } => {
+            Effect::Speak { call, speech } => {
                 let channels = Arc::clone(&self.shared.channels);
                 let fallback = Event::Spoken { call, failure: Some("the channel broke off".to_owned()) };
-                self.start(
-                    call,
-                    fallback,
-                    async move { Event::Spoken { call, failure: channels.speak(channel, text, interrupt).await.err() } },
-                );
+                self.start(call, fallback, async move { Event::Spoken { call, failure: channels.speak(*speech).await.err() } });
             }
+            Effect::Reply { request, reply } => self.requests.answer(request, reply),
+            Effect::TellTask { call, text } => self.tell_child(call, text),
+            Effect::DetachTask { call } => drop(self.under_way.remove(&call)),
             Effect::SetTimer { timer, at } => self.set_timer(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),
             Effect::Finish { .. } => {}
@@ -249,6 +248,13 @@ impl Driver {
             child.begin(opening);
         }
         Ok(child)
+    }
+
+    fn tell_child(&self, call: CallId, text: String) {
+        if let Some(UnderWay::Child(child)) = self.under_way.get(&call) {
+            // It may be over; then its parent has its end on the way.
+            let _ = child.send(Event::UserSaid { task: None, text, attachments: Vec::new() });
+        }
     }
 
     fn abandon_call(&mut self, call: CallId) {

@@ -156,6 +156,7 @@ fn notices() -> Vec<Notice> {
         output: Some("41 files, mostly about lighthouses".to_owned()),
         error: None,
         duration_ms: 950,
+        attempts: 0,
         metadata: json!({}),
     };
     let report = || CallReport { wall_us: 2_140, cpu_ticks: 0, memory: 1_114_112, ..CallReport::default() };

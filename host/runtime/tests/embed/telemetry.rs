@@ -5,7 +5,7 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_runtime::manifest::Capability;
@@ -285,7 +285,7 @@ impl Channels for Again {
         Box::pin(async move { Some(if is_over { "quit" } else { "again" }.to_owned().into()) })
     }
 
-    fn speak(&self, _: ChannelId, _: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(async { Ok(()) })
     }
 }

@@ -14,7 +14,7 @@ use futures_executor::block_on;
 pub fn setup() -> Arc<Setup> {
     let (entry, limits) = (TaskName::from("desk"), conclave_runtime::limits::RunLimits::default());
     let (tasks, plugins, models, channels) = Default::default();
-    Arc::new(Setup { entry, tasks, plugins, models, channels, policy: Vec::new(), limits })
+    Arc::new(Setup { entry, tasks, plugins, models, channels, gates: Vec::new(), policy: Vec::new(), limits })
 }
 
 pub fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {

@@ -172,13 +172,15 @@ fn finished(finish: log::Finish) -> Turn {
 }
 
 fn delegate_task(background: Background, thought: String) -> log::DelegateTask {
-    let Background { agent, task, context, share_channels } = background;
+    let Background { agent, task, context, share_channels, .. } = background;
     log::DelegateTask { agent, task, context: object(&context), share_channels, thought }
 }
 
 fn background(task: log::DelegateTask) -> Turn {
     let log::DelegateTask { agent, task, context, share_channels, .. } = task;
-    Action::DelegateTask(Background { agent, task, context: Value::Object(context).to_string(), share_channels }).into()
+    let (context, plain) = (Value::Object(context).to_string(), (None, 0, false, false));
+    let (brief, conversation, wait, structured) = plain;
+    Action::DelegateTask(Background { agent, task, context, share_channels, brief, conversation, wait, structured }).into()
 }
 
 /// A kind that the contract does not type.

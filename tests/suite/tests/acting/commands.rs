@@ -8,7 +8,7 @@ use conclave_core::ids::{ChannelId, TaskName};
 use conclave_core::notice::Notice;
 use conclave_core::outcome::Status;
 use conclave_runtime::RunOptions;
-use conclave_runtime::channel::{Answer, Channels};
+use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_test_support::{Rig, block_on, host};
@@ -127,7 +127,7 @@ impl Channels for Patient {
         })
     }
 
-    fn speak(&self, _: ChannelId, _: String, _: bool) -> BoxFuture<'static, Result<(), String>> {
+    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
         Box::pin(std::future::ready(Ok(())))
     }
 }
