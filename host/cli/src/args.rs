@@ -22,7 +22,7 @@ pub(crate) use audit::{Can, Why};
 pub(crate) use batch::Batch;
 pub(crate) use keep::{Approvals, Approve, Keep, Refuse, Resume};
 pub(crate) use lock::{Lock, Locked, Upgrade};
-pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand};
+pub(crate) use look::{ApprovalList, Audit, AuditCommand, Runs, Show, StoreCommand, Tasks};
 pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
@@ -79,6 +79,8 @@ pub(crate) enum Command {
     Runs(Runs),
     /// Show what happened in a run and when: steps, calls, tokens, cost, memory, refusals, approvals
     Show(Show),
+    /// List the background tasks of a run: how each stands, and whether its result was delivered; cancel one, or say something to it
+    Tasks(Tasks),
     /// List the calls that wait for an approval
     Approvals(ApprovalList),
     /// Show what was allowed, refused, approved and sent out, over all runs that are kept; hold it against its chain of hashes

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use conclave_core::ids::RoomId;
 use conclave_core::policy::Approval;
+use conclave_core::request::Request;
 use conclave_runtime::Host;
 use conclave_runtime::store::{Mail, Reader, Standing, Store, Word};
 use tokio::task::AbortHandle;
@@ -78,8 +79,12 @@ fn hear(store: &Store, host: &Host, screen: &Screen) {
                 screen.line(paint(FAINT, format_args!("      {room} was told from another terminal: {}", one_line(&text, SHOWN))));
                 stopper.tell(task.as_ref(), &text);
             }
+            (Word::Ask { what }, Some(stopper)) => {
+                screen.line(paint(FAINT, format_args!("      {room} was asked from another terminal: {}", asked(&what))));
+                stopper.request(*what);
+            }
             // Of those that are not under way here only a stop is taken out of the mail.
-            (Word::Decide { .. } | Word::Pause { .. } | Word::Unpause | Word::Tell { .. }, None) => {}
+            (Word::Decide { .. } | Word::Pause { .. } | Word::Unpause | Word::Tell { .. } | Word::Ask { .. }, None) => {}
         }
     }
 }
@@ -87,6 +92,15 @@ fn hear(store: &Store, host: &Host, screen: &Screen) {
 fn is_open(store: &Store, room: &RoomId) -> bool {
     let rooms = Reader::open(store.folder()).and_then(|reader| reader.rooms(room)).unwrap_or_default();
     rooms.iter().any(|row| !matches!(row.standing, Standing::Ended(_)))
+}
+
+fn asked(what: &Request) -> String {
+    match what {
+        Request::CancelTask { task, reason } => format!("to cancel {task}: {}", one_line(reason, SHOWN)),
+        Request::TellTask { task, text } => format!("to tell {task}: {}", one_line(text, SHOWN)),
+        Request::Close { reason } => format!("to close: {}", one_line(reason, SHOWN)),
+        _ => "something".to_owned(),
+    }
 }
 
 fn said(approval: &Approval) -> String {

@@ -25,6 +25,7 @@ pub(crate) mod schema;
 pub(crate) mod show;
 pub(crate) mod stop;
 pub(crate) mod store;
+pub(crate) mod tasks;
 pub(crate) mod tell;
 pub(crate) mod trajectory;
 pub(crate) mod upgrade;

@@ -75,6 +75,7 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
         Command::Refuse(args) => commands::approve::refuse(&args, output),
         Command::Runs(args) => commands::runs::runs(&args, output),
         Command::Show(args) => commands::show::show(&args, output),
+        Command::Tasks(args) => commands::tasks::tasks(&args, output).await,
         Command::Approvals(args) => commands::approvals::approvals(&args, output),
         Command::Audit(args) => commands::audit::audit(&args, output),
         Command::Store(command) => commands::store::store(&command, output),

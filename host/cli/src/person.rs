@@ -325,13 +325,28 @@ enum Reader {
 impl Reader {
     fn serve(&mut self, requests: &Receiver<Request>, leaving: &AtomicBool) {
         let mut queue = Queue { requests, waiting: VecDeque::new(), leaving };
+        // A message that came when nobody waited for one any more: the agent had something to say of itself.
+        let mut early: VecDeque<Reply> = VecDeque::new();
         while let Some(mut request) = queue.next() {
+            let is_message = request.question.kind == Kind::Message;
+            if let Some(reply) = early.pop_front_if(|_| is_message) {
+                if let Err(reply) = request.reply.send(reply) {
+                    early.push_front(reply);
+                }
+                continue;
+            }
             let reply = match self {
                 Self::Editor(editor) => editor.read(&request.question, request.resumed, || queue.interrupts(&request)),
                 Self::Lines(lines) => Some(lines.read(&request.question)),
             };
             match reply {
-                Some(reply) => drop(request.reply.send(reply)),
+                Some(reply) => {
+                    if let Err(reply) = request.reply.send(reply)
+                        && is_message
+                    {
+                        early.push_back(reply);
+                    }
+                }
                 None => {
                     request.resumed = true;
                     queue.waiting.push_front(request);

@@ -89,6 +89,18 @@ impl Stores {
         Ok(all)
     }
 
+    /// The newest run.
+    ///
+    /// # Errors
+    /// When there is none, or a store cannot be read.
+    pub(crate) fn newest(&self) -> Result<InStore, CliError> {
+        let newest = self.runs(&RunFilter { most: Some(1), ..RunFilter::default() })?;
+        let Some(row) = newest.first() else {
+            return Err(CliError::usage("no runs are kept yet").hint("`conclave run` and `conclave chat` keep theirs"));
+        };
+        self.find(row.run.as_str())
+    }
+
     /// What runs wait for from a person: the run, and `approval`, `top-up` or `user`.
     ///
     /// # Errors

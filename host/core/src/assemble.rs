@@ -11,10 +11,9 @@ mod tools;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::channel::{Binding, ChannelKind};
 use crate::config::wording::code;
-use crate::config::{Compat, Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TERMINAL, TaskConfig};
-use crate::ids::{ChannelId, PluginName, TaskName};
+use crate::config::{Compat, Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TaskConfig};
+use crate::ids::{PluginName, TaskName};
 use crate::limits::PluginLimits;
 use crate::lookalike::pairs;
 use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
@@ -56,6 +55,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         setups.insert(name.clone(), Arc::new(setup));
     }
     check_lookalikes(config, &mut problems);
+    check_gates(config, plugins, &mut problems);
     tools::check_patterns(config, plugins, &mut problems);
     let admitted = tools::admitted(plugins);
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
@@ -80,8 +80,8 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         tasks,
         plugins: setups,
         models: config.models.iter().map(|(name, model)| (name.clone(), model.prices.clone())).collect(),
-        channels: BTreeMap::from([(ChannelId::from(TERMINAL), Binding::of(ChannelKind::Text))]),
-        gates: Vec::new(),
+        channels: config.channels.clone(),
+        gates: config.gates.clone(),
         policy: config.policy.clone(),
         limits: config.limits.clone(),
     };
@@ -116,6 +116,17 @@ fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> Plugi
         limits.wall_ms = limits.wall_ms.saturating_add(patience.saturating_mul(MODEL_CALLS));
     }
     limits
+}
+
+/// Whoever is asked whether something may pass can answer that.
+fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
+    for (index, gate) in config.gates.iter().enumerate() {
+        let Some(facts) = plugins.get(&gate.plugin).filter(|facts| !facts.kinds.contains(&PluginKind::Gate)) else { continue };
+        let what = format!("the plugin `{}` exports no `{}`", gate.plugin, PluginKind::Gate.as_str());
+        let help = others(plugins, PluginKind::Gate).map(|others| format!("plugins here that do: {others}"));
+        let help = help.unwrap_or_else(|| format!("leave this [[gates]] out, or take a plugin that exports `{}`", PluginKind::Gate.as_str()));
+        problems.push(config.problem(&format!("gates[{index}].plugin"), what).because(exports(facts)).help(help));
+    }
 }
 
 /// A task's plugins are of the kinds that it needs.
@@ -167,6 +178,13 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
         toolbox: Arc::new(toolbox),
         force: task.force.clone(),
         deliver: task.deliver.clone(),
+        hand_back: task.hand_back,
+        background: task.background.clone(),
+        handoff: task.handoff.clone(),
+        deadline_ms: task.deadline_ms,
+        on_close: task.on_close,
+        structured: task.structured,
+        budget: task.budget.clone(),
         interactive: task.interactive,
         turns: task.turns,
         max_stalled_steps: task.max_stalled_steps,

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::ChannelId;
+use crate::ids::{ChannelId, TaskName};
 
 /// What kind of channel it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -157,7 +157,16 @@ impl Visibility {
         }
     }
 
-    /// It is for the agents of the room.
+    /// It is for the agent of this task; a list may name tasks beside channels.
+    #[must_use]
+    pub fn is_for_task(&self, task: &TaskName) -> bool {
+        match self {
+            Self::Only(names) => names.iter().any(|name| name.as_str() == task.as_str()),
+            _ => self.is_for_agents(),
+        }
+    }
+
+    /// It is for the agents of the room, whichever they are.
     #[must_use]
     pub fn is_for_agents(&self) -> bool {
         matches!(self, Self::All | Self::Intelligence)

@@ -4,7 +4,10 @@
 mod acting;
 mod address;
 mod amounts;
+mod channels;
+mod background;
 pub(crate) mod depth;
+mod gates;
 mod grants;
 mod json;
 pub(crate) mod keys;
@@ -38,18 +41,20 @@ use serde_json::Value;
 use toml::de::DeTable;
 
 use crate::calling::sequence::Sequence;
+use crate::channel::Binding;
 use crate::control::confirm::ConfirmRules;
 use crate::control::stuck::StuckRules;
+use crate::delegation::{BackgroundRules, HandBack, OnClose};
 use crate::fetch::HostPattern;
 use crate::grant::{Grants, SecretPlace, ToolPattern};
-use crate::ids::{ModelName, PluginName, SecretName, TaskName};
+use crate::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
 use crate::journal::Durability;
 use crate::limits::{PluginLimits, RunLimits};
 use crate::message::Entity;
 use crate::model::ToolFormat;
 use crate::narrow::Narrow;
 use crate::policy::Rule;
-use crate::setup::{AgentSeat, CondenseRules, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TextRules};
+use crate::setup::{AgentSeat, CondenseRules, GateRule, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TaskBudget, TextRules};
 use crate::toolbox::HostTool;
 
 pub use keys::{KEYS, Key, Shape};
@@ -69,7 +74,7 @@ use wording::{code, one_of, string};
 /// Syntax errors that are reported at most. A file with more of them is no TOML at all, and one line of it may give hundreds.
 const SYNTAX_ERRORS: usize = 20;
 
-/// The channel that every room of this version has.
+/// The channel that every config has, written or not.
 pub const TERMINAL: &str = "terminal";
 
 /// A path of the config: as the operator wrote it, and seen from where the host runs.
@@ -254,6 +259,10 @@ pub struct ToolEntry {
     /// Whom `recipient_message` may name; empty: anybody.
     pub recipients: Vec<String>,
     pub default_recipient: Option<String>,
+    /// Of `delegate_task`: it is for this worker only.
+    pub agent: Option<TaskName>,
+    /// Of `delegate_task`: its calls wait for the result.
+    pub wait: bool,
 }
 
 impl ToolEntry {
@@ -271,6 +280,8 @@ impl ToolEntry {
             retained_tokens: None,
             recipients: Vec::new(),
             default_recipient: None,
+            agent: None,
+            wait: false,
         }
     }
 }
@@ -288,6 +299,15 @@ pub struct TaskConfig {
     pub tools: Option<Vec<ToolEntry>>,
     pub force: Option<String>,
     pub deliver: Option<PluginName>,
+    /// What speaking of its result means; none: as the notified task has it.
+    pub hand_back: Option<HandBack>,
+    /// Whom it may hand the conversation to; none: whomever its agent may address.
+    pub handoff: Option<Vec<String>>,
+    pub background: BackgroundRules,
+    pub deadline_ms: Option<u64>,
+    pub on_close: OnClose,
+    pub structured: Option<u32>,
+    pub budget: TaskBudget,
     pub interactive: bool,
     pub only_user_quits_root: bool,
     pub default_human_response: Option<String>,
@@ -337,6 +357,10 @@ pub struct Config {
     pub secrets: BTreeMap<SecretName, SecretConfig>,
     pub plugins: BTreeMap<PluginName, PluginConfig>,
     pub tasks: BTreeMap<TaskName, TaskConfig>,
+    /// The terminal's included.
+    pub channels: BTreeMap<ChannelId, Binding>,
+    /// In the order in which they are asked.
+    pub gates: Vec<GateRule>,
     /// In the order in which they are tried.
     pub policy: Vec<Rule>,
     /// None: as the program has it.
@@ -438,7 +462,9 @@ fn read(
     let secrets = secret::read_all(reader, folder, &root);
     let plugins = plugin::read_all(reader, &mut references, folder, &root, &secrets);
     let tasks = task::read_all(reader, &mut references, &root, &plugins, folder);
+    let channels = channels::read_all(reader, &mut references, &root);
     let policy = policy::read_all(reader, &mut references, &root);
+    let gates = gates::read_all(reader, &mut references, &root);
     let durability = root.get("durability").and_then(|item| item.choice(reader)).and_then(Durability::of_word);
     let limits = limits::read_run(reader, &root);
     let prices = root.get("prices").and_then(|item| plugin::path(reader, &item, folder));
@@ -453,6 +479,8 @@ fn read(
         secrets,
         plugins,
         tasks,
+        channels,
+        gates,
         policy,
         durability,
         limits,

@@ -1,10 +1,14 @@
-//! What the host asks a plugin beside steps and tool calls: memories that fit a query, how risky an action is, what a history may forget.
+//! What the host asks a plugin beside steps and tool calls: memories that fit a query, how risky an action is, what a history may forget,
+//! what may pass.
 
 mod condensed;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::action::Action;
+use crate::ids::{ChannelId, RoomId, TaskName};
+use crate::setup::GatePoint;
 
 pub use condensed::{BadCondensation, Condensed, Kept, SUMMARY_MAX, Summary};
 
@@ -77,6 +81,44 @@ pub struct Condensation {
     pub summary: Option<String>,
 }
 
+/// Bytes of a text that a gate puts in the place of another.
+pub const PASSING_MAX: usize = 1 << 20;
+
+/// Something that is about to count, as a gate sees it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Passing {
+    pub on: GatePoint,
+    pub room: RoomId,
+    /// Where it came in, or will be said; none for a background task.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<ChannelId>,
+    /// The task that delegates, or whose result it is; none: nobody's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<TaskName>,
+    /// The task that it is for, as it was named; none: no task in particular.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// What is said, or what the worker is told to do.
+    pub text: String,
+    /// A JSON object of what else is known of it.
+    pub metadata: Value,
+}
+
+/// What a gate says of it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "gate", rename_all = "kebab-case")]
+pub enum GateVerdict {
+    Allow,
+    /// It passes with this text in the place of its own.
+    Modify {
+        text: String,
+    },
+    /// It does not pass; why, for whoever sent it.
+    Block {
+        reason: String,
+    },
+}
+
 /// What a plugin is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "kebab-case")]
@@ -87,6 +129,8 @@ pub enum Question {
     Risk { action: Box<Action>, thought: String },
     /// Of a `condenser`.
     Condense { reason: CondenseReason },
+    /// Of a `gate`.
+    Gate { passing: Box<Passing> },
 }
 
 impl Question {
@@ -97,6 +141,7 @@ impl Question {
             Self::Memories { .. } => crate::setup::PluginKind::Memory,
             Self::Risk { .. } => crate::setup::PluginKind::SecurityAnalyzer,
             Self::Condense { .. } => crate::setup::PluginKind::Condenser,
+            Self::Gate { .. } => crate::setup::PluginKind::Gate,
         }
     }
 }
@@ -115,5 +160,8 @@ pub enum Advice {
     /// None: nothing is to be done.
     Condense {
         condensation: Option<Condensation>,
+    },
+    Gate {
+        verdict: GateVerdict,
     },
 }

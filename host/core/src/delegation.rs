@@ -2,10 +2,12 @@
 //! of the task, one of the delivery of its result. Types only; the decisions are `room/background`'s and `room/delivery`'s.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::delivery::{BackgroundStatus, DeliveryRecord};
 use crate::ids::{BackgroundId, Millis, PluginName, RoomId, TaskName};
+use crate::tool::ToolSummary;
+use crate::toolbox::HostTool;
 
 /// Which strategy delivers a result: three answers, each meaning something else.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -86,6 +88,53 @@ pub struct Delegation {
 
 /// Re-prompts for a structured result, when nothing is said.
 pub const STRUCTURED_RETRIES: u32 = 3;
+/// Automatic answers that may lead to one another: a delegation that would be one more is refused.
+pub const CHAIN_MAX: u32 = 5;
+/// Messages of a conversation that a worker may be given.
+pub const CONVERSATION_MAX: u32 = 100;
+
+/// The tool `delegate_task` as a model reads it: with agents to choose from, each with what it is for, or, with none, the
+/// general one.
+#[must_use]
+pub fn delegate_tool(agents: &[(&str, Option<&str>)]) -> ToolSummary {
+    let tool = HostTool::DelegateTask;
+    let mut summary =
+        ToolSummary { name: tool.as_str().to_owned(), description: tool.description().to_owned(), input_schema: tool.input_schema() };
+    if agents.is_empty() {
+        return summary;
+    }
+    summary.description.push_str("\nAvailable agents:");
+    for (name, description) in agents {
+        summary.description.push_str("\n  - ");
+        summary.description.push_str(name);
+        // A description is one line, or the next one would look like another agent.
+        let description = description.unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ");
+        if !description.is_empty() {
+            summary.description.push_str(": ");
+            summary.description.push_str(&description);
+        }
+    }
+    if let Some(agent) = summary.input_schema.pointer_mut("/properties/agent").and_then(Value::as_object_mut) {
+        agent.insert("enum".to_owned(), agents.iter().map(|(name, _)| *name).collect());
+    }
+    summary
+}
+
+/// The tool that delegates to one worker only: the same without a choice of agents.
+#[must_use]
+pub fn worker_tool(name: &str, agent: &str, description: Option<&str>, waits: bool) -> ToolSummary {
+    let mut input_schema = HostTool::DelegateTask.input_schema();
+    if let Some(properties) = input_schema.pointer_mut("/properties").and_then(Value::as_object_mut) {
+        properties.remove("agent");
+    }
+    if let Some(required) = input_schema.get_mut("required") {
+        *required = json!(["task"]);
+    }
+    let how = if waits { "Has the agent" } else { "Has, in the background, the agent" };
+    let about = description.map(str::trim).filter(|text| !text.is_empty()).map(|text| format!(" ({text})")).unwrap_or_default();
+    let result = if waits { "its result is the answer" } else { "its result comes later" };
+    ToolSummary { name: name.to_owned(), description: format!("{how} {agent}{about} do a task; {result}."), input_schema }
+}
 
 /// How a task delegates, from `tasks.NAME.background`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,6 +212,9 @@ pub struct BackgroundRecord {
     pub task: String,
     /// The child room.
     pub room: RoomId,
+    /// The task whose agent started it; none: the program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<TaskName>,
     /// Who is told.
     pub notify: TaskName,
     pub state: BackgroundState,
@@ -173,12 +225,55 @@ pub struct BackgroundRecord {
     pub output: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<String>,
-    /// A JSON object; the context that it was given.
+    /// A JSON object; the context that it was given, and under `result` what it handed in with `submit_result`.
     #[serde(default, skip_serializing_if = "Value::is_null")]
     pub metadata: Value,
+    /// How many automatic answers led to it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub chain_depth: u32,
+    /// Its room was let go alone: nobody here learns how it ends.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub detached: bool,
     pub delivery: DeliveryRecord,
 }
 
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_general_tool_has_the_fixed_form() {
+        //
+        let tool = delegate_tool(&[]);
+        assert_eq!(tool.name, "delegate_task");
+        let properties = tool.input_schema["properties"].as_object().expect("an object");
+        let mut names: Vec<&str> = properties.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["agent", "context", "share_channels", "task"]);
+        assert_eq!(tool.input_schema["required"], json!(["agent", "task"]));
+        assert_eq!(tool.input_schema["properties"]["context"]["type"], json!("object"));
+    }
+
+    #[test]
+    fn agents_are_listed_in_their_order_and_the_general_tool_stays_as_it_is() {
+        //
+        let general = delegate_tool(&[]);
+        let tool = delegate_tool(&[("b", Some("Reads\nbooks.")), ("a", None)]);
+        assert_eq!(tool.input_schema["properties"]["agent"]["enum"], json!(["b", "a"]));
+        assert!(tool.description.ends_with("\nAvailable agents:\n  - b: Reads books.\n  - a"), "{}", tool.description);
+        assert_eq!(tool.input_schema["required"], general.input_schema["required"]);
+        assert_eq!(delegate_tool(&[]), general);
+    }
+
+    #[test]
+    fn a_workers_tool_asks_for_no_agent() {
+        let tool = worker_tool("ask_reader", "reader", Some("reads books"), true);
+        assert!(tool.input_schema["properties"].get("agent").is_none());
+        assert_eq!(tool.input_schema["required"], json!(["task"]));
+        assert!(tool.description.contains("reader (reads books)"), "{}", tool.description);
+    }
 }

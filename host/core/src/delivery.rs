@@ -1,9 +1,13 @@
 //! Delivery of background results, as the core knows it. Mirrors `wit/delivery.wit`. The strategy decides, the host performs.
 
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::ids::{BackgroundId, ChannelId, Millis, PluginName, RoomId, TaskName};
+use crate::channel::Binding;
 use crate::outcome::{Outcome, Status};
 
 pub use crate::channel::{Activity, Channel, ChannelKind};
@@ -68,15 +72,18 @@ impl EndedTask {
             _ => BackgroundStatus::Failed,
         };
         let completed = status == BackgroundStatus::Completed;
+        // Whoever says that it cannot be done says why.
+        let said_no = answer.clone().filter(|_| outcome.status == Status::Rejected);
         Self {
             id: BackgroundId::from(""),
             agent: TaskName::from(""),
             task: String::new(),
             status,
-            error: (!completed).then(|| outcome.reason.clone()),
+            error: (!completed).then(|| said_no.unwrap_or_else(|| outcome.reason.clone())),
             output: answer.filter(|_| completed),
             duration_ms: 0,
-            metadata: Value::Null,
+            // What it handed in with `submit_result`; the parent knows whether that was asked for.
+            metadata: outcome.value.clone().unwrap_or_default(),
             attempts: 0,
         }
     }
@@ -123,10 +130,20 @@ pub enum Decision {
 pub struct DeliveryView {
     pub room: RoomId,
     pub now: Millis,
-    pub waiting: Vec<EndedTask>,
+    /// Oldest first; where very many wait, the oldest of them. It is woken for the rest once it has decided about these.
+    pub waiting: Vec<Arc<EndedTask>>,
     /// Those that the strategy may speak on.
     pub channels: Vec<Channel>,
     pub notify: Option<TaskName>,
+}
+
+/// The channel on which people are told something when nobody says where: voice first, then any other that leads to people. Those that
+/// are muted, or may be told nothing, never.
+#[must_use]
+pub fn transport(bindings: &BTreeMap<ChannelId, Binding>) -> Option<&ChannelId> {
+    let open = || bindings.iter().filter(|(_, binding)| binding.can_be_told());
+    let voice = open().find(|(_, binding)| binding.kind == ChannelKind::Voice);
+    voice.or_else(|| open().next()).map(|(id, _)| id)
 }
 
 impl DeliveryView {

@@ -90,6 +90,9 @@ pub struct DelegateGrant {
     pub tasks: Vec<TaskName>,
     pub at_once: u32,
     pub total: u32,
+    /// Channels that it may share with such a task.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub channels: Vec<ChannelId>,
 }
 
 /// Whom it may address, and how it may steer a task.

@@ -26,6 +26,7 @@ pub mod fetch;
 pub mod files_path;
 pub mod grant;
 pub mod hidden;
+pub mod handoff;
 pub mod history;
 pub mod ids;
 pub mod journal;

@@ -71,6 +71,30 @@ impl<'a> Rights<'a> {
         self.leaves_delegate(task).map(|()| task)
     }
 
+    /// A channel to share with a background task. A line is proposed for channels that there are.
+    ///
+    /// # Errors
+    /// As [`may_use_model`](Self::may_use_model).
+    pub fn may_share(&self, channel: &str, is_channel: impl Fn(&str) -> bool) -> Result<(), Refused> {
+        let grant = self.grants.delegate.as_ref();
+        let smallest = || {
+            is_channel(channel).then(|| {
+                let channels = list_with(grant.into_iter().flat_map(|grant| &grant.channels).map(ChannelId::as_str), channel);
+                let tasks = grant.map(|grant| grant.tasks.iter().map(TaskName::as_str).collect::<Vec<_>>()).unwrap_or_default();
+                let tasks = tasks.iter().map(|task| format!("{task:?}")).collect::<Vec<_>>().join(", ");
+                // What stands beside it must stay, or it would be lifted.
+                let bounds = grant.map(|grant| format!(", at_once = {}, total = {}", grant.at_once, grant.total)).unwrap_or_default();
+                format!("[plugins.{}] grants.delegate = {{ tasks = [{tasks}]{bounds}, channels = {channels} }}", self.plugin)
+            })
+        };
+        self.require(Capability::Delegate, channel, smallest)?;
+        if grant.is_some_and(|grant| grant.channels.iter().any(|granted| granted.as_str() == channel)) {
+            return Ok(());
+        }
+        let reason = format!("plugins.{}.grants.delegate.channels does not hold it", self.plugin);
+        Err(self.refuse(Capability::Delegate, channel, Layer::Config, &reason, smallest()))
+    }
+
     /// A channel to speak on. A line is proposed for channels that there are.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::budget::{Budget, TopUp};
+use crate::channel::Binding;
 use crate::control::agent_state::AgentState;
 use crate::control::stuck::Recovery;
 use crate::delivery::EndedTask;
@@ -17,6 +18,8 @@ use crate::message::Message;
 use crate::model::{Stop, Trouble, Usage};
 use crate::outcome::{Outcome, Status};
 use crate::policy::{Approval, ApprovalRequest};
+use crate::request::{Refusal, RefusalCode};
+use crate::setup::GatePoint;
 use crate::side_effect::{SideEffect, SideEffectAnswer};
 
 /// Something worth telling.
@@ -219,6 +222,67 @@ pub enum Notice {
         masked: u64,
         summarised: bool,
     },
+    /// A gate, or the lack of its answer, kept something from counting.
+    GateBlocked {
+        point: GatePoint,
+        plugin: PluginName,
+        reason: String,
+    },
+    /// A gate changed the text of something that passed it.
+    GateModified {
+        point: GatePoint,
+        plugin: PluginName,
+    },
+    /// The conversation moved to another task.
+    HandedOff {
+        from: TaskName,
+        /// None: it waits for its user, whose next word goes to the task that it is with.
+        to: Option<TaskName>,
+        phase: String,
+        reason: String,
+    },
+    /// A task wanted to hand the conversation over, and may not.
+    HandoffRejected {
+        from: TaskName,
+        /// As it named it.
+        to: String,
+        refusal: Refusal,
+    },
+    /// Something came in on a channel, and counts.
+    Inbound {
+        /// Its number in the room, without gaps.
+        index: u64,
+        channel: ChannelId,
+        /// In the channel's words; empty when it does not say.
+        sender: String,
+        text: String,
+    },
+    /// Something came in on a channel, and does not count; of a flood only the first message too many is told.
+    InboundRefused {
+        channel: ChannelId,
+        sender: String,
+        error: RefusalCode,
+        reason: String,
+    },
+    /// A channel did not take something that was said in the room; the others were told all the same.
+    NotTold {
+        channel: ChannelId,
+        /// Of the speech.
+        key: String,
+        reason: String,
+    },
+    /// A channel was attached to the room, or is bound otherwise than before.
+    ChannelBound {
+        channel: ChannelId,
+        binding: Binding,
+    },
+    ChannelUnbound {
+        channel: ChannelId,
+    },
+    /// The room takes nothing new; what is under way goes on to its end.
+    RoomClosed {
+        reason: String,
+    },
     BackgroundStarted {
         id: BackgroundId,
         task: TaskName,
@@ -240,6 +304,24 @@ pub enum Notice {
         id: BackgroundId,
         agent: TaskName,
         reason: String,
+    },
+    /// Speeches about a result were not accepted, so often that it is tried no more; it waits for the agent's next turn.
+    DeadLetter {
+        id: BackgroundId,
+        agent: TaskName,
+        attempts: u32,
+        reason: String,
+    },
+    /// An agent takes a turn about results; the message is for it alone.
+    ResultsRelayed {
+        task: TaskName,
+        ids: Vec<BackgroundId>,
+        message: Arc<Message>,
+    },
+    /// An agent reads results that nobody was told.
+    ResultsTold {
+        task: TaskName,
+        ids: Vec<BackgroundId>,
     },
     TaskEnded {
         task: TaskName,

@@ -19,6 +19,8 @@ mod delivery;
 mod ending;
 mod frame;
 mod gates;
+mod handoff;
+mod hosting;
 mod memory;
 mod micro;
 mod models;
@@ -47,13 +49,14 @@ use crate::budget::{Budget, TopUp};
 use crate::effect::Effect;
 use crate::event::{Event, Opening, Spent, Used, UsedByPlugin};
 use crate::fault::CallReport;
-use crate::ids::{BackgroundId, CallId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
+use crate::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
 use crate::setup::{Setup, TaskSetup};
 use crate::view::{AgentView, Remaining};
 
+pub use hosting::RoomStatus;
 pub(crate) use tools::wider_tools;
 
 use agent_states::AgentStates;
@@ -61,9 +64,10 @@ use background::{BackgroundTask, Tasks};
 use budgets::Short;
 use context::Lost;
 use conversation::Conversation;
-use delivery::Inbox;
+use delivery::{Deliveries, Saying};
 use frame::Frame;
 use gates::Gating;
+use handoff::Handoffs;
 use memory::{Links, Memories};
 use models::ModelCall;
 use pausing::Pausing;
@@ -122,6 +126,12 @@ enum Purpose {
         plugin: PluginName,
         about: About,
     },
+    /// A gate was asked about something on its way.
+    Gate {
+        plugin: PluginName,
+        /// Of the thing on its way.
+        number: u64,
+    },
     /// An executor was asked about a background command, in no round.
     Job {
         task: TaskName,
@@ -131,13 +141,16 @@ enum Purpose {
     Background {
         id: BackgroundId,
     },
+    /// Something that was said in the room is told on a channel.
+    Post {
+        channel: ChannelId,
+        key: String,
+    },
     Strategy {
         strategy: PluginName,
     },
     Speech {
-        strategy: PluginName,
-        tasks: Vec<BackgroundId>,
-        speech: Box<crate::delivery::Speech>,
+        saying: Box<Saying>,
     },
 }
 
@@ -162,7 +175,7 @@ impl Purpose {
             | Self::HeldTool { frame, .. }
             | Self::User { frame }
             | Self::Consult { frame, .. } => Some(*frame),
-            Self::Job { .. } | Self::TopUp { .. } | Self::Background { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
+            Self::Gate { .. } | Self::Job { .. } | Self::TopUp { .. } | Self::Background { .. } | Self::Post { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
         }
     }
 }
@@ -178,6 +191,8 @@ enum TimerPurpose {
     Pending { call: CallId, after_ms: u64 },
     /// A background command is to be asked what it said.
     Poll { frame: FrameId, command_id: i64 },
+    /// A gate has not answered in time.
+    Gate { call: CallId },
     /// A strategy waits.
     Delivery { strategy: PluginName, at: Millis },
 }
@@ -219,7 +234,9 @@ pub struct Room {
     #[serde(skip)]
     texts: Texts,
     background: BTreeMap<BackgroundId, BackgroundTask>,
-    inbox: Vec<Inbox>,
+    /// Results that wait to be told, or for their agent's next turn.
+    #[serde(default, skip_serializing_if = "Deliveries::is_new")]
+    deliveries: Deliveries,
     /// Records of background tasks, ended ones included, and what was delegated before.
     #[serde(default, skip_serializing_if = "Tasks::is_new")]
     tasks: Tasks,
@@ -227,6 +244,8 @@ pub struct Room {
     conversation: Conversation,
     #[serde(default, skip_serializing_if = "Gating::is_idle")]
     gating: Gating,
+    #[serde(default, skip_serializing_if = "Handoffs::is_new")]
+    handoff: Handoffs,
     timers: BTreeMap<TimerId, TimerPurpose>,
     #[serde(with = "scratch::as_pairs")]
     scratch: BTreeMap<ScratchKey, Arc<Vec<u8>>>,
@@ -298,10 +317,11 @@ impl Default for Room {
             lost: Lost::new(),
             texts: Texts::default(),
             background: BTreeMap::new(),
-            inbox: Vec::new(),
+            deliveries: Deliveries::default(),
             tasks: Tasks::default(),
             conversation: Conversation::default(),
             gating: Gating::default(),
+            handoff: Handoffs::default(),
             timers: BTreeMap::new(),
             scratch: BTreeMap::new(),
             used: BTreeMap::new(),
@@ -366,7 +386,11 @@ impl Room {
             Event::Refused { call, plugin, record } => self.tell(Notice::Denied { call: Some(call), plugin, record }),
             Event::Decided { call, approval } => self.decided(call, approval),
             Event::StrategyDecided { call, answer, report } => self.strategy_decided(call, answer, &report),
-            Event::Spoken { call, failure } => self.spoken(call, failure),
+            Event::Spoken { call, failure } => {
+                if !self.is_told(call, failure.as_deref()) {
+                    self.spoken(call, failure);
+                }
+            }
             Event::BackgroundEnded { call, ended, spent, used } => self.background_ended(call, ended, spent, &used),
             Event::TimerFired { timer } => self.timer_fired(timer),
             Event::ReadsKept { .. } => {}
@@ -381,6 +405,9 @@ impl Room {
         }
         self.run();
         self.heed_words();
+        self.end_if_over();
+        self.host();
+        self.heed_deliveries();
         self.end_if_over();
         self.finish_if_idle();
         self.end_pause();
@@ -513,7 +540,7 @@ impl Room {
         let call = CallId(self.counters.call);
         self.counters.call += 1;
         // Who may have nothing to say, and is asked for nothing, says it when the answer comes.
-        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. }) {
+        if !matches!(purpose, Purpose::User { .. } | Purpose::Respond { .. } | Purpose::Post { .. }) {
             self.idle_steps = 0;
         }
         self.calls.insert(call, purpose);
@@ -533,10 +560,11 @@ impl Room {
         }
         match self.timers.remove(&timer) {
             Some(TimerPurpose::Wall) if self.asks_for_more() => self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
-            Some(TimerPurpose::Wall) => self.stop(Status::Timeout, ending::TIME_IS_OVER),
+            Some(TimerPurpose::Wall) => self.stop_work(Status::Timeout, ending::TIME_IS_OVER),
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Pending { call, after_ms }) => self.pending_expired(call, after_ms),
             Some(TimerPurpose::Poll { frame, command_id }) => self.poll_due(frame, command_id),
+            Some(TimerPurpose::Gate { call }) => self.gate_overdue(call),
             Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::delivery::Wake::Timer),
             None => {}
         }

@@ -21,7 +21,7 @@ use crate::model::ToolFormat;
 use crate::narrow::{Narrow, Narrowed};
 use crate::policy::Rule;
 use crate::tool::ToolSpec;
-use crate::toolbox::Toolbox;
+use crate::toolbox::{HostTool, Toolbox};
 
 /// What a component can serve as, found by looking at its exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -34,6 +34,7 @@ pub enum PluginKind {
     DeliveryStrategy,
     SecurityAnalyzer,
     Condenser,
+    Gate,
 }
 
 impl PluginKind {
@@ -48,6 +49,7 @@ impl PluginKind {
             Self::DeliveryStrategy => "delivery-strategy",
             Self::SecurityAnalyzer => "security-analyzer",
             Self::Condenser => "condenser",
+            Self::Gate => "gate",
         }
     }
 }
@@ -278,9 +280,36 @@ pub struct TaskSetup {
     /// In the background it must hand its result in with `submit_result`, and is asked again so often.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub structured: Option<u32>,
+    /// Whom it may hand the conversation to (`user` among them); none: whomever its agent may address.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub handoff: Option<Vec<String>>,
+    /// What it may use at most in the background; none: half of what is left of the run's.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub budget: TaskBudget,
     /// How it delegates itself.
     #[serde(default, skip_serializing_if = "is_default")]
     pub background: BackgroundRules,
+}
+
+/// What a task may use at most in the background, as far as its run has it. None: half of what is left there.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct TaskBudget {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub turns: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost_micro_usd: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tool_calls: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_ms: Option<u64>,
+    /// Background tasks that it may start itself, and have under way at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tasks: Option<u64>,
 }
 
 /// Where in a room a gate is asked.
@@ -295,13 +324,46 @@ pub enum GatePoint {
     Deliver,
 }
 
-/// A gate: a plugin that may let pass, change or block. One that fails, or takes too long, blocks.
+/// The user, as whoever hands a conversation over may call them.
+#[must_use]
+pub fn is_user(name: &str) -> bool {
+    name.eq_ignore_ascii_case("user") || name.eq_ignore_ascii_case("human")
+}
+
+impl TaskSetup {
+    /// The operator's table of handoffs has nothing against it; none: to the user.
+    #[must_use]
+    pub fn may_hand_to(&self, to: Option<&TaskName>) -> bool {
+        let Some(table) = &self.handoff else { return true };
+        table.iter().any(|name| match to {
+            Some(task) => name == task.as_str(),
+            None => is_user(name),
+        })
+    }
+}
+
+impl GatePoint {
+    /// The word in configs and messages.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Inbound => "inbound",
+            Self::Delegate => "delegate",
+            Self::Deliver => "deliver",
+        }
+    }
+}
+
+/// A gate: a plugin that may let pass, change or block. One that fails, or takes too long, blocks, unless the operator says otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GateRule {
     pub on: GatePoint,
     pub plugin: PluginName,
     /// Milliseconds.
     pub deadline_ms: u64,
+    /// When it fails, or takes too long, it lets pass: only where the operator says so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fails_open: bool,
 }
 
 /// When a history is condensed, and by whom.
@@ -381,6 +443,8 @@ impl Default for TaskSetup {
             deadline_ms: None,
             on_close: OnClose::default(),
             structured: None,
+            handoff: None,
+            budget: TaskBudget::default(),
             background: BackgroundRules::default(),
         }
     }
@@ -441,6 +505,30 @@ impl Setup {
         let found = self.tasks.get_key_value(task).filter(|(_, setup)| setup.agent == *plugin);
         let narrowed = found.map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
         Some(Rights { narrowed, ..self.rights(plugin)? })
+    }
+
+    /// The tasks that a conversation with the entry task may come to: itself, and all that it may be handed to.
+    #[must_use]
+    pub fn holders(&self) -> BTreeSet<TaskName> {
+        let (mut holders, mut next) = (BTreeSet::new(), vec![self.entry.clone()]);
+        while let Some(name) = next.pop() {
+            let Some(task) = self.tasks.get(&name).filter(|_| !holders.contains(&name)) else { continue };
+            let offers = task.toolbox.host_tool(HostTool::HandoffConversation).is_some_and(|tool| tool.offered);
+            let others = if offers { self.handoff_targets(&name) } else { Vec::new() };
+            next.extend(others.into_iter().filter(|name| !is_user(name)).map(TaskName::from));
+            holders.insert(name);
+        }
+        holders
+    }
+
+    /// Whom a task may hand the conversation to, as its agent may name them: the table of the task, as far as the agent may address it.
+    #[must_use]
+    pub fn handoff_targets(&self, from: &TaskName) -> Vec<String> {
+        let Some(task) = self.tasks.get(from) else { return Vec::new() };
+        let rights = self.rights_in(&task.agent, from);
+        let may_route = |to: &TaskName| rights.is_some_and(|rights| rights.may_route(to.as_str()).is_ok());
+        let others = self.tasks.keys().filter(|to| *to != from && task.may_hand_to(Some(to)) && may_route(to));
+        others.map(ToString::to_string).chain(task.may_hand_to(None).then(|| "user".to_owned())).collect()
     }
 
     /// The plugin and the tool behind a `plugin.tool`; none when nothing of that name was admitted.

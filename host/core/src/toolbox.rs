@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use crate::ids::PluginName;
+use crate::ids::{PluginName, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall};
 use crate::tool::{ToolExample, ToolSpec, ToolSummary};
 
@@ -27,11 +27,20 @@ pub enum HostTool {
     AddRecipient,
     Rewind,
     DelegateTask,
+    /// What became of tasks that this one started.
+    TaskStatus,
+    CancelTask,
+    /// Says something to a task that runs.
+    TellTask,
+    /// Hands in the result that was asked for in a fixed form.
+    SubmitResult,
+    /// Moves the conversation to another task.
+    HandoffConversation,
 }
 
 impl HostTool {
     /// All of them, in the order in which a manual would explain them.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 18] = [
         Self::Done,
         Self::AgentDone,
         Self::Result,
@@ -45,6 +54,11 @@ impl HostTool {
         Self::AddRecipient,
         Self::Rewind,
         Self::DelegateTask,
+        Self::TaskStatus,
+        Self::CancelTask,
+        Self::TellTask,
+        Self::SubmitResult,
+        Self::HandoffConversation,
     ];
 
     /// The tool of that name; none for a plugin's.
@@ -70,6 +84,11 @@ impl HostTool {
             Self::AddRecipient => "add_recipient",
             Self::Rewind => "rewind",
             Self::DelegateTask => "delegate_task",
+            Self::TaskStatus => "task_status",
+            Self::CancelTask => "cancel_task",
+            Self::TellTask => "tell_task",
+            Self::SubmitResult => "submit_result",
+            Self::HandoffConversation => "handoff_conversation",
         }
     }
 
@@ -88,6 +107,7 @@ impl HostTool {
             Self::AgentSend => "agent_send_tool",
             Self::Rewind => "rewind_tool",
             Self::RecipientMessage | Self::AddRecipient | Self::DelegateTask => self.as_str(),
+            Self::TaskStatus | Self::CancelTask | Self::TellTask | Self::SubmitResult | Self::HandoffConversation => self.as_str(),
         }
     }
 
@@ -111,7 +131,18 @@ impl HostTool {
             Self::Rewind => {
                 "Goes back to your `n`-th message, counted from 1, and says `content` instead; what came after it is forgotten."
             }
-            Self::DelegateTask => "Starts a task in the background; its result comes later.",
+            Self::DelegateTask => {
+                "Hands a task to an agent that works in the background, in a room of its own, while this conversation goes on; its result comes later."
+            }
+            Self::TaskStatus => "Says how the background tasks stand that you started: one of them, or the newest ten.",
+            Self::CancelTask => "Stops a background task that you started.",
+            Self::TellTask => "Says something to a background task that you started; its agent reads it in its next step.",
+            Self::SubmitResult => {
+                "Hands in the result of your task and ends it. `status`: `completed`, `failed` or `blocked`; `summary`: the result in words; `data`: facts that a program reads."
+            }
+            Self::HandoffConversation => {
+                "Hands this conversation over to another agent, or to `user`, and ends your part in it; to have work done beside the conversation use `delegate_task`."
+            }
         }
     }
 
@@ -131,8 +162,32 @@ impl HostTool {
             Self::AddRecipient => object(json!({ "intended_recipient": text }), &["intended_recipient"]),
             Self::Rewind => object(json!({ "n": { "type": "integer" }, "content": text }), &["n", "content"]),
             Self::DelegateTask => object(
-                json!({ "agent": text, "task": text, "context": {}, "share_channels": { "type": "array", "items": text } }),
+                json!({
+                    "agent": { "type": "string", "description": "Who is to do it." },
+                    "task": { "type": "string", "description": "What is to be done, clearly; the agent knows nothing else of this conversation." },
+                    "context": { "type": "object", "description": "Facts for the agent, such as a name or an address; it reads them." },
+                    "share_channels": {
+                        "type": "array", "items": text, "description": "Channels of this room on which its answer is told, too.",
+                    },
+                }),
                 &["agent", "task"],
+            ),
+            Self::TaskStatus => object(json!({ "task_id": text }), &[]),
+            Self::CancelTask => object(json!({ "task_id": text }), &["task_id"]),
+            Self::TellTask => object(json!({ "task_id": text, "text": text }), &["task_id", "text"]),
+            Self::SubmitResult => object(
+                json!({ "status": { "type": "string", "enum": ["completed", "failed", "blocked"] }, "summary": text, "data": {} }),
+                &["status", "summary"],
+            ),
+            Self::HandoffConversation => object(
+                json!({
+                    "target": { "type": "string", "description": "Who is to hold the conversation from here on." },
+                    "reason": { "type": "string", "description": "Why." },
+                    "summary": { "type": "string", "description": "What the other must know of the conversation; it reads nothing else of it." },
+                    "next_phase": { "type": "string", "description": "A word for where the conversation then is." },
+                    "channel_escalation": { "type": "string", "description": "The channel on which the user should go on." },
+                }),
+                &["target", "reason", "summary"],
             ),
         }
     }
@@ -152,7 +207,18 @@ impl HostTool {
     /// Must be the only call in its message (L-119).
     #[must_use]
     pub fn stands_alone(self) -> bool {
-        !matches!(self, Self::Result | Self::FinalResult | Self::AddRecipient | Self::Rewind | Self::DelegateTask)
+        !matches!(
+            self,
+            Self::Result
+                | Self::FinalResult
+                | Self::AddRecipient
+                | Self::Rewind
+                | Self::DelegateTask
+                | Self::TaskStatus
+                | Self::CancelTask
+                | Self::TellTask
+                | Self::HandoffConversation
+        )
     }
 }
 
@@ -194,6 +260,20 @@ pub struct TaskTool {
     /// Examples of a call: words that lead to it, and its arguments.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub examples: Vec<ToolExample>,
+    /// What its calls of `delegate_task` say without saying it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Worker>,
+}
+
+/// What calls of a tool that delegates need not say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// It delegates to nobody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<TaskName>,
+    /// The call is answered with the result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait: bool,
 }
 
 impl TaskTool {
@@ -214,13 +294,25 @@ impl TaskTool {
             retained_tokens: spec.retained_tokens,
             title: spec.title.clone(),
             examples: spec.examples.clone(),
+            worker: None,
         }
     }
 
     /// A tool of the host under its own name, carried out where the reference does so (L-105), and not offered.
     #[must_use]
     pub fn of_host(tool: HostTool) -> Self {
-        let by_default = !matches!(tool, HostTool::FinalResult | HostTool::RecipientMessage | HostTool::AddRecipient | HostTool::Rewind);
+        let by_default = !matches!(
+            tool,
+            HostTool::FinalResult
+                | HostTool::RecipientMessage
+                | HostTool::AddRecipient
+                | HostTool::Rewind
+                | HostTool::TaskStatus
+                | HostTool::CancelTask
+                | HostTool::TellTask
+                | HostTool::SubmitResult
+                | HostTool::HandoffConversation
+        );
         Self {
             summary: ToolSummary {
                 name: tool.as_str().to_owned(),
@@ -235,6 +327,7 @@ impl TaskTool {
             retained_tokens: None,
             title: None,
             examples: Vec::new(),
+            worker: None,
         }
     }
 }

@@ -10,8 +10,14 @@ mod any_manifest;
 mod any_text;
 #[path = "config/assemble.rs"]
 mod assemble;
+#[path = "config/background.rs"]
+mod background;
+#[path = "config/channels.rs"]
+mod channels;
 #[path = "config/diagnostics.rs"]
 mod diagnostics;
+#[path = "config/gates.rs"]
+mod gates;
 #[path = "config/meaning.rs"]
 mod meaning;
 #[path = "config/prices.rs"]

@@ -4,6 +4,7 @@ use conclave_core::ids::{ChannelId, TaskName};
 use conclave_core::message::Blob;
 
 use crate::clock::BoxFuture;
+use crate::room_handle::RoomHandle;
 
 pub use conclave_core::delivery::Speech;
 
@@ -36,6 +37,19 @@ pub use conclave_core::delivery::Speech;
 pub trait Channels: Send + Sync + 'static {
     /// Asks for an answer to `prompt`; none when nobody is there.
     fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>>;
+
+    /// The run of a room begins, and from now on it can be spoken to: what its channels are doing, what comes in on them. Called for root
+    /// rooms, again for each run of a session, inside the run: it must not block.
+    fn opened(&self, room: &RoomHandle) {
+        let _ = room;
+    }
+
+    /// It takes the time that speaking on this channel would take by itself, so the host need not simulate that
+    /// (`channels.NAME.simulate`).
+    fn simulates(&self, channel: &ChannelId) -> bool {
+        let _ = channel;
+        false
+    }
 
     /// Says something. A speech with a key that was taken before is taken again, and not said again: after a crash nobody knows whether it
     /// was.

@@ -10,7 +10,8 @@ mod state;
 mod tool;
 
 pub(crate) use action::{action_out, turn_in};
-pub(crate) use consult::{analyzer_error_in, checked, condensation_in, condenser_error_in, reason_out, verdict_in};
+pub(crate) use consult::{analyzer_error_in, checked, condensation_in, condenser_error_in, gate_error_in, gate_verdict_in};
+pub(crate) use consult::{passing_out, reason_out, verdict_in};
 pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
 pub(crate) use message::{blob_out, message_out};
 pub(crate) use model::{completion_out, model_error_out, request_in};

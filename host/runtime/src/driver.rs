@@ -4,6 +4,7 @@
 //! given another run: `begin`, then `run` again. One that was cut off goes on from its journal: `reopen`, then `run`.
 
 mod approving;
+mod children;
 mod held;
 mod pausing;
 mod perform;
@@ -11,7 +12,7 @@ mod port;
 mod resume;
 mod side_effects;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use conclave_core::effect::Effect;
@@ -36,7 +37,8 @@ use crate::everything::Everything;
 use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping};
 use crate::kill_points::kill_point;
 use crate::models::ModelClient;
-use crate::room_handle::{Requests, RoomHandle};
+use crate::room_handle::{Outside, RoomHandle};
+use crate::runner::{Lease, Progressing, TaskRunner};
 use crate::subscribe::{Subscribers, Teller, What};
 use held::{Held, Told};
 use port::WaitingModels;
@@ -44,6 +46,9 @@ use side_effects::WaitingSideEffects;
 
 /// Events that are taken at once: one append for all of them.
 const BATCH: usize = 64;
+
+/// Things under way that need not be looked through.
+const CLEAN_AT: usize = 32;
 
 /// The clients of a config's models.
 pub(crate) type Models = HashMap<ModelName, Arc<dyn ModelClient>>;
@@ -54,6 +59,7 @@ pub(crate) struct Shared {
     pub(crate) plugins: Arc<dyn Plugins>,
     pub(crate) models: Arc<Models>,
     pub(crate) channels: Arc<dyn Channels>,
+    pub(crate) runner: Arc<dyn TaskRunner>,
     pub(crate) approver: Arc<dyn Approver>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) journals: Arc<dyn Journals>,
@@ -86,17 +92,22 @@ pub(crate) struct Driver {
     /// What the room knows of; none before it was opened.
     opened: Option<Arc<Setup>>,
     under_way: HashMap<CallId, UnderWay>,
+    /// When it has so many, those that are over are taken out.
+    clean_at: usize,
     /// Why the run is paused; its child rooms are then too.
     paused: Option<String>,
     waiting: Arc<WaitingModels>,
     side_effects: Arc<WaitingSideEffects>,
-    requests: Arc<Requests>,
+    /// What those outside who speak to the room share with it.
+    outside: Arc<Outside>,
+    /// Where its guests tell their progress; none: no room above runs it.
+    progressing: Option<Progressing>,
     /// Model requests and timers; stopped when the room ends.
     beside: JoinSet<()>,
     /// Those of them that are model requests.
     asking: Vec<(CallId, AbortHandle)>,
     /// Child rooms; waited for when the room ends.
-    children: JoinSet<()>,
+    children: BTreeMap<CallId, Lease>,
 }
 
 /// Something that runs for a call.
@@ -104,7 +115,7 @@ enum UnderWay {
     /// Stopping it drops its sandbox.
     Work(AbortHandle),
     /// A child room is told, so that its journal has an end.
-    Child(UnboundedSender<Event>),
+    Child { room: RoomId, events: UnboundedSender<Event> },
 }
 
 impl Driver {
@@ -118,6 +129,7 @@ impl Driver {
         let (sender, events) = unbounded_channel();
         let teller = Teller::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
         shared.everything.add(&id, &sender);
+        let outside = Arc::new(Outside::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         Self {
             shared,
             setup,
@@ -134,13 +146,15 @@ impl Driver {
             held: Held::default(),
             opened: None,
             under_way: HashMap::new(),
+            clean_at: CLEAN_AT,
             paused: None,
             waiting: Arc::default(),
             side_effects: Arc::default(),
-            requests: Arc::default(),
+            outside,
+            progressing: None,
             beside: JoinSet::new(),
             asking: Vec::new(),
-            children: JoinSet::new(),
+            children: BTreeMap::new(),
         }
     }
 
@@ -153,6 +167,11 @@ impl Driver {
     /// The next run begins with what was admitted now, not with what the room was opened with.
     pub(crate) fn renew(&mut self) {
         self.setup = Arc::clone(&self.shared.admitted);
+    }
+
+    /// The task that the room's conversation was handed to, if later runs still have it.
+    pub(crate) fn handed_to(&self) -> Option<TaskName> {
+        self.room.handed_to().filter(|task| self.setup.tasks.contains_key(*task)).cloned()
     }
 
     /// What later runs go on with.
@@ -173,7 +192,11 @@ impl Driver {
     /// A run is to begin: the room's first, or another after the one before is over. Nothing happens before [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: Opening) {
         self.forget_stale();
+        self.outside.open();
         let setup = Arc::clone(&self.setup);
+        if self.opened.is_none() {
+            self.outside.known.bind(&setup.channels);
+        }
         self.first = Some(match &self.opened {
             None => Event::RoomOpened { setup, opening },
             Some(before) => Event::RunStarted { setup: (!Arc::ptr_eq(before, &setup)).then_some(setup), opening },
@@ -211,6 +234,7 @@ impl Driver {
     /// # Errors
     /// When the journal fails.
     pub(crate) fn give_up(&mut self, reason: &str) -> Result<(), JournalFailure> {
+        self.outside.close();
         if self.first.take().is_some() {
             // It never began.
             return Ok(());
@@ -225,6 +249,11 @@ impl Driver {
         Ok(())
     }
 
+    /// A run was begun, or cut off, and is to be brought to its end.
+    pub(crate) fn is_begun(&self) -> bool {
+        self.first.is_some() || self.resumption.is_some()
+    }
+
     /// Where events from outside go in, such as `Cancelled`.
     pub(crate) fn sender(&self) -> UnboundedSender<Event> {
         self.sender.clone()
@@ -232,7 +261,7 @@ impl Driver {
 
     /// Who speaks to the room while it is open.
     pub(crate) fn handle(&self) -> RoomHandle {
-        RoomHandle::new(self.id.clone(), self.sender.clone(), Arc::clone(&self.requests))
+        RoomHandle::new(self.id.clone(), &self.sender, Arc::clone(&self.outside))
     }
 
     /// Runs what was begun to its end, or what was cut off.
@@ -241,8 +270,9 @@ impl Driver {
     /// When the journal fails: what it does not hold must not be performed.
     pub(crate) async fn run(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
         // Of a run that was given up: they were told to stop, and nothing of theirs belongs to this one.
-        while self.children.join_next().await.is_some() {}
+        self.children_over().await;
         let ended = self.run_on().await;
+        self.outside.close();
         if ended.is_err() {
             // What the journal does not hold must not go on.
             self.stop_what_is_left();
@@ -251,6 +281,9 @@ impl Driver {
     }
 
     async fn run_on(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        if self.progressing.is_none() {
+            self.shared.channels.opened(&self.handle());
+        }
         if let Some(resumption) = self.resumption.take() {
             self.go_on(resumption).await?;
         }
@@ -266,14 +299,16 @@ impl Driver {
             if let Some(outcome) = self.room.outcome().map(Arc::clone) {
                 self.all_kept().await?;
                 self.perform_free();
-                self.wait_for_children().await;
+                // What was asked and not taken any more is answered before children are waited for.
+                self.outside.close();
+                self.stop_what_is_left();
+                self.children_over().await;
                 kill_point!("before-settle");
                 self.journal.settle().await?;
                 kill_point!("after-settle");
                 return Ok(outcome);
             }
             while self.beside.try_join_next().is_some() {}
-            while self.children.try_join_next().is_some() {}
             tokio::select! {
                 biased;
                 kept = self.held.kept(), if !self.held.is_empty() => {
@@ -307,6 +342,7 @@ impl Driver {
         while let Some(told) = self.held.next() {
             match told {
                 Told::What(seq, what) => self.teller.tell_of(seq, || what),
+                Told::Task(task) => self.outside.known.put(task),
                 Told::Effect(effect, start) => {
                     if self.is_wanted(&effect) {
                         kill_point!("before-perform");
@@ -337,6 +373,7 @@ impl Driver {
         let now = self.shared.clock.now();
         let (is_kept, is_followed) = (self.journal.keeps(), !self.shared.subscribers.is_empty());
         let was_over = self.room.outcome().is_some();
+        let mut may_bind = false;
         let (mut records, mut waits, mut told, mut pauses) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new(), Vec::new());
         for event in batch.drain(..) {
             let seq = self.seq;
@@ -345,6 +382,11 @@ impl Driver {
                 if let Event::Decided { call, .. } = &event { Some(*call).filter(|call| self.room.is_in_flight(*call)) } else { None };
             let over = WaitChange::of_event(&event).filter(|_| is_kept);
             pauses.extend(self.note_pause(&event));
+            if let Event::BackgroundEnded { call, .. } = &event {
+                // Its loop was over before.
+                self.children.remove(call);
+            }
+            may_bind |= matches!(event, Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. });
             if is_kept || is_followed {
                 let record = Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event });
                 if is_followed {
@@ -369,6 +411,9 @@ impl Driver {
                     told.push(Told::What(Some(seq), What::Told { told: notice }));
                 }
             }
+            while let Some(task) = self.room.poll_task() {
+                told.push(Told::Task(task));
+            }
             while let Some(effect) = self.room.poll_effect() {
                 if is_kept {
                     waits.extend(WaitChange::of_effect(&effect));
@@ -377,6 +422,9 @@ impl Driver {
                 let start = Start::of(&effect, &self.room).map(Box::new);
                 told.push(Told::Effect(effect, start));
             }
+        }
+        if may_bind {
+            self.outside.known.bind(self.room.bindings());
         }
         let outcome = self.room.outcome().filter(|_| !was_over);
         let entry = Entry { records: &records, waits: &waits, outcome, spent: self.room.spent() };
@@ -395,9 +443,11 @@ impl Driver {
 
     /// Forgets what ran for calls that have been answered.
     fn end_answered(&mut self) {
-        if self.under_way.len() > 32 {
-            let in_flight: std::collections::HashSet<CallId> = self.room.calls_in_flight().collect();
-            self.under_way.retain(|call, _| in_flight.contains(call));
+        if self.under_way.len() > self.clean_at {
+            let room = &self.room;
+            self.under_way.retain(|call, _| room.is_in_flight(*call));
+            // Not at each event: thousands may be under way.
+            self.clean_at = CLEAN_AT.max(2 * self.under_way.len());
         }
     }
 
@@ -409,10 +459,11 @@ impl Driver {
     }
 
     /// Children that were told to stop end by themselves; their journals are whole before the run is over.
-    async fn wait_for_children(&mut self) {
-        self.stop_what_is_left();
-        while let Some(ended) = self.children.join_next().await {
-            drop(ended);
+    async fn children_over(&mut self) {
+        // One at a time and in its place: dropping this future must not let go of any.
+        while let Some(mut child) = self.children.first_entry() {
+            child.get_mut().over().await;
+            self.children.pop_first();
         }
     }
 
@@ -421,7 +472,7 @@ impl Driver {
         for (_, under_way) in self.under_way.drain() {
             match under_way {
                 UnderWay::Work(work) => work.abort(),
-                UnderWay::Child(child) => drop(child.send(Event::Cancelled { reason: "the run is over".to_owned() })),
+                UnderWay::Child { room, .. } => drop(self.shared.runner.cancel(&room, "the run is over")),
             }
         }
         self.waiting.clear();
@@ -434,6 +485,7 @@ impl Driver {
 impl Drop for Driver {
     /// A dropped run stops its guests: nobody would take their answers.
     fn drop(&mut self) {
+        self.outside.close();
         for under_way in self.under_way.values() {
             if let UnderWay::Work(work) = under_way {
                 work.abort();

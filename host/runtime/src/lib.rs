@@ -54,6 +54,7 @@ pub mod plugin;
 mod prepared;
 pub mod reload;
 mod room_handle;
+pub mod runner;
 pub mod sandbox;
 pub mod secrets;
 pub mod servers;
@@ -63,6 +64,7 @@ pub mod store;
 pub mod subscribe;
 #[cfg(feature = "tracing")]
 pub mod telemetry;
+pub mod voice;
 
 pub use conclave_core::{
     action, budget, channel as binding, config, delegation, delivery, event, fault, history, limits, lock, manifest, message, model,
@@ -102,8 +104,8 @@ pub use conclave_models as models;
 pub use host::Probe;
 pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
 pub use prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
-pub use room_handle::RoomHandle;
-pub use session::{Ask, ResumeError, Session, SessionError};
+pub use room_handle::{Accepted, Announced, RoomHandle, TaskHandle, WaitError};
+pub use session::{Ask, Hosted, ResumeError, Session, SessionError};
 
 /// The pages whose examples are tests.
 #[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "sqlite", feature = "tracing"))]

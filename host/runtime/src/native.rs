@@ -1,4 +1,5 @@
-//! Plugins of the embedding program's own: tools, agents, memories, analyzers and condensers that are Rust closures. A config names one as `source = "native:NAME"`.
+//! Plugins of the embedding program's own: tools, agents, memories, analyzers, condensers and gates that are Rust closures. A config names
+//! one as `source = "native:NAME"`.
 //!
 //! To the core they are plugins like any other: a manifest that asks, grants, a schema that arguments are held against, limits, a journal.
 //! But their code runs **in this process and in no sandbox**: it can do what the program can do, and no grant holds it back. Of the limits
@@ -35,7 +36,7 @@ mod running;
 mod tool;
 
 pub use access::Access;
-pub use advisor::{Assess, Condense, Recall};
+pub use advisor::{Assess, Check, Condense, Recall};
 pub use agent::{IntoTurn, Step, call, finish, say};
 pub use failure::{Failure, Unanswered};
 pub use model::{answer, model};

@@ -13,6 +13,7 @@ use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::message::Blob;
 use conclave_core::outcome::Outcome;
 use conclave_core::policy::Approval;
+use conclave_core::request::{Request, RequestId};
 use conclave_core::setup::{NoTool, Setup};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
@@ -26,10 +27,15 @@ use crate::everything::Everything;
 use crate::ids::{Ids, RandomIds};
 use crate::journal::{JournalFailure, Journals, NoJournals};
 use crate::reload::{Rebuilt, Reloader};
-use crate::session::{Ask, Parts, ResumeError, Session};
+use crate::room_handle::RoomHandle;
+use crate::runner::{LocalRunner, TaskRunner};
+use crate::session::{Ask, Hosted, Parts, ResumeError, Session};
 use crate::subscribe::Subscribers;
 
 pub use call_tool::{CallToolError, Caller, ToolCalling, ToolRun};
+
+/// The request of somebody who waits for no reply.
+const NOBODY: RequestId = RequestId(u64::MAX);
 
 /// A plugin as it was loaded.
 #[derive(Clone, Debug)]
@@ -82,6 +88,8 @@ pub struct RunOptions {
     /// Turns that are taken in the place of the entry agent's first steps; likewise (O-119).
     pub replay: Vec<Turn>,
     pub channels: Arc<dyn Channels>,
+    /// Runs the background tasks.
+    pub runner: Arc<dyn TaskRunner>,
     /// Decides about tool calls that a rule asks about.
     pub approver: Arc<dyn Approver>,
     pub clock: Arc<dyn Clock>,
@@ -98,6 +106,7 @@ impl Default for RunOptions {
             attachments: Vec::new(),
             replay: Vec::new(),
             channels: Arc::new(Nobody),
+            runner: Arc::new(LocalRunner::new()),
             approver: Arc::new(NoApprover),
             clock: Arc::new(SystemClock),
             journals: Arc::new(NoJournals),
@@ -169,6 +178,11 @@ impl Stopper {
         let _ = self.0.send(Event::UserSaid { task: task.cloned(), text: text.to_owned(), attachments: Vec::new() });
     }
 
+    /// Asks something of the room, and waits for no reply; [`RoomHandle`](crate::RoomHandle) does.
+    pub fn request(&self, what: Request) {
+        let _ = self.0.send(Event::Requested { request: NOBODY, what });
+    }
+
     /// Has the journal say that calls from here on go to a component that was built anew.
     pub fn note_replaced(&self, plugin: &PluginName, sha256: &str) {
         let _ = self.0.send(Event::PluginReplaced { plugin: plugin.clone(), sha256: sha256.to_owned() });
@@ -218,14 +232,15 @@ impl Prepared {
         &self.calls
     }
 
-    /// The same for a conversation: the entry task asks its user after each of its answers, whatever its config says, and only the user
-    /// ends it. An answer that says nothing is one too, so that the user is asked then as well. The run's wall time is taken out of it:
-    /// the time that a person thinks is not the run's, so it is for whoever leads the conversation to hold each turn to
-    /// [`turn_wall`](Self::turn_wall).
+    /// The same for a conversation: the entry task, and whatever task it may be handed to, asks its user after each of its answers,
+    /// whatever its config says, and only the user ends it. An answer that says nothing is one too, so that the user is asked then as well.
+    /// The run's wall time is taken out of it: the time that a person thinks is not the run's, so it is for whoever leads the conversation
+    /// to hold each turn to [`turn_wall`](Self::turn_wall).
     #[must_use]
     pub fn for_chat(mut self) -> Self {
         let setup = Arc::make_mut(&mut self.setup);
-        if let Some(task) = setup.tasks.get_mut(&setup.entry) {
+        for holder in setup.holders() {
+            let Some(task) = setup.tasks.get_mut(&holder) else { continue };
             let task = Arc::make_mut(task);
             (task.interactive, task.no_tool, task.allow_null_result) = (true, NoTool::Nothing, true);
         }
@@ -277,6 +292,33 @@ impl Prepared {
     /// `Unknown` when there is no such room, `Changed` when a component that was cut off in a call is another now.
     pub fn reopen(&self, room: &RoomId, options: RunOptions) -> Result<Session, ResumeError> {
         Session::reopen(self.parts(), options, room)
+    }
+
+    /// Opens a room that stays open until it is closed: it takes what comes in on its channels, and tasks. Its loop runs beside the caller,
+    /// on the executor that this is called on.
+    ///
+    /// # Errors
+    /// When the room's journal cannot be made.
+    ///
+    /// ```
+    /// use conclave_runtime::native::{self, Plugin, Step};
+    /// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, delegation::Delegation};
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let count = Plugin::agent("count", |step: Step| async move { Ok(native::finish(step.text().len().to_string())) });
+    /// let host = Host::new(HostOptions { native: vec![count], ..HostOptions::default() })?;
+    /// let config = Config::parse("a.toml", "", "entry = 'a'\n[plugins.a]\nsource = 'native:count'\n[tasks.a]\nagent = 'a'\n")?;
+    /// let (room, hosted) = host.load(&config).await?.open_room(RunOptions::default())?;
+    /// let task = room.delegate(Delegation { agent: "a".to_owned(), task: "four".to_owned(), ..Delegation::default() }).await.unwrap();
+    /// assert_eq!(task.wait(None).await?.output.as_deref(), Some("4"));
+    /// room.close("that was all").await.unwrap();
+    /// hosted.closed().await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn open_room(&self, options: RunOptions) -> Result<(RoomHandle, Hosted), JournalFailure> {
+        Ok(self.session(options)?.host(Ask::default()))
     }
 
     pub(crate) fn parts(&self) -> Parts {

@@ -110,7 +110,7 @@ impl Sandbox {
         }
     }
 
-    /// What the plugin says to a question: memories, a risk, what a history may forget. The last two read the view.
+    /// What the plugin says to a question: memories, a risk, what a history may forget, what may pass. Risks and histories read the view.
     ///
     /// # Errors
     /// As for `step`.
@@ -127,6 +127,10 @@ impl Sandbox {
             },
             (Question::Condense { reason }, Some(view)) => match exports.condenser() {
                 Some(condenser) => self.run(start, Lent::Agent(view), errands::Condense { condenser, reason: *reason }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Gate { passing }, _) => match exports.gate() {
+                Some(gate) => self.run(start, Lent::Nothing, errands::Check { gate, passing }).await.flatten(),
                 None => self.lacks(question.kind().as_str()),
             },
             (Question::Risk { .. } | Question::Condense { .. }, None) => (Err(no_view(&self.grantee.name)), CallReport::default()),

@@ -13,6 +13,7 @@ use conclave_core::message::{Blob, Entity, ToolCall};
 use conclave_core::outcome::Outcome;
 use conclave_core::setup::{ReturnType, Setup};
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use crate::calls::Plugins;
 use crate::clock::Clock;
@@ -23,6 +24,7 @@ use crate::journal::JournalFailure;
 use crate::prepared::{Prepared, RunOptions, Stopper};
 use crate::room_handle::RoomHandle;
 use crate::subscribe::Subscribers;
+use crate::voice::SimulatedVoice;
 
 /// The channel on which the user of a run is asked.
 const USER_CHANNEL: &str = "terminal";
@@ -39,7 +41,7 @@ const GIVEN_UP: &str = "nobody waits for this run any more";
 /// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Ask {
-    /// The task that gets the message; none: the config's `entry`.
+    /// The task that gets the message; none: the one that the conversation was handed to, else the config's `entry`.
     pub entry: Option<TaskName>,
     /// None: the task starts from its system message alone.
     pub content: Option<String>,
@@ -67,6 +69,9 @@ pub struct Ask {
     pub limits: Option<RunLimits>,
     /// The room stays open when nobody is at work in it, and takes what comes in on its channels, until it is closed.
     pub hold: bool,
+    /// What is known of the room: a JSON object, null when there is nothing. What it holds under `_child_metadata` goes to all rooms below
+    /// (R-025).
+    pub metadata: Value,
 }
 
 impl Default for Ask {
@@ -86,6 +91,7 @@ impl Default for Ask {
             seat: None,
             limits: None,
             hold: false,
+            metadata: Value::Null,
         }
     }
 }
@@ -117,6 +123,9 @@ pub enum SessionError {
     /// There is nothing to go on with.
     #[error("the room {room} has no run to go on with")]
     NotBegun { room: RoomId },
+    /// The executor of the program was shut down while the room was open; what its journal holds can be gone on with.
+    #[error("the room {room} was cut off: the program's executor was shut down while it was open")]
+    CutOff { room: RoomId },
     /// The journal failed before, so what comes now could not be kept.
     #[error("the journal of room {room} has failed before; what is to go on needs another session")]
     Broken { room: RoomId },
@@ -157,6 +166,55 @@ pub struct Session {
     is_broken: bool,
     /// Dropped last, so that nothing is told afterwards.
     _over: Over,
+}
+
+/// A room whose loop runs beside the program. Dropping it stops the room and what goes on in it.
+#[derive(Debug)]
+pub struct Hosted {
+    running: JoinHandle<Result<Arc<Outcome>, SessionError>>,
+    handle: RoomHandle,
+    stopper: Stopper,
+}
+
+impl Hosted {
+    /// Waits until the room was closed and all that it waits for is over.
+    ///
+    /// # Errors
+    /// As [`Session::run`], and `CutOff`.
+    ///
+    /// # Panics
+    /// When the loop did.
+    pub async fn closed(mut self) -> Result<Arc<Outcome>, SessionError> {
+        match (&mut self.running).await {
+            Ok(outcome) => outcome,
+            Err(broken) if broken.is_panic() => std::panic::resume_unwind(broken.into_panic()),
+            Err(_) => Err(SessionError::CutOff { room: self.handle.room().clone() }),
+        }
+    }
+
+    /// What speaks to the room.
+    #[must_use]
+    pub fn handle(&self) -> &RoomHandle {
+        &self.handle
+    }
+
+    /// A handle that stops it, pauses it, and decides what waits for an approval.
+    #[must_use]
+    pub fn stopper(&self) -> &Stopper {
+        &self.stopper
+    }
+
+    /// The room is over.
+    #[must_use]
+    pub fn is_over(&self) -> bool {
+        self.running.is_finished()
+    }
+}
+
+impl Drop for Hosted {
+    fn drop(&mut self) {
+        self.running.abort();
+    }
 }
 
 /// Tells the subscribers that a room's runs are over, however they came to their end.
@@ -259,14 +317,35 @@ impl Session {
             self.begin(ask);
             Going(Some(self))
         });
-        async move {
-            let mut going = begun?;
-            let outcome = going.outcome().await;
-            if let Some(session) = going.0.take() {
-                session.is_broken = outcome.is_err();
+        async move { Ok(begun?.to_end().await?) }
+    }
+
+    /// Runs the room once more, and holds it open until it is closed; `hold` is what it begins with, if it has a message. The loop runs
+    /// beside the caller, on the executor that this is called on.
+    #[must_use = "the room is stopped when its `Hosted` is dropped"]
+    pub fn host(mut self, hold: Ask) -> (RoomHandle, Hosted) {
+        let begun = self.check(hold.entry.as_ref()).map(|()| self.begin(Ask { hold: true, ..hold }));
+        self.run_beside(begun)
+    }
+
+    /// Goes on with a room that was cut off while it was held open, as [`host`](Self::host). One that was not cut off is over, and its
+    /// outcome is that of its last run.
+    #[must_use = "the room is stopped when its `Hosted` is dropped"]
+    pub fn host_on(self) -> (RoomHandle, Hosted) {
+        let begun = self.check(None);
+        self.run_beside(begun)
+    }
+
+    fn run_beside(mut self, begun: Result<(), SessionError>) -> (RoomHandle, Hosted) {
+        let (handle, stopper) = (self.handle(), self.stopper());
+        let running = tokio::spawn(async move {
+            begun?;
+            if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
+                return Ok(Arc::clone(outcome));
             }
-            Ok(outcome?)
-        }
+            Ok(Going(Some(&mut self)).to_end().await?)
+        });
+        (handle.clone(), Hosted { running, handle, stopper })
     }
 
     /// Changes what a task's agent remembers.
@@ -326,7 +405,7 @@ impl Session {
         let limits = ask.limits.unwrap_or_else(|| setup.limits.clone());
         let opening = Opening {
             room: self.room.clone(),
-            entry: ask.entry.unwrap_or_else(|| setup.entry.clone()),
+            entry: ask.entry.or_else(|| self.driver.handed_to()).unwrap_or_else(|| setup.entry.clone()),
             content: ask.content,
             attachments: ask.attachments,
             recipient: ask.recipient,
@@ -339,6 +418,7 @@ impl Session {
             seat: ask.seat,
             inputs: ask.inputs,
             hold: ask.hold,
+            metadata: ask.metadata,
             deadline: limits.wall_ms.map(|wall| self.clock.now().plus(wall)),
             limits,
             channel: ChannelId::from(USER_CHANNEL),
@@ -353,7 +433,8 @@ fn shared(parts: Parts, options: RunOptions, room: &RoomId) -> (Arc<Shared>, Ove
     let shared = Shared {
         plugins: parts.plugins,
         models: parts.models,
-        channels: options.channels,
+        channels: SimulatedVoice::around(options.channels, &options.clock, &parts.setup),
+        runner: options.runner,
         approver: options.approver,
         clock: options.clock,
         journals: options.journals,
@@ -374,6 +455,17 @@ impl Going<'_> {
             Some(session) => session.driver.run().await,
             None => std::future::pending().await,
         }
+    }
+}
+
+impl Going<'_> {
+    /// The run's outcome; the session is as it was.
+    async fn to_end(mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        let outcome = self.outcome().await;
+        if let Some(session) = self.0.take() {
+            session.is_broken = outcome.is_err();
+        }
+        outcome
     }
 }
 

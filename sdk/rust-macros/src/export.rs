@@ -12,7 +12,8 @@ use syn::{Error, Ident, LitByteStr, LitStr, Path, Result, Token, bracketed};
 use crate::manifest;
 
 const USAGE: &str = "write `export!(tools: [a, b])`, `export!(toolset: X)`, `export!(agent: X)`, `export!(delivery: X)`, \
-                     `export!(memory: X)`, `export!(analyzer: X)` or `export!(condenser: X)`, or several of them with commas between";
+                     `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)` or `export!(gate: X)`, or several of them \
+                     with commas between";
 
 /// What stands between the parentheses.
 #[derive(Default)]
@@ -24,6 +25,7 @@ struct Exports {
     memory: Option<Path>,
     analyzer: Option<Path>,
     condenser: Option<Path>,
+    gate: Option<Path>,
     manifest: Option<LitStr>,
     asks: Option<Vec<Ask>>,
 }
@@ -60,6 +62,7 @@ impl Parse for Exports {
                 "memory" => exports.memory = Some(input.parse()?),
                 "analyzer" => exports.analyzer = Some(input.parse()?),
                 "condenser" => exports.condenser = Some(input.parse()?),
+                "gate" => exports.gate = Some(input.parse()?),
                 "manifest" => exports.manifest = Some(input.parse()?),
                 "asks" => exports.asks = Some(list(input)?),
                 _ => return Err(Error::new(key.span(), format!("unknown key `{key}`: {USAGE}"))),
@@ -78,7 +81,7 @@ impl Exports {
     fn check(&self) -> Result<()> {
         // A manifest alone is for a component whose exports are written by hand.
         let has_manifest = self.manifest.is_some() || self.asks.is_some();
-        let kinds = [&self.toolset, &self.agent, &self.delivery, &self.memory, &self.analyzer, &self.condenser];
+        let kinds = [&self.toolset, &self.agent, &self.delivery, &self.memory, &self.analyzer, &self.condenser, &self.gate];
         if !has_manifest && self.tools.is_empty() && kinds.iter().all(|kind| kind.is_none()) {
             return Err(Error::new(Span::call_site(), format!("nothing is exported: {USAGE}")));
         }
@@ -105,6 +108,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
     let memory = exports.memory.as_ref().map(export_memory);
     let analyzer = exports.analyzer.as_ref().map(export_analyzer);
     let condenser = exports.condenser.as_ref().map(export_condenser);
+    let gate = exports.gate.as_ref().map(export_gate);
     Ok(quote! {
         const _: () = {
             struct Plugin;
@@ -117,6 +121,7 @@ pub(crate) fn expand(input: TokenStream) -> Result<TokenStream> {
             #memory
             #analyzer
             #condenser
+            #gate
             #manifest
         };
     })
@@ -207,7 +212,7 @@ fn export_delivery(strategy: &Path) -> TokenStream {
         impl ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::Guest for Plugin {
             fn decide(
                 wake: ::conclave_sdk::delivery::Wake,
-                context: &::conclave_sdk::delivery::Context,
+                context: &::conclave_sdk::bindings::delivery::conclave::plugin::delivery_context::Context,
             ) -> ::core::result::Result<
                 ::std::vec::Vec<::conclave_sdk::delivery::Decision>,
                 ::conclave_sdk::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError,
@@ -272,6 +277,23 @@ fn export_condenser(condenser: &Path) -> TokenStream {
         }
         #[cfg(target_family = "wasm")]
         ::conclave_sdk::bindings::condenser::export_condenser!(Plugin with_types_in ::conclave_sdk::bindings::condenser);
+    }
+}
+
+fn export_gate(gate: &Path) -> TokenStream {
+    quote! {
+        impl ::conclave_sdk::bindings::gate::exports::conclave::plugin::gate::Guest for Plugin {
+            fn check(
+                what: ::conclave_sdk::gate::Passing,
+            ) -> ::core::result::Result<
+                ::conclave_sdk::gate::Verdict,
+                ::conclave_sdk::bindings::gate::exports::conclave::plugin::gate::GateError,
+            > {
+                ::conclave_sdk::export::check::<#gate>(&what)
+            }
+        }
+        #[cfg(target_family = "wasm")]
+        ::conclave_sdk::bindings::gate::export_gate!(Plugin with_types_in ::conclave_sdk::bindings::gate);
     }
 }
 

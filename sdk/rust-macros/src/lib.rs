@@ -23,7 +23,8 @@ pub fn tool(attribute: TokenStream, item: TokenStream) -> TokenStream {
 }
 
 /// Exports a plugin and embeds its manifest: `export!(tools: [a, b])`, `export!(agent: X)`, `export!(delivery: X)`,
-/// `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`, or several of them separated by commas. `toolset: X` stands
+/// `export!(memory: X)`, `export!(analyzer: X)`, `export!(condenser: X)`,
+/// `export!(gate: X)`, or several of them separated by commas. `toolset: X` stands
 /// in the place of `tools` where they are known only from the settings.
 ///
 /// The manifest is `conclave-plugin.toml` beside `Cargo.toml`. Where one package holds several components, `manifest: "x.toml"`

@@ -73,6 +73,11 @@ pub mod analyzer {
     });
 }
 
+/// A component that exports `gate`.
+pub mod gate {
+    kind!("gate-plugin", "gate", "conclave_sdk::bindings::gate", "export_gate", {});
+}
+
 /// A component that exports `condenser`.
 pub mod condenser {
     kind!("condenser-plugin", "condenser", "conclave_sdk::bindings::condenser", "export_condenser", {

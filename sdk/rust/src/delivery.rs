@@ -1,11 +1,20 @@
 //! A delivery strategy: it decides when, where and how results of background tasks are told. It decides only; the host speaks,
-//! waits and makes sure that nothing is told twice.
+//! waits and makes sure that nothing is told twice. [`harness`] runs one against scripts, natively, and says what it breaks.
+
+mod context;
+mod due;
+#[cfg(not(target_family = "wasm"))]
+pub mod harness;
+mod waited;
 
 use crate::Result;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy as contract;
 
-pub use crate::bindings::delivery::conclave::plugin::delivery_context::{Activity, Channel, ChannelKind, Context, EndedTask, TaskStatus};
+pub use crate::bindings::delivery::conclave::plugin::delivery_context::{Activity, Channel, ChannelKind, EndedTask, TaskStatus};
+pub use context::{Context, Snapshot};
 pub use contract::{Decision, Pause, Speech, Wake};
+pub use due::{Due, MOST_ATTEMPTS, backoff, due};
+pub use waited::Waited;
 
 /// What makes a component a delivery strategy; `export!(delivery: X)` exports it.
 ///
@@ -25,13 +34,39 @@ pub use contract::{Decision, Pause, Speech, Wake};
 /// # assert!(true);
 /// ```
 pub trait DeliveryStrategy {
-    /// What to do now, in this order. Nothing: everything waits until the next wake. An error is recorded and changes nothing.
+    /// What to do now, in this order. Nothing: everything waits until the next wake. An error is recorded, and what waits is left in
+    /// the inbox.
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>>;
 }
 
 /// Speaks about these tasks on the context's transport, in the host's words.
 pub fn speak<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
-    Decision::Speak(Speech { tasks: tasks.into_iter().map(Into::into).collect(), channel: None, prompt: None, interrupt: false })
+    said(None, tasks, false)
+}
+
+/// Speaks about these tasks on that channel, in the host's words.
+pub fn speak_on<T: Into<String>>(channel: impl Into<String>, tasks: impl IntoIterator<Item = T>) -> Decision {
+    said(Some(channel.into()), tasks, false)
+}
+
+/// The same, and stops what the channel is saying. Ask [`Channel::activity`] first: nobody wants to be interrupted while they speak.
+pub fn interrupt<T: Into<String>>(channel: impl Into<String>, tasks: impl IntoIterator<Item = T>) -> Decision {
+    said(Some(channel.into()), tasks, true)
+}
+
+fn said<T: Into<String>>(channel: Option<String>, tasks: impl IntoIterator<Item = T>, interrupt: bool) -> Decision {
+    Decision::Speak(Speech { tasks: tasks.into_iter().map(Into::into).collect(), channel, prompt: None, interrupt })
+}
+
+/// The same decisions, with these words in every speech that has none of its own; empty: the host's words for the status (R-106).
+pub fn worded(decisions: Vec<Decision>, prompt: &str) -> Vec<Decision> {
+    let word = |decision| match decision {
+        Decision::Speak(Speech { prompt: None, tasks, channel, interrupt }) if !prompt.is_empty() => {
+            Decision::Speak(Speech { prompt: Some(prompt.to_owned()), tasks, channel, interrupt })
+        }
+        other => other,
+    };
+    decisions.into_iter().map(word).collect()
 }
 
 /// Leaves these results in the inbox, for the agent's next turn.
@@ -39,7 +74,8 @@ pub fn attach<T: Into<String>>(tasks: impl IntoIterator<Item = T>) -> Decision {
     Decision::Attach(tasks.into_iter().map(Into::into).collect())
 }
 
-/// Asks again after so many milliseconds.
+/// Asks again after so many milliseconds. Of several waits of one answer the earliest holds, and it takes the place of those before; an
+/// answer without any leaves them as they are.
 pub fn wait(at_most_ms: u64) -> Decision {
     Decision::Wait(Pause { channel: None, at_most_ms })
 }
@@ -56,13 +92,16 @@ pub fn give_up(reason: impl Into<String>) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decision, attach, speak, wait};
+    use super::{Decision, attach, interrupt, speak, speak_on, wait};
 
     #[test]
     fn speaking_leaves_channel_and_words_to_the_host() {
         let Decision::Speak(speech) = speak(["a", "b"]) else { panic!("no speech") };
         assert_eq!(speech.tasks, ["a", "b"]);
         assert_eq!((speech.channel, speech.prompt, speech.interrupt), (None, None, false));
+        let Decision::Speak(speech) = speak_on("phone", ["a"]) else { panic!("no speech") };
+        assert_eq!((speech.channel.as_deref(), speech.interrupt), (Some("phone"), false));
+        assert!(matches!(interrupt("phone", ["a"]), Decision::Speak(speech) if speech.interrupt));
     }
 
     #[test]

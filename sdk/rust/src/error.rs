@@ -8,6 +8,7 @@ use std::fmt;
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
 use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::AnalyzerError;
 use crate::bindings::condenser::exports::conclave::plugin::condenser::CondenserError;
+use crate::bindings::gate::exports::conclave::plugin::gate::GateError;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::StrategyError;
 use crate::bindings::imports::conclave::plugin::{blobs, fetch, files, kv, model, scratch, types};
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
@@ -199,7 +200,7 @@ macro_rules! denied_or_other {
         }
     )+};
 }
-denied_or_other!(StrategyError, MemoryError, AnalyzerError, CondenserError);
+denied_or_other!(StrategyError, MemoryError, AnalyzerError, CondenserError, GateError);
 
 #[cfg(test)]
 mod tests {

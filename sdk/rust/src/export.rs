@@ -6,12 +6,15 @@ use crate::bindings::agent::conclave::plugin::{actions, state};
 use crate::bindings::agent::exports::conclave::plugin::agent::AgentError;
 use crate::bindings::analyzer::exports::conclave::plugin::security_analyzer::{AnalyzerError, Verdict};
 use crate::bindings::condenser::exports::conclave::plugin::condenser::{Condensation, CondenserError, Reason};
+use crate::bindings::delivery::conclave::plugin::delivery_context;
 use crate::bindings::delivery::exports::conclave::plugin::delivery_strategy::{Decision, StrategyError, Wake};
+use crate::bindings::gate::exports::conclave::plugin::gate::{GateError, Passing, Verdict as GateVerdict};
 use crate::bindings::memory::exports::conclave::plugin::memory::MemoryError;
 use crate::bindings::tool::conclave::plugin::call::Context;
 use crate::bindings::tool::exports::conclave::plugin::tools::{Outcome, ToolError, ToolSpec};
 use crate::condenser::Condenser;
 use crate::delivery::{self, DeliveryStrategy};
+use crate::gate::Gate;
 use crate::memory::Memory;
 use crate::tool::Tool;
 use crate::{Agent, Call, Error, Toolset, View};
@@ -43,8 +46,8 @@ pub fn step<A: Agent>(state: &state::View) -> Result<actions::Turn, AgentError> 
 }
 
 /// Asks the strategy `S`.
-pub fn decide<S: DeliveryStrategy>(wake: Wake, context: &delivery::Context) -> Result<Vec<Decision>, StrategyError> {
-    Ok(S::decide(wake, context)?)
+pub fn decide<S: DeliveryStrategy>(wake: Wake, context: &delivery_context::Context) -> Result<Vec<Decision>, StrategyError> {
+    Ok(S::decide(wake, &delivery::Context::new(context))?)
 }
 
 /// Asks the memory `M`.
@@ -55,6 +58,11 @@ pub fn search<M: Memory>(query: &str, limit: u32) -> Result<Vec<String>, MemoryE
 /// Asks the analyzer `S`.
 pub fn assess<S: SecurityAnalyzer>(action: &actions::Action, thought: &str, state: &state::View) -> Result<Verdict, AnalyzerError> {
     Ok(S::assess(action, thought, &View::new(state))?)
+}
+
+/// Asks the gate `G`.
+pub fn check<G: Gate>(what: &Passing) -> Result<GateVerdict, GateError> {
+    Ok(G::check(what)?)
 }
 
 /// Asks the condenser `C`.

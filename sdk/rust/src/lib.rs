@@ -55,8 +55,9 @@
 //!
 //! # The other kinds
 //!
-//! [`memory`] answers what agents recall, [`analyzer`] says how risky an action is, [`condenser`] what of a history may be left out, and
-//! [`delivery`] when a background result is told. Each is one trait; `export!(memory: X, tools: [keep])` joins several in one component.
+//! [`memory`] answers what agents recall, [`analyzer`] says how risky an action is, [`condenser`] what of a history may be left out,
+//! [`delivery`] when a background result is told, and [`gate`] what may pass into a room, to its workers and out of it. Each is one
+//! trait; `export!(memory: X, tools: [keep])` joins several in one component.
 //!
 //! # What a plugin asks for
 //!
@@ -67,8 +68,9 @@
 //! # Build and test
 //!
 //! `cargo build --target wasm32-wasip2 --release`, with `crate-type = ["cdylib"]`. Tests run natively, without a host: there
-//! [`log`] writes to stderr, [`progress`] does nothing and [`config`] is empty; the other imports panic, so keep what is worth
-//! testing in functions that take what was read.
+//! [`log`] writes to stderr, [`progress`] does nothing, [`config`] is empty and [`scratch`] is a memory of the test's thread; the other
+//! imports panic, so keep what is worth testing in functions that take what was read. A delivery strategy is tested whole, by the
+//! harness in [`delivery::harness`].
 
 // The generated code and the macros name this crate by its full path.
 extern crate self as conclave_sdk;
@@ -87,11 +89,14 @@ mod error;
 pub mod export;
 pub mod fetch;
 pub mod files;
+pub mod gate;
 mod history;
 pub mod kv;
 pub mod log;
 pub mod memory;
 pub mod model;
+#[cfg(not(target_family = "wasm"))]
+mod native;
 mod outcome;
 pub mod progress;
 pub mod scratch;

@@ -6,6 +6,7 @@ mod bare;
 mod bare_agent;
 mod conclave;
 mod decision;
+mod delivery;
 mod durable;
 mod measure;
 mod neighbour;

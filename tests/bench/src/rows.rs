@@ -15,6 +15,7 @@ use crate::bare::{self, Allocator, Request, Tool};
 use crate::bare_agent::Agent;
 use crate::conclave::{self, Hosted};
 use crate::decision::Decisions;
+use crate::delivery::Cycles;
 use crate::durable::{Durable, Waiting};
 use crate::measure::{self, Effort, Plan, Times};
 use crate::neighbour::Noise;
@@ -41,6 +42,8 @@ const TASK: &str = "task: step, tool call, step; in memory";
 const RUN: &str = "two steps of a run, among the last 1 000 of 10 000";
 const ACTING: &str = "step and answer of an agent that acts, history of 10 000";
 const PLAN: &str = "agent step with a model, plan of 1 000 tasks";
+const CYCLE: &str = "delegate, complete, deliver in a turn; in memory";
+const AT_ONCE: &str = "the same, each of 1 000 at once in one room";
 const BATCH: &str = "task of a batch of 1 000, four at once";
 const ALLOCATOR: &str = "what the pool brings";
 const WARM: &str = "what a fresh sandbox costs";
@@ -79,6 +82,12 @@ pub(crate) async fn all(guests: &Path, effort: Effort, wanted: &dyn Fn(&str) -> 
     }
     if wanted(PLAN) {
         keep(bench.long_plan().await?);
+    }
+    if wanted(CYCLE) {
+        keep(bench.cycle(guests).await?);
+    }
+    if wanted(AT_ONCE) {
+        keep(bench.cycles_at_once(guests).await?);
     }
     if wanted(BATCH) {
         keep(bench.batch().await?);
@@ -215,6 +224,23 @@ impl Bench {
         let subject = async || self.hosted.step("chat", with.clone()).await.map(drop);
         let (baseline, subject) = measure::by_turns(Plan::short(self.effort), baseline, subject).await?;
         Ok(Row { what: PLAN, baseline: Some(side("no plan", baseline)), subject: side("1 000 tasks", subject), reach: Reach::AtMost(1.2) })
+    }
+
+    /// Its baseline, the same in RoomKit 0.6.13, takes 0.9 ms and runs elsewhere; a tenth of that is wanted.
+    async fn cycle(&self, guests: &Path) -> Result<Row, BenchError> {
+        let cycles = Cycles::open(self.hosted.host(), guests).await?;
+        let times = measure::alone(Plan::short(self.effort), async || cycles.one().await).await?;
+        Ok(Row { what: CYCLE, baseline: None, subject: side("Conclave", times), reach: Reach::AboutMicros(90.0) })
+    }
+
+    /// RoomKit delivers 324 a second; ten times as many are wanted.
+    async fn cycles_at_once(&self, guests: &Path) -> Result<Row, BenchError> {
+        let mut each = Vec::new();
+        for _ in 0..if self.effort == Effort::Quick { 3 } else { 20 } {
+            // A room of its own: it keeps no more than the newest thousand records of tasks.
+            each.push(Cycles::open(self.hosted.host(), guests).await?.at_once(1_000).await?);
+        }
+        Ok(Row { what: AT_ONCE, baseline: None, subject: side("Conclave", Times::of(each)), reach: Reach::AboutMicros(309.0) })
     }
 
     async fn batch(&self) -> Result<Row, BenchError> {

@@ -8,6 +8,7 @@ mod openhands;
 mod people;
 mod play;
 mod pure;
+mod roomkit;
 pub mod scenario;
 mod shown;
 mod ticking;
@@ -26,7 +27,7 @@ use serde_json::{Value, json};
 use config::Guests;
 use scenario::Scenario;
 
-/// The pack whose scenarios are played by a host that has a session for each; the other one is `openhands`.
+/// The pack whose scenarios are played by a host that has a session for each; the others are `openhands` and `roomkit`.
 const PACK: &str = "langroid";
 /// No scenario takes a second; one that takes this long waits for what never comes.
 const PATIENCE: Duration = Duration::from_secs(20);
@@ -50,6 +51,10 @@ pub enum End {
         /// Where they differ.
         differences: Vec<String>,
     },
+    /// It states what Conclave does otherwise on purpose, and docs/differences.md says what is right.
+    Otherwise {
+        differences: Vec<String>,
+    },
     /// It is of another pack.
     Skipped,
 }
@@ -59,7 +64,7 @@ impl Verdict {
     #[must_use]
     pub fn failed(line: &str, reason: &str) -> Self {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
-        let expected = value.get("expect").cloned().unwrap_or_default();
+        let expected = value.get("expect").or_else(|| value.get("then")).cloned().unwrap_or_default();
         Self { id: id_of(&value), end: End::Failed { expected, got: json!(reason), differences: vec![reason.to_owned()] } }
     }
 }
@@ -105,12 +110,24 @@ impl Runner {
         openhands::warm_up(self).await
     }
 
+    /// Compiles what rooms are played with.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub async fn warm_up_rooms(&self) -> Result<(), String> {
+        roomkit::warm_up(self).await
+    }
+
     /// Plays one line of a file.
     pub async fn judge(&self, line: &str) -> Verdict {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
         let id = id_of(&value);
         if openhands::is_of_pack(&value) {
             let playing = tokio::time::timeout(PATIENCE, openhands::judge(self, id, &value));
+            return playing.await.unwrap_or_else(|_| Verdict::failed(line, "it does not end"));
+        }
+        if roomkit::is_of_pack(&value) {
+            let playing = tokio::time::timeout(PATIENCE, roomkit::judge(self, id, &value));
             return playing.await.unwrap_or_else(|_| Verdict::failed(line, "it does not end"));
         }
         if value.get("pack").and_then(Value::as_str).is_some_and(|pack| pack != PACK) {
@@ -146,12 +163,19 @@ pub fn is_conversation(line: &str) -> bool {
     serde_json::from_str::<Value>(line).is_ok_and(|value| openhands::is_conversation(&value))
 }
 
+/// Whether a line is a case of rooms in which a strategy delivers.
+#[must_use]
+pub fn needs_strategies(line: &str) -> bool {
+    serde_json::from_str::<Value>(line).is_ok_and(|value| roomkit::needs_components(&value))
+}
+
 /// What keeps a line from being played at all, whatever is then done with it.
 #[must_use]
 pub fn problem(line: &str) -> Option<String> {
     match serde_json::from_str::<Value>(line) {
         Err(error) => Some(format!("the line is no JSON: {error}")),
         Ok(value) if openhands::is_of_pack(&value) => openhands::problem(&value),
+        Ok(value) if roomkit::is_of_pack(&value) => roomkit::problem(&value),
         Ok(_) => None,
     }
 }

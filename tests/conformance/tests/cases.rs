@@ -16,11 +16,13 @@ fn scenarios_show_what_they_should() {
     let (agent, tools) = (guest("script_agent"), guest("script_tools"));
     let guests = agent.parent().expect("a guest is in a folder");
     assert_eq!(tools.parent(), Some(guests));
-    // What conversations of the other pack are played with.
-    for name in ["acting_agent", "stub_terminal", "spin", "hostile_analyzer"] {
+    // What conversations and rooms of the other packs are played with.
+    for name in ["acting_agent", "stub_terminal", "spin", "hostile_analyzer", "strategy_spin"] {
         assert_eq!(guest(name).parent(), Some(guests));
     }
-    assert!(stock().join("workspace.wasm").exists(), "run `cargo xtask test`, which builds the stock plugins");
+    for name in ["workspace", "immediate", "wait-for-idle", "context-only", "queued", "digest-delivery"] {
+        assert!(stock().join(format!("{name}.wasm")).exists(), "run `cargo xtask test`, which builds the stock plugins");
+    }
     let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
     let cache = guests.with_file_name("test-cache");
     command.arg("--guests").arg(guests).arg("--cache").arg(cache).arg("--verbose").args(files());

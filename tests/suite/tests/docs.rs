@@ -126,8 +126,8 @@ fn configs_in_pages_load() {
 fn example(name: &str) -> (Rig, String) {
     let folder = root().join("docs/examples");
     let config = read(&folder.join(name)).replace("\"../../docs\"", &format!("{:?}", root().join("docs").display().to_string()));
-    let replies = ["chat-replies.json", "acting-replies.json"];
-    (replies.into_iter().fold(Rig::new(), |rig, replies| rig.with_file(replies, read(&folder.join(replies)))), config)
+    let replies = ["chat", "acting", "supervisor", "pipeline", "voice", "digest", "handoff"].map(|name| format!("{name}-replies.json"));
+    (replies.iter().fold(Rig::new(), |rig, replies| rig.with_file(replies, read(&folder.join(replies)))), config)
 }
 
 #[test]
@@ -148,9 +148,89 @@ fn the_example_of_an_agent_that_acts_works_through_its_plan() {
 }
 
 #[test]
+fn the_example_of_a_supervisor_revises_until_it_is_approved() {
+    let (rig, config) = example("supervisor.toml");
+    let ran = rig.run(&config, "Write a sentence about the Skerryvore light.");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    assert_eq!(ran.content(), "First lit in 1844, the Skerryvore light stands 48 metres tall on a reef south of Tiree.");
+}
+
+/// What a reviewer says that never approves, or says nothing that can be read, is no approval.
+#[test]
+fn a_supervisor_whose_reviewer_does_not_approve_says_so() {
+    for never in ["{\"approved\": false, \"feedback\": \"too short\"}", "Looks good to me!"] {
+        let (rig, config) = example("supervisor.toml");
+        let replies = serde_json::json!({ "rules": [{ "when": "Review what was done", "reply": never }], "replies": ["A light."] });
+        let rig = rig.with_file("supervisor-replies.json", replies.to_string());
+        let ran = rig.run(&config.replace("revisions = 3", "revisions = 1"), "Write a sentence about the Skerryvore light.");
+        assert_eq!(ran.status(), Status::Rejected, "{}", ran.content());
+        let said = format!("{} {}", ran.outcome.reason, ran.content());
+        assert!(said.contains("revised once and is not approved"), "{said}");
+    }
+}
+
+#[test]
+fn a_supervisor_names_the_worker_that_failed_and_keeps_what_others_gave() {
+    for workers in ["[\"write\", \"nobody\"]", "[\"nobody\", \"write\"]"] {
+        let (rig, config) = example("supervisor.toml");
+        let rig = rig.with_file("supervisor-replies.json", "{\"replies\": [\"A light.\"]}");
+        let config = config
+            .replace("workers = [\"research\", \"write\"], mode = \"sequential\"", &format!("workers = {workers}, mode = \"parallel\""))
+            .replace("[\"research\", \"write\", \"review\"]", "{ tasks = [\"nobody\", \"write\"], at_once = 2 }")
+            + "[plugins.pipeline]\nsource = \"stock:pipeline\"\ngrants.delegate = [\"write\"]\n[tasks.nobody]\nagent = \"pipeline\"\n";
+        let ran = rig.run(&config, "Write a sentence about the Skerryvore light.");
+        assert_eq!(ran.status(), Status::Rejected, "{}", ran.content());
+        let said = format!("{} {}", ran.outcome.reason, ran.content());
+        assert!(said.contains("nobody failed: I have no stages") && said.contains("## write\n\nA light."), "{workers}: {said}");
+    }
+}
+
+#[test]
+fn the_example_of_a_pipeline_goes_through_its_stages() {
+    let (rig, config) = example("pipeline.toml");
+    let ran = rig.run(&config, "Write a sentence about the Skerryvore light.");
+    assert_eq!((ran.status(), ran.content()), (Status::Done, "Skerryvore, lit in 1844, stands on a reef south of Tiree."));
+}
+
+#[test]
+fn the_example_of_a_voice_tells_each_result_on_the_phone() {
+    let (rig, config) = example("voice.toml");
+    let ran = rig.run(&config, "How tall is the Skerryvore light, and who built it?");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    let on_phone: Vec<&str> = ran.heard.iter().filter(|(channel, _)| channel.as_str() == "phone").map(|(_, text)| text.as_str()).collect();
+    let all = on_phone.join("\n");
+    assert!(all.matches("48 metres").count() == 1 && all.matches("Alan Stevenson").count() == 1, "{:?}", ran.heard);
+}
+
+#[test]
+fn the_example_of_a_digest_tells_three_results_in_one_turn() {
+    let (rig, config) = example("digest.toml");
+    let ran = rig.run(&config, "Look after the lights of Skerryvore, Bell Rock and Muckle Flugga.");
+    let together: Vec<&str> = ran.heard.iter().map(|(_, text)| text.as_str()).filter(|text| text.contains("Skerryvore is lit.")).collect();
+    assert_eq!(together.len(), 1, "{:?}", ran.heard);
+    assert!(together[0].contains("Bell Rock is lit.") && together[0].contains("Muckle Flugga is dark"), "{together:?}");
+}
+
+#[test]
+fn the_example_of_a_handoff_ends_with_the_answer_of_the_task_that_got_the_conversation() {
+    let (rig, config) = example("handoff.toml");
+    let ran = rig.run(&config, "I was charged twice for May.");
+    assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+    assert!(ran.content().starts_with("The second charge for May was a mistake."), "{}", ran.content());
+    let moved: Vec<(&str, Option<&str>, &str)> = ran
+        .notices()
+        .filter_map(|notice| match notice {
+            Notice::HandedOff { from, to, phase, .. } => Some((from.as_str(), to.as_ref().map(|to| to.as_str()), phase.as_str())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(moved, [("triage", Some("billing"), "refund")]);
+}
+
+#[test]
 fn the_examples_load() {
     let folder = root().join("docs/examples");
-    for name in ["demo.toml", "chat.toml", "acting.toml"] {
+    for name in ["demo.toml", "chat.toml", "acting.toml", "supervisor.toml", "pipeline.toml", "voice.toml", "digest.toml", "handoff.toml"] {
         let (rig, config) = example(name);
         rig.prepare(&config).map(drop).unwrap_or_else(|problems| panic!("{name}:\n{problems}"));
     }

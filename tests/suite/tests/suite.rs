@@ -20,6 +20,7 @@ mod demo;
 mod docs;
 mod fetch;
 mod files_write;
+mod gates;
 mod keeping;
 mod kill;
 mod kv;

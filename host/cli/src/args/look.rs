@@ -1,4 +1,4 @@
-//! What people type to look at what is kept: `runs`, `show`, `approvals`, `audit`, `store`.
+//! What people type to look at what is kept: `runs`, `show`, `tasks`, `approvals`, `audit`, `store`.
 
 use std::path::PathBuf;
 
@@ -41,6 +41,33 @@ pub(crate) struct Show {
     #[arg(long)]
     pub(crate) all: bool,
     /// The store that the run was kept in with --store
+    #[arg(long, value_name = "FOLDER")]
+    pub(crate) store: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "A task of a child room is named with the room's number before it: 2/task-1.\nExit codes: 0 it was listed, or was told; 1 its \
+                  process did not hear it; 2 there is no such run or task, or it does not go on"
+)]
+pub(crate) struct Tasks {
+    /// The run, or its first digits; without it the newest
+    pub(crate) run: Option<String>,
+    /// Only this one, with all that is known of it
+    pub(crate) task: Option<String>,
+    /// Cancel it: its sandbox is stopped at once, also in the middle of a loop
+    #[arg(long, requires = "task", conflicts_with = "tell")]
+    pub(crate) cancel: bool,
+    /// Say something to it: its agent reads it in its next step
+    #[arg(long, value_name = "TEXT", requires = "task")]
+    pub(crate) tell: Option<String>,
+    /// Why it is cancelled
+    #[arg(long, value_name = "TEXT", default_value = "cancelled with `conclave tasks`", requires = "cancel")]
+    pub(crate) reason: String,
+    /// How many seconds to wait until its process has heard it
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    pub(crate) wait: u64,
+    /// The store that the run is kept in with --store
     #[arg(long, value_name = "FOLDER")]
     pub(crate) store: Option<PathBuf>,
 }

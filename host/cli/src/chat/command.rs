@@ -26,6 +26,12 @@ pub(crate) enum Command {
     Attach(PathBuf),
     /// The conversation as Markdown.
     Save(PathBuf),
+    /// What runs in the background.
+    Tasks,
+    /// Stops a background task.
+    Cancel(String),
+    /// Says something to a background task.
+    Tell(String, String),
 }
 
 /// What `/help` says.
@@ -33,6 +39,9 @@ pub(crate) const HELP: &str = "\
   /attach FILE   an image or a text that goes with the next message
   /save FILE     the conversation so far, as Markdown
   /status        who may do what, what was used up, what runs in the background
+  /tasks         what runs in the background
+  /cancel TASK   stops a background task, such as task-1
+  /tell TASK …   says something to a background task
   /stop          stops the agent, for programs (--json); a person presses Ctrl-C
   /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye, q, x, DONE
   //…            a message that begins with a slash
@@ -64,10 +73,24 @@ pub(crate) fn parse(text: &str) -> Line {
         "quit" | "exit" => alone(Command::Quit),
         "status" => alone(Command::Status),
         "stop" => alone(Command::Stop),
+        "tasks" => alone(Command::Tasks),
+        "cancel" => match rest {
+            "" => Line::Wrong("/cancel needs a task: /cancel task-1; /tasks lists them".to_owned()),
+            task => Line::Command(Command::Cancel(task_named(task))),
+        },
+        "tell" => match rest.split_once(char::is_whitespace) {
+            Some((task, text)) => Line::Command(Command::Tell(task_named(task), text.trim().to_owned())),
+            None => Line::Wrong("/tell needs a task and a text: /tell task-1 look at the appendix too".to_owned()),
+        },
         "attach" => file(Command::Attach),
         "save" => file(Command::Save),
         _ => Line::Wrong(format!("there is no command /{name}: /help shows them, and //{name} says it to the agent")),
     }
+}
+
+/// `task-1`, or its number alone.
+fn task_named(text: &str) -> String {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) { format!("task-{text}") } else { text.to_owned() }
 }
 
 /// A file as a shell would understand it: `~/` is the home folder, and quotes around it are not part of it.
@@ -105,6 +128,14 @@ mod tests {
         assert_eq!(parse("/quit"), Line::Command(Command::Quit));
         assert!(matches!(parse("/save"), Line::Wrong(why) if why.contains("/save FILE")));
         assert!(matches!(parse("/quit now"), Line::Wrong(_)));
+    }
+
+    #[test]
+    fn background_tasks_are_named_by_id_or_number() {
+        assert_eq!(parse("/tasks"), Line::Command(Command::Tasks));
+        assert_eq!(parse("/cancel 2"), Line::Command(Command::Cancel("task-2".into())));
+        assert_eq!(parse("/tell task-1  look again "), Line::Command(Command::Tell("task-1".into(), "look again".into())));
+        assert!(matches!(parse("/tell task-1"), Line::Wrong(_)) && matches!(parse("/cancel"), Line::Wrong(_)));
     }
 
     #[test]

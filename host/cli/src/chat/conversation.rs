@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use conclave_core::delivery::EndedTask;
 use conclave_core::event::Event;
@@ -58,7 +58,7 @@ struct State {
     /// What its models say, by request.
     streams: BTreeMap<u32, Stream>,
     tools: BTreeMap<CallId, String>,
-    background: BTreeMap<BackgroundId, TaskName>,
+    background: BTreeMap<BackgroundId, (TaskName, Instant)>,
     transcript: Transcript,
     /// The exit code for a turn without an answer.
     failure: Option<u8>,
@@ -148,7 +148,12 @@ impl Conversation {
 
     /// Tasks that go on in the background.
     pub(crate) fn background(&self) -> Vec<String> {
-        self.state().background.values().map(ToString::to_string).collect()
+        self.state().background.values().map(|(task, _)| task.to_string()).collect()
+    }
+
+    /// The same, each with its id and for how long it has gone on.
+    pub(crate) fn background_tasks(&self) -> Vec<(BackgroundId, TaskName, Duration)> {
+        self.state().background.iter().map(|(id, (task, begun))| (id.clone(), task.clone(), begun.elapsed())).collect()
     }
 
     /// Ends when the entry task has its result; background work may go on.
@@ -170,14 +175,15 @@ impl Conversation {
         self.state().transcript.save(path)
     }
 
-    fn is_entry(&self, task: &TaskName) -> bool {
-        *task == self.setup.entry
+    /// The entry task, or one that the conversation may be handed to.
+    pub(crate) fn holds(&self, task: &TaskName) -> bool {
+        *task == self.setup.entry || self.setup.holders().contains(task)
     }
 
     fn told(&self, notice: &Notice) {
         let mut state = self.state();
         match notice {
-            Notice::StepStarted { call, task, .. } if self.is_entry(task) => {
+            Notice::StepStarted { call, task, .. } if self.holds(task) => {
                 state.step = Some(*call);
                 state.streams.clear();
                 (state.faulted, state.responded) = (false, false);
@@ -203,8 +209,8 @@ impl Conversation {
                 state.why = state.why.take().or_else(|| Some(fault.message.clone()));
                 state.failure = state.failure.or(Some(exit::PLUGIN));
             }
-            Notice::MessagePosted { task, message, .. } if self.is_entry(task) => self.posted(&mut state, message),
-            Notice::StepStalled { task, .. } if self.is_entry(task) => state.next = Next::Person,
+            Notice::MessagePosted { task, message, .. } if self.holds(task) => self.posted(&mut state, message),
+            Notice::StepStalled { task, .. } if self.holds(task) => state.next = Next::Person,
             Notice::TurnStopped { .. } => self.stopped(&mut state),
             Notice::ToolCalled { call, caller, name, arguments, .. } => {
                 let name = one_line(name, 60);
@@ -212,7 +218,7 @@ impl Conversation {
                 state.tools.insert(*call, name);
             }
             Notice::ToolAnswered { call: Some(call), .. } => drop(state.tools.remove(call)),
-            Notice::BackgroundStarted { id, task, .. } => drop(state.background.insert(id.clone(), task.clone())),
+            Notice::BackgroundStarted { id, task, .. } => drop(state.background.insert(id.clone(), (task.clone(), Instant::now()))),
             Notice::ResultReady { .. } => drop(self.over.send_replace(true)),
             Notice::BackgroundEnded { ended } => self.ended(&mut state, ended),
             _ => {}

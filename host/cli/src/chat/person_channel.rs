@@ -3,12 +3,14 @@
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use conclave_core::ids::{ChannelId, TaskName};
+use conclave_core::ids::{BackgroundId, ChannelId, TaskName};
 use conclave_core::message::Blob;
+use conclave_core::request::Request;
 use conclave_core::text::show_size;
+use conclave_runtime::Stopper;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
@@ -22,7 +24,7 @@ use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
 use crate::screen::Screen;
 use crate::show::tally::Tally;
-use crate::show::{FAINT, NAME, ODD, paint, plural, printable};
+use crate::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 use crate::stdout;
 
 /// A word with which a user ends a task (L-086).
@@ -49,6 +51,8 @@ pub(crate) struct Inner {
     pub(crate) has_ended: AtomicBool,
     /// What still runs in the background then is stopped.
     pub(crate) stops_background: AtomicBool,
+    /// Speaks to the room; not there before it is open.
+    pub(crate) stopper: OnceLock<Stopper>,
 }
 
 impl PersonChannel {
@@ -64,6 +68,11 @@ impl PersonChannel {
 
     pub(crate) fn new(inner: Inner) -> Self {
         Self(Arc::new(inner))
+    }
+
+    /// The room is open.
+    pub(crate) fn open(&self, stopper: Stopper) {
+        let _ = self.0.stopper.set(stopper);
     }
 
     pub(crate) fn has_ended(&self) -> bool {
@@ -147,6 +156,16 @@ impl Inner {
             Command::Help => self.tell(command::HELP),
             Command::Status => self.tell(&self.status()),
             Command::Stop => self.tell("  the agent is not at work"),
+            Command::Tasks => self.tell(&self.tasks()),
+            Command::Cancel(task) => {
+                let reason = "cancelled by the user".to_owned();
+                self.ask_of(task, |task| Request::CancelTask { task, reason });
+            }
+            Command::Tell(task, text) => {
+                if self.ask_of(task, |task| Request::TellTask { task, text: text.clone() }) {
+                    self.tell(&paint(FAINT, format_args!("  {} reads it in its next step", printable(task))));
+                }
+            }
             Command::Attach(path) => self.attach(path),
             Command::Save(path) => match self.conversation.save(path) {
                 Ok(()) => self.tell(&paint(FAINT, format_args!("  saved to {}", printable(&path.display().to_string())))),
@@ -155,6 +174,27 @@ impl Inner {
             // Asked about before.
             Command::Quit => {}
         }
+    }
+
+    /// What runs in the background, one line each.
+    fn tasks(&self) -> String {
+        let tasks = self.conversation.background_tasks();
+        if tasks.is_empty() {
+            return paint(FAINT, "  nothing runs in the background");
+        }
+        let line = |(id, task, begun): &(BackgroundId, TaskName, Duration)| format!("  {id} {} for {}", paint(NAME, task), time(*begun));
+        tasks.iter().map(line).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Asks the room about a background task that runs. False: none of that name does.
+    fn ask_of(&self, task: &str, what: impl FnOnce(BackgroundId) -> Request) -> bool {
+        let found = self.conversation.background_tasks().into_iter().map(|(id, ..)| id).find(|id| id.as_str() == task);
+        let (Some(id), Some(stopper)) = (found, self.stopper.get()) else {
+            self.tell(&format!("  {}", paint(ODD, format_args!("no task {} runs in the background; /tasks lists them", printable(task)))));
+            return false;
+        };
+        stopper.request(what(id));
+        true
     }
 
     /// What goes with the next message.
@@ -198,7 +238,7 @@ impl Inner {
     }
 
     async fn asked(&self, task: TaskName, prompt: String) -> Option<Answer> {
-        if task != self.entry {
+        if task != self.entry && !self.conversation.holds(&task) {
             if !self.person.is_there() {
                 return None;
             }

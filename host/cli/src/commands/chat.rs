@@ -4,7 +4,7 @@ use std::fmt::Display;
 use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use conclave_core::ids::{RoomId, TaskName};
@@ -162,6 +162,7 @@ impl Talk {
             json: output.json,
             has_ended: AtomicBool::new(false),
             stops_background: AtomicBool::new(false),
+            stopper: OnceLock::new(),
         });
         let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, file), Approvals::Ask);
         Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops }
@@ -222,6 +223,7 @@ impl Talk {
         turn_wall: Option<Duration>,
         kept: &Kept,
     ) -> Result<Arc<Outcome>, CliError> {
+        self.channel.open(stop.clone());
         let mut interrupts = self.interrupts.clone();
         let stop_turn = |reason: &str| {
             self.conversation.stop_begins();

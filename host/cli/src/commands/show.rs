@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::event::Record;
 use conclave_core::timeline::Timeline;
-use conclave_runtime::store::{Reader, RunFilter, RunRow, Standing};
+use conclave_runtime::store::{Reader, RunRow, Standing};
 use serde_json::json;
 
 use crate::args::{self, Output};
@@ -29,7 +29,7 @@ pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
     let stores = Stores::of(args.store.as_deref());
     let found = match &args.run {
         Some(name) => stores.find(name)?,
-        None => newest(&stores)?,
+        None => stores.newest()?,
     };
     let row = found.row()?;
     let rooms = rooms(&found.reader, &found.run())?;
@@ -66,14 +66,6 @@ fn has_lines(folder: &Path) -> bool {
     let mut entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| entry.ok().map(|entry| entry.path()));
     let is_store = Reader::open(folder).is_ok();
     !is_store && entries.any(|path| path.extension().is_some_and(|extension| extension == "jsonl"))
-}
-
-fn newest(stores: &Stores) -> Result<InStore, CliError> {
-    let newest = stores.runs(&RunFilter { most: Some(1), ..RunFilter::default() })?;
-    let Some(row) = newest.first() else {
-        return Err(CliError::usage("no runs are kept yet").hint("`conclave run` and `conclave chat` keep theirs"));
-    };
-    stores.find(row.run.as_str())
 }
 
 fn timeline(found: &InStore, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliError> {

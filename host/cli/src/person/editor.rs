@@ -29,6 +29,8 @@ pub(super) struct Editor {
     /// Until when keys are not for the short question.
     deaf: Deaf,
     colors: bool,
+    /// A message was begun, and its question was taken back.
+    begun: bool,
 }
 
 impl Editor {
@@ -45,7 +47,7 @@ impl Editor {
             Some(history) => messages.with_history(Box::new(history)),
             None => messages,
         };
-        Self { screen, messages, short, above_messages, above_short, deaf, colors }
+        Self { screen, messages, short, above_messages, above_short, deaf, colors, begun: false }
     }
 
     /// Reads an answer. None when it was interrupted: `is_interrupted` is asked whenever something happened elsewhere.
@@ -58,8 +60,11 @@ impl Editor {
             if !question.text.is_empty() {
                 self.screen.question(&question.text);
             }
-            // What was typed for a question that was taken back is no answer to this one.
-            editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);
+            // What was typed for a question that was taken back is no answer to this one; a message that was begun when the agent had
+            // something to say of itself is still one.
+            if !(question.kind == Kind::Message && std::mem::take(&mut self.begun) && question.initial.is_empty()) {
+                editor.run_edit_commands(&[EditCommand::Clear, EditCommand::InsertString(question.initial.clone())]);
+            }
         }
         if question.is_sudden && !resumed {
             drop_typed();
@@ -87,6 +92,7 @@ impl Editor {
         }
         if reply.is_none() {
             eprintln!();
+            self.begun |= question.kind == Kind::Message;
         }
         self.screen.end_edit();
         reply

@@ -20,7 +20,7 @@ use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 
 use super::plan::summary;
 use super::steps::Steps;
-use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint, time};
+use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint, plural, time};
 use crate::screen::{Screen, columns};
 
 /// How wide the text of a line may be.
@@ -209,6 +209,21 @@ impl Trace {
                 let what = if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
                 self.line(task.as_str(), &paint(ODD, format!("its history is too long for the model: {what} of its older messages")));
             }
+            Notice::GateBlocked { point, plugin, reason } => {
+                let what = paint(BAD, format_args!("blocked ({}):", point.as_str()));
+                self.line(plugin.as_str(), &format!("{what} {}", as_one_line(reason, WIDTH)));
+            }
+            Notice::GateModified { point, plugin } => {
+                self.line(plugin.as_str(), &paint(FAINT, format_args!("changed the text ({})", point.as_str())));
+            }
+            Notice::HandedOff { from, to, reason, .. } => {
+                let to = to.as_ref().map_or("its user", |to| to.as_str());
+                self.line(from.as_str(), &format!("hands the conversation to {to}: {}", as_one_line(reason, WIDTH)));
+            }
+            Notice::HandoffRejected { from, refusal, .. } => {
+                let what = paint(ODD, "does not hand the conversation over:");
+                self.line(from.as_str(), &format!("{what} {}", as_one_line(&refusal.message, WIDTH)));
+            }
             Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
                 let summary = if *summarised { ", with a summary in its place" } else { "" };
                 let what = format!("its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}");
@@ -258,6 +273,22 @@ impl Trace {
                 let what = format!("a request to the model {model} has no answer; {tokens} that it sent are counted");
                 self.line("host", &paint(ODD, what));
             }
+            Notice::Inbound { channel, sender, text, .. } => {
+                let who = if sender.is_empty() { String::new() } else { format!("{}: ", as_one_line(sender, WIDTH)) };
+                self.line(channel.as_str(), &format!("{who}{}", as_one_line(text, WIDTH)));
+            }
+            Notice::InboundRefused { channel, reason, .. } => {
+                self.line(channel.as_str(), &format!("{} {}", paint(ODD, "not taken:"), as_one_line(reason, WIDTH)));
+            }
+            Notice::NotTold { channel, reason, .. } => {
+                self.line(channel.as_str(), &format!("{} {}", paint(ODD, "was not told:"), as_one_line(reason, WIDTH)));
+            }
+            Notice::ChannelBound { channel, binding } => {
+                let muted = if binding.muted { ", muted" } else { "" };
+                self.line(channel.as_str(), &format!("is bound ({}{muted})", binding.kind.as_str()));
+            }
+            Notice::ChannelUnbound { channel } => self.line(channel.as_str(), "is no longer bound"),
+            Notice::RoomClosed { reason } => self.line("host", &format!("the room is closed: {}", as_one_line(reason, WIDTH))),
             Notice::PluginReplaced { plugin, .. } => self.line(plugin.as_str(), "was built anew"),
             Notice::BackgroundStarted { task, .. } => self.line(task.as_str(), "started in the background"),
             // A call that was not approved is told as its answer.
@@ -275,6 +306,14 @@ impl Trace {
             Notice::NotDelivered { agent, reason, .. } => {
                 self.line(agent.as_str(), &format!("finished; {} {}", paint(ODD, "not delivered:"), as_one_line(reason, WIDTH)));
             }
+            Notice::DeadLetter { agent, attempts, reason, .. } => {
+                let what = paint(BAD, format!("not delivered, tried {attempts} times:"));
+                self.line(agent.as_str(), &format!("finished; {what} {}", as_one_line(reason, WIDTH)));
+            }
+            Notice::ResultsRelayed { task, ids, .. } => {
+                self.line(task.as_str(), &format!("takes a turn about {}", plural(ids.len() as u64, "result", "results")));
+            }
+            Notice::ResultsTold { task, ids } => self.line(task.as_str(), &format!("reads {}", plural(ids.len() as u64, "result", "results"))),
             // Whoever stopped the run is told so at its end.
             Notice::TaskEnded { status: Status::Kill, .. } if !self.is_chat() && !room.as_str().contains('/') => {}
             Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.is_conversation(room, task) => {

@@ -16,12 +16,12 @@ fn actions() -> Vec<Action> {
         Action::AddTask { parent: String::new(), goal: text(), subtasks: json!([{ "goal": "b" }]) },
         Action::ModifyTask { task_id: "0.1".to_owned(), state: PlanState::InProgress },
         Action::Delegate { agent: text(), inputs: json!({ "task": "x", "n": [1] }) },
-        Action::DelegateTask(Box::new(crate::delegation::Delegation {
+        Action::DelegateTask(Box::new(Delegation {
             agent: text(),
             task: text(),
             context: json!({ "a": 1 }),
             share_channels: vec!["terminal".to_owned()],
-            ..crate::delegation::Delegation::default()
+            ..Delegation::default()
         })),
         Action::Think { thought: text() },
         Action::Talk { content: text() },

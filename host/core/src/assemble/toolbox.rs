@@ -13,7 +13,10 @@ use crate::grant::ToolPattern;
 use crate::ids::TaskName;
 use crate::lookalike::pairs;
 use crate::manifest::Capability;
-use crate::toolbox::{HostTool, TaskTool, ToolTarget, Toolbox};
+use crate::delegation::{delegate_tool, worker_tool};
+use crate::tool::ToolSummary;
+use crate::setup::is_user;
+use crate::toolbox::{HostTool, TaskTool, ToolTarget, Toolbox, Worker};
 
 /// The tools of a task, in order of name, then those of the host.
 pub(super) fn of_task(
@@ -26,9 +29,12 @@ pub(super) fn of_task(
 ) -> Toolbox {
     let mut tools = of_plugins(config, task, plugins);
     tools.sort_by(|(_, a), (_, b)| a.summary.name.cmp(&b.summary.name));
-    tools.extend(HostTool::ALL.into_iter().map(|tool| of_host(task, tool)));
+    let agents = delegates_of(config, task, plugins);
+    tools.extend(HostTool::ALL.into_iter().map(|tool| of_host(task, tool, &agents)));
+    tools.extend(worker_tools(config, task));
     check_names(config, name, &tools, admitted, problems);
     check_delegation(config, name, task, plugins, &tools, problems);
+    check_handoff(config, name, task, plugins, &tools, problems);
     tools.into_iter().map(|(_, tool)| tool).collect::<Vec<_>>().into()
 }
 
@@ -72,8 +78,9 @@ fn entry_of<'a>(entries: &'a [ToolEntry], tool: &str) -> Option<(usize, &'a Tool
 }
 
 /// A tool of the host: as it is listed; else carried out where Langroid does so, and shown to nobody (L-105).
-fn of_host(task: &TaskConfig, host: HostTool) -> Placed {
-    let entry = |wanted: HostTool| task.tools.iter().flatten().enumerate().find(|(_, entry)| entry.tool == Listed::Host(wanted));
+fn of_host(task: &TaskConfig, host: HostTool, agents: &[(&str, Option<&str>)]) -> Placed {
+    let is_it = |entry: &ToolEntry, wanted: HostTool| entry.tool == Listed::Host(wanted) && entry.agent.is_none();
+    let entry = |wanted: HostTool| task.tools.iter().flatten().enumerate().find(|(_, entry)| is_it(entry, wanted));
     let mut tool = TaskTool::of_host(host);
     if task.compat == Compat::Langroid {
         host.langroid_name().clone_into(&mut tool.summary.name);
@@ -82,6 +89,12 @@ fn of_host(task: &TaskConfig, host: HostTool) -> Placed {
         apply(entry, &mut tool);
         index
     });
+    if host == HostTool::DelegateTask {
+        let ToolSummary { description, input_schema, .. } = delegate_tool(agents);
+        (tool.summary.description, tool.summary.input_schema) = (description, input_schema);
+        let waits = entry(host).is_some_and(|(_, entry)| entry.wait);
+        tool.worker = waits.then_some(Worker { agent: None, wait: true });
+    }
     // An agent that must say whom its messages are for is asked when it forgot to (L-148).
     if matches!(host, HostTool::RecipientMessage | HostTool::AddRecipient)
         && let Some((_, recipient_message)) = entry(HostTool::RecipientMessage)
@@ -93,6 +106,32 @@ fn of_host(task: &TaskConfig, host: HostTool) -> Placed {
         restrict(&mut tool.summary.input_schema, &recipient_message.recipients, default);
     }
     (placed, tool)
+}
+
+/// The tasks that a task's agent may start in the background, each with what it is for.
+fn delegates_of<'a>(config: &'a Config, task: &TaskConfig, plugins: &Plugins) -> Vec<(&'a str, Option<&'a str>)> {
+    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Delegate).is_some());
+    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.delegate.as_ref()).filter(|_| asks);
+    let left = |name: &&TaskName| task.narrow.delegate.as_ref().is_none_or(|left| left.contains(name));
+    let names = granted.into_iter().flat_map(|grant| &grant.tasks).filter(left);
+    let shown = |text: &'a str| Some(text).filter(|text| !text.trim().is_empty());
+    names.map(|name| (name.as_str(), config.tasks.get(name).and_then(|task| shown(&task.description)))).collect()
+}
+
+/// tools for one worker each.
+fn worker_tools(config: &Config, task: &TaskConfig) -> Vec<Placed> {
+    let tool = |(index, entry): (usize, &ToolEntry)| {
+        let agent = entry.agent.clone().filter(|_| entry.tool == Listed::Host(HostTool::DelegateTask))?;
+        let description = config.tasks.get(&agent).map(|task| task.description.as_str());
+        let name = entry.alias.as_deref().unwrap_or(HostTool::DelegateTask.as_str());
+        let waits = entry.wait || task.background.wait;
+        let mut tool = TaskTool::of_host(HostTool::DelegateTask);
+        tool.summary = worker_tool(name, agent.as_str(), description, waits);
+        apply(entry, &mut tool);
+        tool.worker = Some(Worker { agent: Some(agent), wait: entry.wait });
+        Some((Some(index), tool))
+    };
+    task.tools.iter().flatten().enumerate().filter_map(tool).collect()
 }
 
 /// What the operator says of a tool holds; of two bounds the smaller.
@@ -166,8 +205,48 @@ fn check_delegation(config: &Config, name: &TaskName, task: &TaskConfig, plugins
     let agent = &task.agent;
     let may_delegate = config.plugins.get(agent).is_none_or(|plugin| plugin.grants.delegate.is_some());
     let delegates = |tool: &TaskTool| tool.offered && tool.target == ToolTarget::Host(HostTool::DelegateTask);
+    check_workers(config, name, task, plugins, tools, problems);
     let Some((Some(index), _)) = tools.iter().find(|(_, tool)| delegates(tool)).filter(|_| !may_delegate) else { return };
     let what = format!("the task offers `delegate_task`, and {} may not start any task", code(agent.as_str()));
     let line = asks::smallest(config, agent, Capability::Delegate, plugins);
     problems.push(config.problem(&entry_path(name, *index, "tool"), what).help(format!("in [plugins.{agent}] write `{line}`")));
+}
+
+/// The worker of a tool is one that the agent may start.
+fn check_workers(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, tools: &[Placed], problems: &mut Problems) {
+    let may_start = delegates_of(config, task, plugins);
+    // Where nothing is granted at all that is said once, of the first tool.
+    if may_start.is_empty() {
+        return;
+    }
+    for (index, tool) in tools {
+        let Some((index, agent)) = index.zip(tool.worker.as_ref().and_then(|worker| worker.agent.as_ref())) else { continue };
+        if may_start.iter().any(|(name, _)| *name == agent.as_str()) {
+            continue;
+        }
+        let what = format!("the tool {} is for {}, which {} may not start", code(&tool.summary.name), code(agent.as_str()), code(task.agent.as_str()));
+        let names: Vec<String> = may_start.iter().map(|(name, _)| format!("{name:?}")).chain([format!("{:?}", agent.as_str())]).collect();
+        let help = format!("in [plugins.{}] write `grants.delegate = [{}]`", task.agent, names.join(", "));
+        problems.push(config.problem(&entry_path(name, index, "agent"), what).help(help));
+    }
+}
+
+/// Nor one that could hand the conversation to nobody.
+fn check_handoff(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, tools: &[Placed], problems: &mut Problems) {
+    let offered = |tool: &TaskTool| tool.offered && tool.target == ToolTarget::Host(HostTool::HandoffConversation);
+    let Some((Some(index), _)) = tools.iter().find(|(_, tool)| offered(tool)) else { return };
+    let Some(table) = &task.handoff else { return };
+    let asks = plugins.get(&task.agent).is_some_and(|facts| facts.manifest.ask(Capability::Route).is_some());
+    let granted = config.plugins.get(&task.agent).and_then(|agent| agent.grants.route.as_ref()).filter(|_| asks);
+    let may_route = |to: &str| granted.is_some_and(|grant| grant.names.iter().any(|name| name.eq_ignore_ascii_case(to)));
+    if table.iter().any(|to| is_user(to) || may_route(to)) {
+        return;
+    }
+    let what = format!("the task offers `handoff_conversation`, and {} may hand the conversation to nobody", code(task.agent.as_str()));
+    let help = match table.first() {
+        Some(to) if asks => format!("in [plugins.{}] write `grants.route = [\"{to}\"]`", task.agent),
+        Some(to) => format!("take an agent that asks for `route`, or leave {} out of `handoff`", code(to)),
+        None => "name a task, or `user`, in `handoff`, or leave it out".to_owned(),
+    };
+    problems.push(config.problem(&entry_path(name, *index, "tool"), what).help(help));
 }

@@ -193,6 +193,10 @@ fn checked(tool: &TaskTool, id: String, given: &Value) -> Found {
     let name = tool.summary.name.clone();
     match arguments::check(&tool.summary.input_schema, given) {
         Ok(arguments) => Found::Call(ToolCall { id, name, arguments, untrusted: false }),
+        // the room says what is wrong with it, in a form of its own.
+        Err(_) if tool.target == ToolTarget::Host(HostTool::DelegateTask) && given.is_object() => {
+            Found::Call(ToolCall { id, name, arguments: given.clone(), untrusted: false })
+        }
         Err(wrong) => Found::Wrong(WrongCall { text: arguments::explain(&name, &wrong), tool: name }),
     }
 }

@@ -9,7 +9,7 @@ use super::limits::count32;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{array, code, string, suggest};
-use super::{ORCHESTRATION_TOOLS, SecretConfig, TERMINAL, names, plugin};
+use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
 use crate::fetch::UrlPattern;
 use crate::grant::{
     DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant,
@@ -46,7 +46,7 @@ pub(crate) fn read(
         delegate: table.get("delegate").and_then(|item| delegate(reader, references, &item)),
         route: table.get("route").and_then(|item| route(reader, references, &item)),
         files: table.get("files").map(|item| files(reader, folder, &item)).unwrap_or_default(),
-        rooms: table.get("rooms").and_then(|item| rooms(reader, &item)),
+        rooms: table.get("rooms").and_then(|item| rooms(reader, references, &item)),
         fetch: table.get("fetch").and_then(|item| fetch(reader, &item)),
         kv: table.get("kv").and_then(|item| kv(reader, &item)),
         secrets: table.get("secrets").map(|item| secrets(reader, &item, known)).unwrap_or_default(),
@@ -95,7 +95,8 @@ fn delegate(reader: &mut Reader, references: &mut References, item: &Item<'_>) -
     if let Some(item) = limits.as_ref().and_then(|table| table.get("at_once")).filter(|_| at_once > total) {
         item.wrong(reader, &format!("is more than `total`, which is {total}"), None);
     }
-    Some(DelegateGrant { tasks: names.into_iter().map(|(_, name)| TaskName::from(name)).collect(), at_once, total })
+    let channels = super::background::channels(reader, references, limits.as_ref(), "channels");
+    Some(DelegateGrant { tasks: names.into_iter().map(|(_, name)| TaskName::from(name)).collect(), at_once, total, channels })
 }
 
 fn route(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<RouteGrant> {
@@ -104,11 +105,9 @@ fn route(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> O
     Some(RouteGrant { names: names.into_iter().map(|(_, name)| name.to_owned()).collect() })
 }
 
-fn rooms(reader: &mut Reader, item: &Item<'_>) -> Option<RoomsGrant> {
+fn rooms(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Option<RoomsGrant> {
     let (names, limits) = list_or_table(reader, item, "plugins.NAME.grants.rooms", "channels")?;
-    for (item, name) in names.iter().filter(|(_, name)| *name != TERMINAL) {
-        item.wrong(reader, &format!("names the channel {}, which there is not", code(name)), suggest(name, &[TERMINAL], "channels"));
-    }
+    names.iter().for_each(|(item, name)| references.add_channel(item, name));
     Some(RoomsGrant {
         channels: names.into_iter().map(|(_, name)| ChannelId::from(name)).collect(),
         messages: limit(&limits, "messages", |item| item.count(reader, COUNT_MAX)),

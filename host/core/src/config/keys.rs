@@ -1,6 +1,7 @@
 //! Every key of conclave.toml, with a line of documentation: the reader accepts exactly these, so the list is complete by construction.
 //! A JSON schema and the operator's manual can be made from it.
 
+use crate::channel::Access;
 use crate::limits;
 
 /// A key that this or a later version knows.
@@ -77,6 +78,10 @@ pub(crate) const MODELS: &str = "models.NAME";
 pub(crate) const KEY: &str = "models.NAME.key";
 /// A rule.
 pub(crate) const POLICY: &str = "policy[]";
+/// A channel.
+pub(crate) const CHANNELS: &str = "channels.NAME";
+/// A gate.
+pub(crate) const GATES: &str = "gates[]";
 const PLUGIN: &str = "plugins.NAME";
 /// A source that is more than a text.
 pub(crate) const SOURCE: &str = "plugins.NAME.source";
@@ -116,6 +121,10 @@ pub(crate) const WORDS: &str = "tasks.NAME.text";
 pub(crate) const NO_TOOL: &str = "tasks.NAME.handle_llm_no_tool";
 /// Which actions wait for consent.
 pub(crate) const CONFIRM: &str = "tasks.NAME.confirm";
+/// How a task's agent delegates.
+pub(crate) const BACKGROUND: &str = "tasks.NAME.background";
+/// What a task may use in the background.
+pub(crate) const BUDGET: &str = "tasks.NAME.budget";
 /// When a history is condensed.
 pub(crate) const CONDENSE: &str = "tasks.NAME.condense";
 /// When an agent is stuck.
@@ -146,6 +155,8 @@ pub const KEYS: &[Key] = &[
     key("", "prices", TEXT, r#"prices = "prices.toml""#, "A file of what models cost, from the config's folder; what a model's own table says holds before it."),
     key("", "compat", COMPAT, r#"compat = "langroid""#, "The defaults of every task are Langroid's: words in text do what they do there, the host's tools have its names, a message without a call ends nothing; `interactive` stays false, where Langroid's default is true."),
     key("", "durability", Shape::Choice(&["sync", "group", "exit"]), r#"durability = "sync""#, "When what a run's journal holds is safe from a power cut: each event before anything comes of it, with others of the same milliseconds (`group`, unless given), or when the run ends. A program that is killed loses nothing in any of them."),
+    key("", "channels", Shape::Named(CHANNELS), "", "Channels through which rooms are reached, each under a name of its own; `terminal` is there without being written."),
+    key("", "gates", Shape::List(&Shape::Table(GATES)), "", "Plugins that are asked before something counts, one after the other; the first that blocks stops it."),
     key("", "policy", Shape::List(&Shape::Table(POLICY)), "", "Which tool calls run, are refused, or need an approval first; the first rule that matches wins."),
     key(MODELS, "kind", Shape::Choice(&["openai", "scripted", "native"]), r#"kind = "openai""#, "How the model is reached: `openai` is any Chat Completions server, `scripted` a file of replies, `native` the embedding program."),
     key(MODELS, "url", TEXT, r#"url = "http://127.0.0.1:11434/v1""#, "Where its server listens, with the path before `/chat/completions`."),
@@ -222,6 +233,7 @@ pub const KEYS: &[Key] = &[
     key(DELEGATE, "tasks", TEXTS, r#"tasks = ["digest"]"#, "Names of tasks."),
     key(DELEGATE, "at_once", COUNT_32, "at_once = 1", "How many may run at the same time; 1 when it is not given."),
     key(DELEGATE, "total", COUNT_32, "total = 8", "How many in the whole run; 8 when it is not given."),
+    key(DELEGATE, "channels", TEXTS, r#"channels = ["terminal"]"#, "Channels that it may share with such a task; none when it is not given."),
     key(FILES, "dir", TEXT, r#"dir = "docs""#, "The directory, from the config's folder."),
     key(FILES, "at", TEXT, r#"at = "/docs""#, "Where the plugin sees it: `/` and one name."),
     key(FILES, "mode", Shape::Choice(&["read", "read-write"]), r#"mode = "read""#, "How it may be used."),
@@ -253,7 +265,25 @@ pub const KEYS: &[Key] = &[
     key(TASK, "subtasks", TEXTS, r#"subtasks = ["answer"]"#, "Tasks that are tried in this order."),
     key(TASK, "tools", Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(TASK_TOOL)])), r#"tools = ["search.find", "done"]"#, "The tools that its agent is offered: of those that it was granted, all when this is not given or with `*`, and of the host's `done`, `pass`, `forward`, `send`, `rewind` and so on; a table says more of one."),
     key(TASK, "narrow", Shape::Table(NARROW), "narrow = { read_only = true }", "What the task leaves of its agent's grants; it can only take away. Tools are narrowed by `tools`."),
+    key(TASK, "hand_back", Shape::Choice(&["relay", "post"]), r#"hand_back = "post""#, "What telling of its result means when it ran in the background: `relay`, the agent of the task that is told takes a turn about it, or `post`, people are told it as it is. Without it: `relay` where that task is interactive or the room is held, else `post`."),
     key(TASK, "deliver", TEXT, r#"deliver = "immediate""#, "The plugin that delivers its result when it ran in the background."),
+    key(TASK, "background", Shape::Table(BACKGROUND), "background = { wait = true }", "How its agent has others work in the background."),
+    key(TASK, "deadline", Shape::Duration, r#"deadline = "2 min""#, "How long it may take in the background; what is left of the run's time when it is not given."),
+    key(TASK, "handoff", TEXTS, r#"handoff = ["billing", "user"]"#, "Whom its agent may hand the conversation to with `handoff_conversation`, among those that it may address; all of them when it is not given."),
+    key(TASK, "on_close", Shape::Choice(&["cascade", "detach", "finish-silently"]), r#"on_close = "detach""#, "What becomes of it in the background when its parent is stopped or closed; `cascade`, which stops it, when it is not given."),
+    key(TASK, "structured", Shape::Whole { least: 0, most: 100 }, "structured = 3", "In the background it must hand its result in with `submit_result`; how often it is asked again."),
+    key(TASK, "budget", Shape::Table(BUDGET), "budget = { turns = 4 }", "What it may use in the background; of what is not given here, half of what is left of the run's."),
+    key(BUDGET, "turns", COUNT, "turns = 4", "Steps of agents."),
+    key(BUDGET, "tokens", COUNT, "tokens = 10_000", "Tokens of all models, input and output."),
+    key(BUDGET, "cost_usd", Shape::Dollars, "cost_usd = 0.05", "US dollars of all models whose price is known."),
+    key(BUDGET, "model_calls", COUNT, "model_calls = 8", "Requests to models."),
+    key(BUDGET, "tool_calls", COUNT, "tool_calls = 20", "Calls of plugins' tools."),
+    key(BUDGET, "cpu", Shape::Duration, r#"cpu = "10 s""#, "Computing of all plugins together, in whole ticks of 10 ms of each call."),
+    key(BUDGET, "tasks", Shape::Whole { least: 0, most: i64::MAX as u64 }, "tasks = 0", "Background tasks that it may start itself."),
+    key(BACKGROUND, "share", TEXTS, r#"share = ["terminal"]"#, "Channels that a background task gets where its call names none."),
+    key(BACKGROUND, "wait", Shape::Flag, "wait = true", "Each call waits for the result, which is its answer; false when it is not given."),
+    key(BACKGROUND, "cache", Shape::Duration, r#"cache = "5 min""#, "How long a completed result answers the same call again; not at all when it is not given."),
+    key(BACKGROUND, "conversation", Shape::Whole { least: 0, most: 100 }, "conversation = 12", "The newest messages of the conversation, which every background task gets to read; none when it is not given."),
     key(TASK, "interactive", Shape::Flag, "interactive = true", "The user is asked after each step of somebody else."),
     key(TASK, "compat", COMPAT, r#"compat = "langroid""#, "The defaults of this task are Langroid's; what is written holds all the same."),
     key(TASK, "user_message", TEXT, r#"user_message = "What is new?""#, "What its agent's history begins with, as the user's word."),
@@ -304,6 +334,8 @@ pub const KEYS: &[Key] = &[
     key(STUCK, "recovery", Shape::Choice(&["ask", "restart", "stop"]), r#"recovery = "restart""#, "`ask` the user where there is one, `restart` where the loop began, or `stop`; `ask` when it is not given."),
     key(TASK_TOOL, "tool", TEXT, r#"tool = "search.find""#, "`plugin.tool`, or a tool of the host by its own name or Langroid's."),
     key(TASK_TOOL, "as", TEXT, r#"as = "find""#, "The name that the agent sees and writes: letters, digits, `_`, `.` and `-`."),
+    key(TASK_TOOL, "agent", TEXT, r#"agent = "researcher""#, "Of `delegate_task`: the one worker that the tool is for, so that the model need not choose."),
+    key(TASK_TOOL, "wait", Shape::Flag, "wait = true", "Of `delegate_task`: its calls wait for the result, which is the answer; false when it is not given."),
     key(TASK_TOOL, "use", Shape::Flag, "use = false", "It is shown to the agent, which may call it; true when it is not given."),
     key(TASK_TOOL, "handle", Shape::Flag, "handle = false", "This task carries it out, else a sub-task may; true when it is not given."),
     key(TASK_TOOL, "final", Shape::Flag, "final = true", "A call of it is the result of the task and of all its callers."),
@@ -333,6 +365,16 @@ pub const KEYS: &[Key] = &[
     key(NO_TOOL, "nudge", TEXT, r#"nudge = "Call a tool.""#, "This text goes back to the agent."),
     key(NO_TOOL, "tool", TEXT, r#"tool = "search.find""#, "This tool is called instead, by the name that the agent sees."),
     key(NO_TOOL, "arguments", Shape::Free, r#"arguments = { query = "news" }"#, "With these arguments; none when it is not given."),
+    key(CHANNELS, "kind", Shape::Choice(&["text", "web", "voice", "agent"]), r#"kind = "voice""#, "What it is: a terminal or other text, a web page, a voice, or an agent elsewhere, which is told nothing and whose words lead to an agent here only where it is addressed."),
+    key(CHANNELS, "access", Shape::Choice(&Access::WORDS), r#"access = "read-only""#, "Whether it is told what is said, and whether something may come in from it: read-write when it is not given, read-only, write-only or none."),
+    key(CHANNELS, "visibility", Shape::Either(&[Shape::Choice(&["all", "none", "transport", "intelligence"]), TEXTS]), r#"visibility = ["desk"]"#, "Who sees what comes in from it: all when it is not given, none, transport (channels that lead to people), intelligence (agents), or a list of channels and tasks."),
+    key(CHANNELS, "muted", Shape::Flag, "muted = true", "It is told nothing; what comes in from it counts all the same."),
+    key(CHANNELS, "rate", Shape::Whole { least: 1, most: 1_000_000 }, "rate = 5", "Messages a second that may come in from it; any number when it is not given."),
+    key(CHANNELS, "simulate", Shape::Duration, r#"simulate = "40 ms""#, "For a voice without a program that speaks: how long a word takes, from 1 ms to 1 min; the channel is busy for so long."),
+    key(GATES, "on", Shape::Choice(&["inbound", "delegate", "deliver"]), r#"on = "delegate""#, "Before what it is asked: `inbound`, a message that came in on a channel; `delegate`, a background task; `deliver`, a result that is told."),
+    key(GATES, "plugin", TEXT, r#"plugin = "guard""#, "The gate: it lets pass, changes or blocks; when it fails or takes too long, it blocks."),
+    key(GATES, "deadline", Shape::Duration, r#"deadline = "200 ms""#, "How long it may take, from 1 ms to 60 s; 1 s when it is not given."),
+    key(GATES, "on_failure", Shape::Choice(&["block", "pass"]), r#"on_failure = "pass""#, "What becomes of what it was asked about when it fails or takes too long; `block` when it is not given. `pass` is for gates that only improve a text, and never for one that guards."),
     key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`."),
     key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The plugin that calls, or `(mcp)` for a client at `conclave mcp`; whoever calls when it is not given."),
     key(POLICY, "arguments", Shape::Free, r#"arguments = { path = "/notes/public/*" }"#, "What the arguments must be: a property or a JSON pointer, and a pattern, a value or a list of such; `*` is any text, `\\*` a star."),

@@ -8,7 +8,7 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::spans::Spans;
 use super::wording::{code, nearest, suggest};
-use super::{ModelConfig, ORCHESTRATION_TOOLS, TaskConfig};
+use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
 use crate::ids::{ModelName, TaskName};
 
 /// Tasks of a circle that are shown at most.
@@ -25,6 +25,9 @@ enum Target {
     Address,
     /// A task or a seat, in whatever case.
     Recipient,
+    Channel,
+    /// A channel or a task: whoever sees something.
+    Audience,
 }
 
 /// All names that were used.
@@ -60,6 +63,14 @@ impl References {
         self.add(Target::Recipient, item, name);
     }
 
+    pub(crate) fn add_channel(&mut self, item: &Item<'_>, name: &str) {
+        self.add(Target::Channel, item, name);
+    }
+
+    pub(crate) fn add_audience(&mut self, item: &Item<'_>, name: &str) {
+        self.add(Target::Audience, item, name);
+    }
+
     /// A well-formed pattern; `*` names no plugin.
     pub(crate) fn add_pattern(&mut self, item: &Item<'_>, pattern: &str) {
         if let Some((plugin, _)) = pattern.split_once('.') {
@@ -78,15 +89,17 @@ impl References {
             table.map(|table| table.keys().map(|key| key.get_ref().to_string()).collect()).unwrap_or_default()
         };
         let (plugins, tasks, mut models) = (declared("plugins"), declared("tasks"), declared("models"));
+        let channels: Vec<String> = [TERMINAL.to_owned()].into_iter().chain(declared("channels")).collect();
         models.extend(added.keys().map(ModelName::to_string));
-        let [in_plugins, in_tasks, in_models] =
-            [&plugins, &tasks, &models].map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
+        let [in_plugins, in_tasks, in_models, in_channels] =
+            [&plugins, &tasks, &models, &channels].map(|names| names.iter().map(String::as_str).collect::<BTreeSet<&str>>());
         let lowered: BTreeSet<String> = tasks.iter().map(|task| task.to_ascii_lowercase()).collect();
         for reference in &self.0 {
             let (noun, known, is_known, section) = match reference.target {
                 Target::Plugin => ("plugin", &plugins, &in_plugins, "plugins"),
                 Target::Task => ("task", &tasks, &in_tasks, "tasks"),
                 Target::Model => ("model", &models, &in_models, "models"),
+                Target::Channel => ("channel", &channels, &in_channels, "channels"),
                 Target::Address => {
                     if !in_tasks.contains(reference.name.as_str()) {
                         check_address(reader, reference, &tasks);
@@ -98,6 +111,10 @@ impl References {
                     if !lowered.contains(&name) && !RECIPIENTS.contains(&name.as_str()) {
                         report_recipient(reader, reference, &tasks);
                     }
+                    continue;
+                }
+                Target::Audience => {
+                    check_audience(reader, reference, &channels, &tasks);
                     continue;
                 }
             };
@@ -130,6 +147,16 @@ fn check_address(reader: &mut Reader, reference: &Reference, tasks: &[String]) {
         format!("{} names {}, which is no task of this config, nor `user`, nor a tool of the host", code(&reference.user), code(name));
     let near = nearest(name, addresses.iter().copied().chain(ORCHESTRATION_TOOLS)).map(|near| format!("did you mean {}?", code(near)));
     reader.error(&reference.span, what, near.or_else(|| suggest(name, &addresses, "addresses here")));
+}
+
+/// Who may see what comes in on a channel: other channels, and tasks.
+fn check_audience(reader: &mut Reader, reference: &Reference, channels: &[String], tasks: &[String]) {
+    let name = reference.name.as_str();
+    let known: Vec<&str> = channels.iter().chain(tasks).map(String::as_str).collect();
+    if !known.contains(&name) {
+        let what = format!("{} names {}, which is no channel of this config, nor a task", code(&reference.user), code(name));
+        reader.error(&reference.span, what, suggest(name, &known, "names here"));
+    }
 }
 
 /// Whom a message may be for (L-063).

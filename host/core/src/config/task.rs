@@ -11,11 +11,12 @@ use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{code, string, suggest};
-use super::{Compat, PluginConfig, TaskConfig, acting, is_reserved_task, narrow, task_rules, task_tools};
+use super::{Compat, PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools};
+use crate::delegation::HandBack;
 use crate::ids::{PluginName, TaskName};
 use crate::message::Entity;
 use crate::model::ToolFormat;
-use crate::setup::{AgentSeat, NoTool, Overflow, TaskSetup};
+use crate::setup::{AgentSeat, NoTool, Overflow, TaskSetup, is_user};
 
 /// More stalled steps in a row tell nothing new, and each costs the host time.
 const MOST_STALLED_STEPS: u64 = 1_000;
@@ -80,6 +81,13 @@ fn read(
         user_message: text(reader, table, "user_message").filter(|text| !text.is_empty()),
         force: text(reader, table, "force"),
         deliver: table.get("deliver").and_then(|item| plugin_name(reader, references, &item)),
+        hand_back: table.get("hand_back").and_then(|item| hand_back(reader, &item)),
+        handoff: handoff(reader, references, table),
+        background: background::rules(reader, references, table),
+        deadline_ms: background::deadline(reader, table),
+        on_close: background::on_close(reader, table),
+        structured: background::structured(reader, table),
+        budget: background::budget(reader, table),
         only_user_quits_root: flag(reader, table, "only_user_quits_root", usual.only_user_quits_root),
         default_human_response: text(reader, table, "default_human_response"),
         turns: turns(reader, table),
@@ -127,6 +135,13 @@ fn plugin_name(reader: &mut Reader, references: &mut References, item: &Item<'_>
     let name = item.string(reader)?;
     references.add_plugin(item, name);
     Some(PluginName::from(name))
+}
+
+/// `handoff`: tasks, or the user.
+fn handoff(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Option<Vec<String>> {
+    let names = table.get("handoff").and_then(|item| names_in_order(reader, &item))?;
+    names.iter().filter(|(_, name)| !is_user(name)).for_each(|(item, name)| references.add_task(item, name));
+    Some(names.into_iter().map(|(_, name)| name.to_owned()).collect())
 }
 
 fn subtasks(reader: &mut Reader, references: &mut References, table: &Table<'_>) -> Vec<TaskName> {
@@ -199,6 +214,13 @@ fn tool_format(reader: &mut Reader, item: &Item<'_>) -> Option<ToolFormat> {
         "xml" => Some(ToolFormat::Xml),
         "off" => Some(ToolFormat::Off),
         _ => Some(ToolFormat::Native),
+    }
+}
+
+fn hand_back(reader: &mut Reader, item: &Item<'_>) -> Option<HandBack> {
+    match item.choice(reader)? {
+        "post" => Some(HandBack::Post),
+        _ => Some(HandBack::Relay),
     }
 }
 

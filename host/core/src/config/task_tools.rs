@@ -14,7 +14,7 @@ use super::task::flag;
 use super::wording::{code, string, suggest};
 use super::{Compat, Listed, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry};
 use crate::grant::ToolPattern;
-use crate::ids::PluginName;
+use crate::ids::{PluginName, TaskName};
 use crate::toolbox::HostTool;
 
 /// TOML's integers end here.
@@ -60,7 +60,8 @@ pub(super) fn read(reader: &mut Reader, references: &mut References, item: &Item
     let mut seen = BTreeSet::new();
     for item in item.list(reader)? {
         let Some((entry, place)) = entry(reader, references, &item, around) else { continue };
-        if !seen.insert(entry.tool.clone()) {
+        // one tool for each worker.
+        if !seen.insert((entry.tool.clone(), entry.agent.clone())) {
             place.wrong(reader, &format!("names {} a second time", code(entry.tool.as_str())), "leave it out".to_owned());
             continue;
         }
@@ -121,6 +122,7 @@ fn long<'a>(reader: &mut Reader, references: &mut References, item: &Item<'a>, a
     entry.result_tokens = table.get("result_tokens").and_then(|item| item.count(reader, COUNT_MAX));
     entry.retained_tokens = table.get("retained_tokens").and_then(|item| item.count(reader, COUNT_MAX));
     recipients(reader, references, &table, &mut entry);
+    worker(reader, references, &table, &mut entry);
     let (_, place) = named?;
     if let Listed::Plugins(pattern) = &entry.tool
         && pattern.0.ends_with('*')
@@ -148,6 +150,24 @@ fn title(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
         item.wrong(reader, "is empty, or has an invisible character in it", None);
     }
     Some(title.to_owned())
+}
+
+/// Whom a `delegate_task` is for, and whether it waits.
+fn worker(reader: &mut Reader, references: &mut References, table: &Table<'_>, entry: &mut ToolEntry) {
+    let (agent, wait) = (table.get("agent"), table.get("wait"));
+    for item in agent.iter().chain(&wait).filter(|_| entry.tool != Listed::Host(HostTool::DelegateTask)) {
+        let what = format!("{} is for `delegate_task`", code(&item.name));
+        reader.error(&item.key_span, what, "leave it out".to_owned());
+    }
+    entry.wait = flag(reader, table, "wait", false);
+    let Some(item) = agent else { return };
+    let Some(name) = item.string(reader) else { return };
+    references.add_task(&item, name);
+    entry.agent = Some(TaskName::from(name));
+    if entry.alias.is_none() {
+        let help = format!("write `as = {}` beside it", string(&format!("ask_{}", name.replace('-', "_"))));
+        item.wrong(reader, "makes a tool for one worker, which needs a name of its own", help);
+    }
 }
 
 /// Whom a `recipient_message` may name (L-148).

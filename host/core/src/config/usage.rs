@@ -212,6 +212,7 @@ fn used_plugins<'a>(config: &'a Config, tasks: &BTreeSet<&TaskName>) -> BTreeSet
         used.extend(task.condense.iter().map(|condense| &condense.plugin));
         agents.insert(&task.agent);
     }
+    used.extend(config.gates.iter().map(|gate| &gate.plugin));
     // Once for each agent: many tasks may have the same one.
     for agent in agents {
         used.insert(agent);

@@ -103,7 +103,7 @@ fn what_a_plugin_may_do_counts_only_where_it_was_asked_for_and_granted() {
         fetch: Some(FetchGrant::new(Vec::new())),
         secrets: vec![secret.clone()],
         kv: Some(KvGrant::default()),
-        delegate: Some(crate::grant::DelegateGrant { tasks: vec!["digest".into()], at_once: 1, total: 1 }),
+        delegate: Some(crate::grant::DelegateGrant { tasks: vec!["digest".into()], at_once: 1, total: 1, channels: Vec::new() }),
         rooms: Some(crate::grant::RoomsGrant { channels: vec!["terminal".into()], messages: None }),
         ..Grants::default()
     };

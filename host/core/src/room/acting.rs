@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::approvals::{Asked, Ruling};
 use super::delegates::delegate_slots;
 use super::frame::{Said, Slot, ToolRound, Wait};
+use super::tools::host_tool_of;
 use super::{About, Purpose, Room, TimerPurpose};
 use crate::action::{Action, Observation, Turn};
 use crate::consult::{Advice, Question};
@@ -99,7 +100,14 @@ impl Room {
         let observed = match action {
             Action::Think { .. } => Ok(THOUGHT_LOGGED.to_owned()),
             Action::Talk { .. } => Ok("Those who follow the run were told.".to_owned()),
-            Action::DelegateTask(background) => self.delegate_in_background(id, &background).map(|receipt| receipt.to_string()),
+            Action::DelegateTask(delegation) => {
+                if let Some(said) = self.delegate_by_action(id, round, index, *delegation)
+                    && let Some(slot) = round.slots.get_mut(index)
+                {
+                    slot.said = Some(Said { is_result: false, ..said });
+                }
+                return;
+            }
             Action::Delegate { agent, inputs } => {
                 self.start_delegate(id, round, index, &agent, inputs);
                 return;
@@ -150,6 +158,13 @@ impl Room {
     pub(super) fn go_on_acting(&mut self, id: FrameId, slot: usize, asked: Asked) {
         let Some(wanted) = self.waiting_slot(id, slot) else { return };
         let Some(action) = wanted.action else {
+            let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+            if host_tool_of(&toolbox, &wanted.now).is_some() {
+                let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+                self.run_slot(id, &mut round, slot, asked);
+                self.go_on(id, round);
+                return;
+            }
             self.go_on_with(id, slot, |room, call| room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked));
             return;
         };
@@ -258,7 +273,7 @@ impl Room {
         self.drop_timers(|purpose| matches!(purpose, TimerPurpose::Pending { call: of, .. } if *of == call));
     }
 
-    fn drop_timers(&mut self, is_over: impl Fn(&TimerPurpose) -> bool) {
+    pub(super) fn drop_timers(&mut self, is_over: impl Fn(&TimerPurpose) -> bool) {
         if self.timers.is_empty() {
             return;
         }

@@ -266,23 +266,28 @@ impl Room {
         }
     }
 
-    /// What a child room may use: half of what is left, so that neither side can starve the other; what is not used comes back.
-    pub(super) fn half_of_the_rest(&self) -> RunLimits {
+    /// What a child room may use: half of what is left, so that neither side can starve the other, or as much as its config says, so that
+    /// many can work at once; what is not used comes back.
+    pub(super) fn share_of(&self, task: &TaskName) -> RunLimits {
         let limits = &self.opening.limits;
-        let half = |budget: Budget| self.left(budget).map(|left| left / 2);
+        let own = self.setup.tasks.get(task).map(|task| task.budget.clone()).unwrap_or_default();
+        let share = |budget: Budget, own: Option<u64>| match (self.left(budget), own) {
+            (Some(left), Some(own)) => Some(left.min(own)),
+            (left, own) => own.or_else(|| left.map(|left| left / 2)),
+        };
         // The task itself is one of them.
-        let rest = |left: u64| left.saturating_sub(1) / 2;
+        let rest = |left: u64| own.tasks.map_or(left.saturating_sub(1) / 2, |own| own.min(left.saturating_sub(1)));
         let at_once = limits.tasks_at_once.map(|limit| u64::from(limit).saturating_sub(self.tasks_at_once()));
         RunLimits {
-            turns: half(Budget::Turns),
+            turns: share(Budget::Turns, own.turns),
             wall_ms: limits.wall_ms,
-            tokens: half(Budget::Tokens),
-            cost_micro_usd: half(Budget::Cost),
-            model_calls: half(Budget::ModelCalls),
-            tool_calls: half(Budget::ToolCalls),
-            cpu_ms: half(Budget::Cpu),
-            tasks: limits.tasks.map(|limit| rest(limit.saturating_sub(self.committed().tasks))),
-            tasks_at_once: at_once.map(|left| u32::try_from(rest(left)).unwrap_or(u32::MAX)),
+            tokens: share(Budget::Tokens, own.tokens),
+            cost_micro_usd: share(Budget::Cost, own.cost_micro_usd),
+            model_calls: share(Budget::ModelCalls, own.model_calls),
+            tool_calls: share(Budget::ToolCalls, own.tool_calls),
+            cpu_ms: share(Budget::Cpu, own.cpu_ms),
+            tasks: limits.tasks.map(|limit| rest(limit.saturating_sub(self.committed().tasks))).or(own.tasks),
+            tasks_at_once: at_once.map(rest).or(own.tasks).map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
             depth: limits.depth,
             task_turns: limits.task_turns,
             when_used_up: limits.when_used_up,

@@ -53,7 +53,11 @@ impl Room {
     }
 
     pub(super) fn consulted(&mut self, call: CallId, answer: Result<Advice, Fault>, report: &CallReport) {
-        let Some(Purpose::Consult { frame, plugin, about }) = self.calls.get(&call).cloned() else { return };
+        let (frame, plugin, about) = match self.calls.get(&call).cloned() {
+            Some(Purpose::Consult { frame, plugin, about }) => (frame, plugin, about),
+            Some(Purpose::Gate { plugin, number }) => return self.gate_answered(call, &plugin, number, answer, report),
+            _ => return,
+        };
         let lost = self.lost.get(&call).cloned().unwrap_or_default();
         let answer = answer.and_then(|advice| if answers(&about, &advice) { Ok(advice) } else { Err(another_question()) });
         self.end_call(call, answer.is_ok(), report);

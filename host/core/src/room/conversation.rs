@@ -1,14 +1,25 @@
-//! The conversation of a room: its channels as they are bound now, what keeps each busy, and what comes in on them (R-002…R-008). Not what
+//! The conversation of a room: its channels as they are bound now, what keeps each busy, and what came in on them (R-002…R-008). Not what
 //! agents do with it, which is the loop's, and not results of background tasks, which are `delivery`'s.
 
-use std::collections::BTreeMap;
+mod broadcast;
+mod inbound;
+mod limits;
+
+use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
 use super::Room;
-use crate::channel::{Activity, Binding};
+use super::pausing::Words;
+use crate::channel::{Activity, Binding, ChannelKind};
+use crate::event::Opening;
 use crate::ids::ChannelId;
-use crate::request::{Inbound, Refusal, RefusalCode, Reply, RequestId};
+use crate::notice::Notice;
+use crate::request::{Refusal, RefusalCode, Reply, RequestId};
+use limits::{Bucket, Seen};
+
+/// Bytes of a channel's name; whoever binds one at run time may call it as the service behind it does.
+const NAME_MAX: usize = 128;
 
 /// A room's channels, and what came in on them.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -21,6 +32,27 @@ pub(super) struct Conversation {
     /// Somebody closed the room; why.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) closed: Option<String>,
+    /// How much each channel with a rate may still say at once.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    buckets: BTreeMap<ChannelId, Bucket>,
+    /// Messages that came with a key.
+    #[serde(skip_serializing_if = "Seen::is_empty")]
+    seen: Seen,
+    /// Keys of messages at the gates, and who sent one of them again.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    arriving: BTreeMap<String, Vec<RequestId>>,
+    /// The number of the next message that comes in; the first has 0.
+    #[serde(skip_serializing_if = "is_zero")]
+    next_index: u64,
+    /// The same for what agents answer.
+    #[serde(skip_serializing_if = "is_zero")]
+    next_answer: u64,
+    /// What came in for a task that could not begin yet.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    pub(super) waiting: VecDeque<Words>,
+    /// How many automatic answers led to what is at work now.
+    #[serde(skip_serializing_if = "is_none")]
+    pub(super) chain_depth: u32,
 }
 
 impl Conversation {
@@ -28,39 +60,114 @@ impl Conversation {
     pub(super) fn is_new(&self) -> bool {
         *self == Self::default()
     }
+
+    /// Channels as the room opens. Another run in the room leaves them as they were changed, unless it says otherwise.
+    pub(super) fn open(&mut self, opening: &Opening, of_setup: Option<&BTreeMap<ChannelId, Binding>>) {
+        if let Some(bindings) = opening.bindings.as_ref().or(of_setup) {
+            self.bindings.clone_from(bindings);
+        }
+        self.closed = None;
+        self.chain_depth = opening.chain_depth;
+    }
 }
 
 impl Room {
-    pub(super) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
-        let _ = inbound;
-        self.reply(request, Err(Refusal::new(RefusalCode::Busy, "not yet")));
+    /// The channels of the room as they are bound now.
+    #[must_use]
+    pub fn bindings(&self) -> &BTreeMap<ChannelId, Binding> {
+        &self.conversation.bindings
+    }
+
+    /// What the channel is doing, as its client said last.
+    #[must_use]
+    pub fn activity(&self, channel: &ChannelId) -> Activity {
+        self.conversation.activities.get(channel).copied().unwrap_or_default()
     }
 
     pub(super) fn channel_is(&mut self, request: RequestId, channel: ChannelId, activity: Activity) {
-        self.conversation.activities.insert(channel, activity);
+        if !self.conversation.bindings.contains_key(&channel) {
+            let refusal = self.unknown_channel(&channel);
+            self.reply(request, Err(refusal));
+            return;
+        }
         self.reply(request, Ok(Reply::Done));
+        self.set_activity(channel, activity);
+    }
+
+    fn set_activity(&mut self, channel: ChannelId, activity: Activity) {
+        if self.activity(&channel) == activity {
+            return;
+        }
+        match activity {
+            Activity::Idle => drop(self.conversation.activities.remove(&channel)),
+            activity => drop(self.conversation.activities.insert(channel.clone(), activity)),
+        }
+        self.channel_changed(&channel);
+    }
+
+    /// No host ran for a while: what clients said of themselves before is not known to hold, and nobody is to wait for it.
+    pub(super) fn forget_activities(&mut self) {
+        for channel in std::mem::take(&mut self.conversation.activities).into_keys() {
+            self.channel_changed(&channel);
+        }
     }
 
     pub(super) fn bind(&mut self, request: RequestId, channel: ChannelId, binding: Option<Binding>) {
-        match binding {
-            Some(binding) => drop(self.conversation.bindings.insert(channel, binding)),
-            None => drop(self.conversation.bindings.remove(&channel)),
+        let bound = match binding {
+            Some(binding) => self.attach(&channel, binding),
+            None => {
+                self.detach(&channel);
+                Ok(())
+            }
+        };
+        let is_bound = bound.is_ok();
+        self.reply(request, bound.map(|()| Reply::Done));
+        if is_bound {
+            self.channel_changed(&channel);
         }
-        self.reply(request, Ok(Reply::Done));
     }
 
-    pub(super) fn close(&mut self, request: RequestId, reason: &str) {
-        self.conversation.closed = Some(reason.to_owned());
-        self.reply(request, Ok(Reply::Done));
+    fn attach(&mut self, channel: &ChannelId, binding: Binding) -> Result<(), Refusal> {
+        let bad = |message: String| Err(Refusal::new(RefusalCode::BadArguments, message));
+        let name = channel.as_str();
+        if name.trim().is_empty() || name.len() > NAME_MAX || name.contains(|c: char| c == ',' || c.is_control()) {
+            return bad(format!("{name:?} cannot be the name of a channel: it has 1 to {NAME_MAX} characters, and no comma"));
+        }
+        if binding.simulate_ms.is_some() && binding.kind != ChannelKind::Voice {
+            return bad(format!("the channel {name} is no voice, so no voice can be simulated on it; bind it with the kind `voice`"));
+        }
+        if binding.rate == Some(0) {
+            return bad(format!("with a rate of 0 nothing could come in from {name}; bind it with the access `read-only`"));
+        }
+        self.tell(Notice::ChannelBound { channel: channel.clone(), binding: binding.clone() });
+        self.conversation.bindings.insert(channel.clone(), binding);
+        Ok(())
     }
 
-    pub(super) fn inbound_passed(&mut self, request: RequestId, inbound: Inbound) {
-        let _ = inbound;
-        self.reply(request, Err(Refusal::new(RefusalCode::Busy, "not yet")));
+    /// What is not attached is detached already.
+    fn detach(&mut self, channel: &ChannelId) {
+        if self.conversation.bindings.remove(channel).is_none() {
+            return;
+        }
+        self.conversation.activities.remove(channel);
+        self.conversation.buckets.remove(channel);
+        self.tell(Notice::ChannelUnbound { channel: channel.clone() });
     }
 
-    pub(super) fn inbound_blocked(&mut self, request: RequestId, inbound: Inbound, reason: &str) {
-        let _ = inbound;
-        self.reply(request, Err(Refusal::new(RefusalCode::Blocked, reason)));
+    /// There is no such channel in the room; those that there are go with it.
+    pub(super) fn unknown_channel(&self, channel: &ChannelId) -> Refusal {
+        Refusal {
+            error: RefusalCode::UnknownChannel,
+            message: format!("the room has no channel {:?}; bind it first, or name one of those that it has", channel.as_str()),
+            allowed: self.conversation.bindings.keys().map(ToString::to_string).collect(),
+        }
     }
+}
+
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+fn is_none(depth: &u32) -> bool {
+    *depth == 0
 }

@@ -1,43 +1,66 @@
 //! Delivery: strategies decide, the room checks and performs, and keys each delivery by its task id, so that a result is spoken once
-//! (R-100…R-110). No instance is held while something waits.
+//! (R-100…R-120). No instance is held while something waits. Here is what is kept of results and how each moves from one state to the
+//! next; how a strategy is asked, how something is said and how an agent reads it are in the files below.
 
+mod activity;
+mod announcing;
+mod inbox;
+mod relay;
+mod speaking;
+mod strategies;
+mod texts;
+
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::posting::unknown_plugin;
-use super::{Purpose, Room, TimerPurpose};
-use crate::config::TERMINAL;
-use crate::delivery::{Activity, BackgroundStatus, Channel, Decision, DeliveryView, EndedTask, Speech, Wake};
-use crate::effect::Effect;
-use crate::fault::{CallReport, Fault};
-use crate::grant::{DenialRecord, Layer};
-use crate::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName, TaskName};
-use crate::manifest::Capability;
+use super::{Purpose, Room};
+use crate::channel::Binding;
+use crate::delegation::HandBack;
+use crate::delivery::{DeliveryRecord, DeliveryState, DeliveryView, EndedTask, Speech};
+use crate::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 use crate::notice::Notice;
-use crate::request::{Announcement, Refusal, RefusalCode, RequestId};
+use crate::request::{Refusal, RefusalCode, RequestId};
+use crate::setup::PluginKind;
 
-/// Wakes of one strategy in one room, after which it gets no more: a strategy that waits for ever would hold the room open.
-const MAX_WAKES: u32 = 1_000;
-/// The longest that a strategy can wait at a time.
-const MAX_WAIT_MS: u64 = 60 * 60 * 1000;
+pub(super) use inbox::is_data;
 
-/// A result that waits, or waited, to be told.
+use announcing::Announced;
+use strategies::Courier;
+
+/// Why nothing is said in a room that was closed.
+const ROOM_CLOSED: &str = "room_closed";
+
+/// A result that waits to be told, or is kept for its agent. What was told is not here any more; the record of its task has it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(super) struct Inbox {
-    ended: EndedTask,
+struct Entry {
+    /// With the speeches about it that failed.
+    ended: Arc<EndedTask>,
+    /// The task that is told.
     notify: TaskName,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     strategy: Option<PluginName>,
-    state: Delivery,
+    /// As the delegation said; none: as its task does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    hand_back: Option<HandBack>,
+    /// Automatic answers that led to it.
+    #[serde(default)]
+    chain_depth: u32,
+    state: DeliveryState,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-enum Delivery {
-    Waiting,
-    Speaking,
-    Delivered,
-    /// Left for the agent's next turn, or given up.
-    Kept,
+/// A result on its way to whoever is to be told.
+#[derive(Clone, Debug)]
+pub(super) struct Undelivered {
+    pub(super) ended: EndedTask,
+    pub(super) notify: TaskName,
+    /// None: it waits in the inbox.
+    pub(super) strategy: Option<PluginName>,
+    /// As the delegation said; none: as its task does.
+    pub(super) hand_back: Option<HandBack>,
+    /// Automatic answers that led to it: one more than those that led to the turn in which it was asked for.
+    pub(super) chain_depth: u32,
 }
 
 /// A speech on its way through the gates, and on whose behalf.
@@ -48,17 +71,107 @@ pub(super) struct Saying {
     pub(super) strategy: Option<PluginName>,
     /// Who asked for an announcement.
     pub(super) request: Option<RequestId>,
+    /// The task whose agent takes a turn about it; none: it is said on the channel.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) relay: Option<TaskName>,
+    /// Automatic answers that led to it.
+    #[serde(default)]
+    pub(super) chain_depth: u32,
+    /// What is said to people instead when nobody is there to take a turn.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) otherwise: Option<String>,
+}
+
+/// Results that wait to be told or are kept, and who is about it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Deliveries {
+    /// The number of the next result; they are in the order in which they came.
+    next: u64,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    results: BTreeMap<u64, Entry>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    by_id: BTreeMap<BackgroundId, u64>,
+    /// By strategy, those that wait for it.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    waiting: BTreeMap<PluginName, BTreeSet<u64>>,
+    /// By the task that is told, those that wait for its agent's next turn.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    inbox: BTreeMap<TaskName, BTreeSet<u64>>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    couriers: BTreeMap<PluginName, Courier>,
+    /// By task, what its agent is to take a turn about, in the order in which it came.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    relays: BTreeMap<TaskName, Vec<Saying>>,
+    /// Speeches that each channel has not answered.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    speaking: BTreeMap<ChannelId, u32>,
+    /// Announcements by their key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    announced: BTreeMap<String, Announced>,
+    /// Requests that wait for what becomes of their announcement.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    asked: BTreeSet<RequestId>,
+    /// Announcements so far.
+    announcements: u64,
+}
+
+impl Deliveries {
+    /// Nothing to write down.
+    pub(super) fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn entry(&self, id: &BackgroundId) -> Option<(u64, &Entry)> {
+        let number = *self.by_id.get(id)?;
+        Some((number, self.results.get(&number)?))
+    }
+
+    fn entry_mut(&mut self, id: &BackgroundId) -> Option<&mut Entry> {
+        self.results.get_mut(self.by_id.get(id)?)
+    }
+
+    fn has_waiting(&self, strategy: &PluginName) -> bool {
+        self.waiting.get(strategy).is_some_and(|waiting| !waiting.is_empty())
+    }
+
+    /// Takes a result to another state; what was told or held back is forgotten here.
+    fn put(&mut self, id: &BackgroundId, state: DeliveryState) -> Option<Entry> {
+        let number = *self.by_id.get(id)?;
+        let entry = self.results.get_mut(&number)?;
+        remove(entry.strategy.as_ref().map(|strategy| (&mut self.waiting, strategy)), number);
+        remove(Some((&mut self.inbox, &entry.notify)), number);
+        entry.state = state;
+        match state {
+            DeliveryState::Waiting => {
+                if let Some(strategy) = &entry.strategy {
+                    self.waiting.entry(strategy.clone()).or_default().insert(number);
+                }
+            }
+            DeliveryState::Attached | DeliveryState::DeadLetter => {
+                self.inbox.entry(entry.notify.clone()).or_default().insert(number);
+            }
+            DeliveryState::Speaking => {}
+            DeliveryState::None | DeliveryState::Delivered | DeliveryState::Told | DeliveryState::Blocked => {
+                self.by_id.remove(id);
+                return self.results.remove(&number);
+            }
+        }
+        Some(entry.clone())
+    }
+}
+
+fn remove<K: Ord>(index: Option<(&mut BTreeMap<K, BTreeSet<u64>>, &K)>, number: u64) {
+    let Some((index, key)) = index else { return };
+    if let Some(numbers) = index.get_mut(key) {
+        numbers.remove(&number);
+        if numbers.is_empty() {
+            index.remove(key);
+        }
+    }
 }
 
 impl Room {
-    pub(super) fn announce(&mut self, request: RequestId, _announcement: Announcement) {
-        self.reply(request, Err(Refusal::new(RefusalCode::Busy, "not yet")));
-    }
-
-    pub(super) fn delivery_passed(&mut self, _saying: Saying) {}
-
-    pub(super) fn delivery_blocked(&mut self, _saying: Saying, _reason: &str) {}
-
     /// What the strategy may see in this call of its `decide`; none when the call is not one, or is abandoned.
     #[must_use]
     pub fn delivery_view(&self, call: CallId) -> Option<DeliveryView> {
@@ -66,204 +179,125 @@ impl Room {
         Some(self.view_for(strategy))
     }
 
-    fn view_for(&self, strategy: &PluginName) -> DeliveryView {
-        let mine: Vec<&Inbox> = self.waiting(strategy).collect();
-        let granted = self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
-        let may_use = |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
-        let channels = self.setup.channels.iter().filter(|(id, _)| may_use(id));
-        DeliveryView {
-            room: self.opening.room.clone(),
-            now: self.now,
-            waiting: mine.iter().map(|inbox| inbox.ended.clone()).collect(),
-            channels: channels
-                .map(|(id, kind)| Channel { id: id.clone(), kind: kind.kind, activity: Activity::Idle, muted: false })
-                .collect(),
-            notify: mine.first().map(|inbox| inbox.notify.clone()),
-        }
-    }
-
-    fn waiting(&self, strategy: &PluginName) -> impl Iterator<Item = &Inbox> {
-        self.inbox.iter().filter(move |inbox| inbox.strategy.as_ref() == Some(strategy) && inbox.state == Delivery::Waiting)
-    }
-
-    pub(super) fn put_in_inbox(&mut self, ended: EndedTask, notify: TaskName, strategy: Option<PluginName>) {
-        self.inbox.push(Inbox { ended, notify, strategy, state: Delivery::Waiting });
-    }
-
-    pub(super) fn keep_in_inbox(&mut self, id: &BackgroundId, reason: &str) {
-        let Some(inbox) = self.inbox.iter_mut().find(|inbox| inbox.ended.id == *id) else { return };
-        inbox.state = Delivery::Kept;
-        let agent = inbox.ended.agent.clone();
-        self.tell(Notice::NotDelivered { id: id.clone(), agent, reason: reason.to_owned() });
-    }
-
-    pub(super) fn wake(&mut self, strategy: &PluginName, wake: Wake) {
-        if self.waiting(strategy).next().is_none() {
+    /// A background task has ended, and somebody may have to be told.
+    pub(super) fn deliver_result(&mut self, result: Undelivered) {
+        let Undelivered { ended, notify, strategy, hand_back, chain_depth } = result;
+        let id = ended.id.clone();
+        if self.deliveries.by_id.contains_key(&id) {
             return;
         }
-        let used = self.used_by(strategy);
-        used.wakes += 1;
-        if used.wakes > MAX_WAKES {
-            self.keep_all(strategy, &format!("{strategy} was woken {MAX_WAKES} times"));
+        let number = self.deliveries.next;
+        self.deliveries.next += 1;
+        self.deliveries.by_id.insert(id.clone(), number);
+        let entry = Entry {
+            ended: Arc::new(ended),
+            notify,
+            strategy: strategy.clone(),
+            hand_back,
+            chain_depth,
+            state: DeliveryState::Waiting,
+        };
+        self.deliveries.results.insert(number, entry);
+        if self.conversation.closed.is_some() {
+            // R-063 done right: it is recorded, and nothing is said.
+            self.bring(&id, DeliveryState::Blocked, None, Some(ROOM_CLOSED));
             return;
         }
-        let call = self.next_call(Purpose::Strategy { strategy: strategy.clone() });
-        self.effects.push_back(Effect::WakeStrategy { call, strategy: strategy.clone(), wake });
+        match strategy {
+            Some(strategy) => {
+                self.bring(&id, DeliveryState::Waiting, None, None);
+                self.wake(&strategy, crate::delivery::Wake::Ended { task: id });
+            }
+            None => self.bring(&id, DeliveryState::Attached, None, Some("it has no delivery strategy (tasks.NAME.deliver)")),
+        }
     }
 
+    /// Takes a result to another state, keeps the record of its delivery, and tells people where it does not reach them.
+    fn bring(&mut self, id: &BackgroundId, state: DeliveryState, channel: Option<&ChannelId>, reason: Option<&str>) {
+        let Some(entry) = self.deliveries.put(id, state) else { return };
+        let record = DeliveryRecord {
+            state,
+            strategy: entry.strategy.clone(),
+            channel: channel.cloned(),
+            attempts: entry.ended.attempts + u32::from(state == DeliveryState::Delivered),
+            reason: reason.map(str::to_owned),
+        };
+        let (agent, attempts) = (entry.ended.agent.clone(), entry.ended.attempts);
+        self.set_delivery(id, record);
+        let reason = reason.unwrap_or_default().to_owned();
+        match state {
+            DeliveryState::Attached | DeliveryState::Blocked => self.tell(Notice::NotDelivered { id: id.clone(), agent, reason }),
+            DeliveryState::DeadLetter => self.tell(Notice::DeadLetter { id: id.clone(), agent, attempts, reason }),
+            _ => {}
+        }
+    }
+
+    /// All that waits for a strategy goes to the inbox.
     fn keep_all(&mut self, strategy: &PluginName, reason: &str) {
-        let ids: Vec<BackgroundId> = self.waiting(strategy).map(|inbox| inbox.ended.id.clone()).collect();
-        for id in ids {
-            self.keep_in_inbox(&id, reason);
+        self.bring_all(strategy, DeliveryState::Attached, reason);
+    }
+
+    fn bring_all(&mut self, strategy: &PluginName, state: DeliveryState, reason: &str) {
+        for id in self.ids_waiting(strategy) {
+            self.bring(&id, state, None, Some(reason));
         }
     }
 
-    pub(super) fn strategy_decided(&mut self, call: CallId, answer: Result<Vec<Decision>, Fault>, report: &CallReport) {
-        let Some(Purpose::Strategy { strategy }) = self.calls.get(&call).cloned() else { return };
-        self.end_call(call, answer.is_ok(), report);
-        match answer {
-            Ok(decisions) => {
-                for decision in decisions {
-                    self.perform(&strategy, decision);
-                }
-            }
-            Err(fault) => {
-                self.tell(Notice::PluginFaulted { call, plugin: strategy.clone(), fault: fault.clone() });
-                self.keep_all(&strategy, &format!("{strategy} failed: {}", fault.message));
-            }
+    /// Oldest first.
+    fn ids_waiting(&self, strategy: &PluginName) -> Vec<BackgroundId> {
+        let numbers = self.deliveries.waiting.get(strategy).into_iter().flatten();
+        numbers.filter_map(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone()).collect()
+    }
+
+    /// The channels of the room as they are bound now.
+    fn bound(&self) -> &BTreeMap<ChannelId, Binding> {
+        &self.conversation.bindings
+    }
+
+    /// A plugin may deliver results: it is installed, and it is a delivery strategy.
+    pub(super) fn check_strategy(&self, name: &PluginName) -> Result<(), Refusal> {
+        let strategies = || self.setup.plugins.iter().filter(|(_, plugin)| plugin.facts.kinds.contains(&PluginKind::DeliveryStrategy));
+        if strategies().any(|(plugin, _)| plugin == name) {
+            return Ok(());
         }
+        let allowed = strategies().map(|(plugin, _)| plugin.to_string()).collect();
+        let message = format!("{name} is not a delivery strategy of this config; name one that is, or leave `deliver` out");
+        Err(Refusal { allowed, ..Refusal::new(RefusalCode::BadArguments, message) })
     }
 
-    fn perform(&mut self, strategy: &PluginName, decision: Decision) {
-        match decision {
-            Decision::Speak { tasks, channel, prompt, interrupt } => self.speak(strategy, &tasks, channel, prompt, interrupt),
-            Decision::Attach { tasks } => {
-                for id in self.named(strategy, &tasks) {
-                    self.keep_in_inbox(&id, "it waits in the inbox for the agent's next turn");
-                }
-            }
-            Decision::Wait { at_most_ms, .. } => {
-                self.wait(strategy, self.now.plus(at_most_ms.min(MAX_WAIT_MS)));
-            }
-            Decision::GiveUp { reason } => self.keep_all(strategy, &format!("{strategy} gave up: {reason}")),
-        }
-    }
-
-    /// One timer for each strategy, the earliest that it asked for: a flood of waits is no more than one.
-    fn wait(&mut self, strategy: &PluginName, until: Millis) {
-        let later =
-            |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, at } if whose == strategy && *at > until);
-        self.timers.retain(|_, purpose| !later(purpose));
-        let waits = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy);
-        if !self.timers.values().any(waits) {
-            self.set_timer(TimerPurpose::Delivery { strategy: strategy.clone(), at: until }, until);
-        }
-    }
-
-    /// A strategy waits for its time, and still has something to tell then.
-    pub(super) fn is_waited_for(&self, purpose: &TimerPurpose) -> bool {
-        matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.waiting(strategy).next().is_some())
-    }
-
-    /// Those of the named results that wait for this strategy; a strategy cannot speak about another's.
-    fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
-        self.waiting(strategy).map(|inbox| &inbox.ended.id).filter(|id| tasks.iter().any(|task| task == id.as_str())).cloned().collect()
-    }
-
-    fn speak(&mut self, strategy: &PluginName, tasks: &[String], channel: Option<String>, prompt: Option<String>, interrupt: bool) {
-        let ids = self.named(strategy, tasks);
-        if ids.is_empty() {
+    /// After each event: what is to be read finds whoever reads it, strategies that wait for a channel are woken, and a room that was
+    /// closed says nothing more.
+    pub(super) fn heed_deliveries(&mut self) {
+        if self.deliveries.is_new() {
             return;
         }
-        let channel = match self.granted_channel(strategy, channel) {
-            Ok(channel) => channel,
-            Err(record) => {
-                let reason = record.reason.clone();
-                self.denied(strategy, *record);
-                for id in &ids {
-                    self.keep_in_inbox(id, &reason);
-                }
-                return;
-            }
-        };
-        let text = prompt.unwrap_or_else(|| self.default_text(&ids));
-        for inbox in self.inbox.iter_mut().filter(|inbox| ids.contains(&inbox.ended.id)) {
-            inbox.state = Delivery::Speaking;
+        if self.conversation.closed.is_some() && !self.deliveries.waiting.is_empty() {
+            let strategies: Vec<PluginName> = self.deliveries.waiting.keys().cloned().collect();
+            strategies.iter().for_each(|strategy| self.bring_all(strategy, DeliveryState::Blocked, ROOM_CLOSED));
         }
-        self.used_by(strategy).speeches += 1;
-        let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
-        let speech = Box::new(Speech { channel, text, interrupt, key, tasks: ids.clone() });
-        let call = self.next_call(Purpose::Speech { strategy: strategy.clone(), tasks: ids, speech: speech.clone() });
-        self.effects.push_back(Effect::Speak { call, speech });
+        self.heed_relays();
+        self.heed_channels();
     }
 
-    fn granted_channel(&mut self, strategy: &PluginName, wanted: Option<String>) -> Result<ChannelId, Box<DenialRecord>> {
-        let setup = Arc::clone(&self.setup);
-        let view = self.view_for(strategy);
-        let target = wanted.clone().unwrap_or_else(|| "a channel".to_owned());
-        let Some(rights) = setup.rights(strategy) else { return Err(unknown_plugin(strategy, Capability::Rooms, &target)) };
-        let is_channel = |name: &str| setup.channels.contains_key(name);
-        let found = match &wanted {
-            Some(name) => rights.may_speak(name, is_channel).cloned()?,
-            None => {
-                let smallest = || is_channel(TERMINAL).then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"));
-                rights.require(Capability::Rooms, &target, smallest)?;
-                let reason = format!("plugins.{strategy}.grants.rooms does not hold {target:?}");
-                let refused = || rights.refuse(Capability::Rooms, &target, Layer::Config, &reason, smallest());
-                view.transport().map(|channel| channel.id.clone()).ok_or_else(refused)?
-            }
-        };
-        let limit = rights.grants.rooms.as_ref().and_then(|grant| grant.messages);
-        if let Some(limit) = limit.filter(|limit| self.used_by(strategy).speeches >= *limit) {
-            let reason = format!("plugins.{strategy}.grants.rooms.messages is {limit}");
-            return Err(rights.refuse(Capability::Rooms, &target, Layer::Runtime, &reason, None));
-        }
-        Ok(found)
-    }
-
-    /// The host's text for the status of each result; a failure is never told as a success (R-106 done right).
-    fn default_text(&self, ids: &[BackgroundId]) -> String {
-        let told = self.inbox.iter().filter(|inbox| ids.contains(&inbox.ended.id)).map(|inbox| {
-            let EndedTask { agent, status, output, error, .. } = &inbox.ended;
-            match (status, output) {
-                (BackgroundStatus::Completed, Some(output)) => output.clone(),
-                (BackgroundStatus::Completed, None) => format!("The background task {agent} is done; it gave no answer."),
-                _ => format!("The background task {agent} {}: {}", status.as_str(), error.as_deref().unwrap_or("no reason was given")),
-            }
-        });
-        told.collect::<Vec<_>>().join("\n\n")
-    }
-
-    pub(super) fn spoken(&mut self, call: CallId, failure: Option<String>) {
-        let Some(Purpose::Speech { strategy, tasks, speech }) = self.calls.get(&call).cloned() else { return };
-        self.calls.remove(&call);
-        let state = if failure.is_some() { Delivery::Waiting } else { Delivery::Delivered };
-        let mut agents = Vec::new();
-        for inbox in self.inbox.iter_mut().filter(|inbox| tasks.contains(&inbox.ended.id)) {
-            inbox.state = state;
-            agents.push((inbox.ended.id.clone(), inbox.ended.agent.clone()));
-        }
-        match failure {
-            None => {
-                for (id, agent) in agents {
-                    let (channel, text) = (speech.channel.clone(), speech.text.clone());
-                    self.tell(Notice::Delivered { id, agent, strategy: strategy.clone(), channel, text });
-                }
-            }
-            Some(reason) => self.wake(&strategy, Wake::SendFailed { reason }),
-        }
-    }
-
-    /// At the end of the room, nothing is left without a word.
+    /// At the end of a run nothing is left without a word: what was not told waits for the agent's next turn.
     pub(super) fn report_undelivered(&mut self) {
-        let left = |state| self.inbox.iter().filter(move |inbox| inbox.state == state).map(|inbox| inbox.ended.id.clone());
-        let (waiting, speaking): (Vec<BackgroundId>, Vec<BackgroundId>) =
-            (left(Delivery::Waiting).collect(), left(Delivery::Speaking).collect());
-        for id in waiting {
-            self.keep_in_inbox(&id, "its strategy decided nothing before the run was over");
+        self.deliveries.relays.clear();
+        self.deliveries.couriers.clear();
+        self.deliveries.speaking.clear();
+        let closed = self.conversation.closed.is_some();
+        let left = |entry: &Entry| match entry.state {
+            DeliveryState::Waiting => Some("its strategy decided nothing before the run was over"),
+            DeliveryState::Speaking => Some("the run was over before its channel said whether it was told"),
+            _ => None,
+        };
+        let left: Vec<(BackgroundId, &str)> =
+            self.deliveries.results.values().filter_map(|entry| Some((entry.ended.id.clone(), left(entry)?))).collect();
+        for (id, reason) in left {
+            match closed {
+                true => self.bring(&id, DeliveryState::Blocked, None, Some(ROOM_CLOSED)),
+                false => self.bring(&id, DeliveryState::Attached, None, Some(reason)),
+            }
         }
-        for id in speaking {
-            self.keep_in_inbox(&id, "the run was over before its channel said whether it was told");
-        }
+        self.refuse_announcements();
     }
 }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::delegates::children_of;
+use super::delivery::is_data;
 use super::frame::{Answer, Frame, Read, Responder, Wait};
 use super::posting::text_form;
 use super::returns;
@@ -236,6 +237,7 @@ impl Room {
 
     /// Ends a frame: stops what it waits for, and gives its caller the result.
     pub(super) fn end_frame(&mut self, id: FrameId, ending: Ending) {
+        let Some(ending) = self.asks_again(id, ending) else { return };
         let Some(frame) = self.remove_frame(id) else { return };
         if self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
             self.memory(&frame.task).left_pending.clone_from(&frame.pending);
@@ -277,10 +279,10 @@ impl Room {
             }
             next = above;
         }
-        self.stop(ending.status, &ending.reason);
+        self.stop_work(ending.status, &ending.reason);
     }
 
-    fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {
+    pub(super) fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {
         let frame = self.frames.remove(&id)?;
         self.abandon_calls_of(id);
         self.end_jobs(&frame);
@@ -419,7 +421,7 @@ impl Room {
             |message: &Arc<Message>| message.parent.is_some() || self.opening.content.is_none() || root.last_responder.is_some();
         let task = self.setup.tasks.get(&root.task).cloned();
         let keeps_question = only || task.as_ref().is_some_and(|task| task.as_langroid);
-        let kept = ending.status != Status::Error && (keeps_question || root.pending.as_ref().is_some_and(is_answer));
+        let kept = ending.status != Status::Error && (keeps_question || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer));
         let message = message.filter(|_| kept).map(Arc::new);
         let wanted = self.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
         let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| self.typed(&root.task, message, wanted));
@@ -429,7 +431,7 @@ impl Room {
         }
         let outcome = Arc::new(Outcome {
             content: message.as_ref().and_then(|message| message.content.clone()),
-            value: message.as_ref().and_then(|message| message.value.clone()),
+            value: self.structured_result().or_else(|| message.as_ref().and_then(|message| message.value.clone())),
             recipient: message.as_ref().and_then(|message| message.recipient.clone()),
             tools: message.as_ref().map(|message| message.tools.clone()).unwrap_or_default(),
             typed,
@@ -440,7 +442,9 @@ impl Room {
         });
         self.drop_top_up();
         self.tell(Notice::ResultReady { outcome: Arc::clone(&outcome) });
-        self.phase = Phase::Draining { outcome };
+        self.phase = Phase::Draining { outcome: Arc::clone(&outcome) };
+        self.turn_ended(&outcome);
+        self.tell_shared_channels(&outcome);
     }
 
     /// The result as what it was to be (L-050i).
@@ -468,7 +472,7 @@ impl Room {
         let Some((frame, task)) = self.task_of(root) else { return };
         let name = frame.task.clone();
         if !task.interactive {
-            self.stop(Status::Kill, reason);
+            self.stop_work(Status::Kill, reason);
             return;
         }
         if self.calls.values().any(|purpose| *purpose == Purpose::User { frame: root }) {
@@ -504,24 +508,31 @@ impl Room {
         for call in in_background {
             if let Some(Purpose::Background { id }) = self.calls.get(&call) {
                 let id = id.clone();
-                self.kill_background(call, &id, reason);
+                self.kill_background(&id, reason);
             }
         }
     }
 
     fn abandon_calls_of(&mut self, id: FrameId) {
+        self.stop_waited_for(id);
         let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| purpose.frame() == Some(id)).map(|(call, _)| *call).collect();
         calls.into_iter().for_each(|call| self.abandon(call));
     }
 
     /// A hard stop of everything that goes on in the room.
     pub(super) fn stop(&mut self, status: Status, reason: &str) {
+        let was_held = self.is_held();
+        if was_held {
+            self.shut(reason);
+        }
         let was_running = matches!(self.phase, Phase::Running { .. });
+        let is_first = self.begin_stop(reason);
         if let Phase::Running { root } = self.phase {
             self.end_frame(root, Ending::new(status, reason));
         }
         self.frames.clear();
         self.runnable.clear();
+        self.block_all(reason);
         let calls: Vec<CallId> = self.calls.keys().copied().collect();
         for call in calls {
             if was_running && self.is_clearing_up(call) {
@@ -530,16 +541,26 @@ impl Room {
             }
             if let Some(Purpose::Background { id }) = self.calls.get(&call) {
                 let id = id.clone();
+                if is_first && self.goes_on_after_stop(&id, reason) {
+                    continue;
+                }
                 self.background_stopped(&id, reason);
             }
             self.abandon(call);
         }
         self.timers.clear();
+        if was_held && status.is_budget() {
+            // Whoever spoke last would wait for an answer.
+            self.tell_channels(&format!("The room is closed: {reason}."), None);
+        }
     }
 
     /// The room is over once nothing is in flight any more.
     pub(super) fn finish_if_idle(&mut self) {
         let Phase::Draining { outcome } = &self.phase else { return };
+        if self.is_held() {
+            return;
+        }
         let waits = self.timers.values().any(|purpose| self.is_waited_for(purpose));
         if waits || !self.calls.is_empty() {
             return;

@@ -114,8 +114,15 @@ pub(super) struct Frame {
     /// Whether it does the same again and again (O-098…O-108).
     #[serde(default, skip_serializing_if = "super::astray::Astray::is_new")]
     pub(super) astray: Astray,
+    /// How many automatic answers led to what it is at work on.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) chain_depth: u32,
     /// None between steps.
     pub(super) attempt: Option<Attempt>,
+}
+
+fn is_zero(number: &u32) -> bool {
+    *number == 0
 }
 
 /// The number of a message, and what was read in it. Follows from the rest, so two of them never differ.

@@ -1,12 +1,26 @@
 //! Gates: plugins that are asked before something counts, one after the other. Each may let it pass, change its text or block it; one that
 //! fails or takes too long blocks (R-009 done right). Observers follow the run's notices and delay nothing.
 
-use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
-use super::Room;
-use super::background::Delegating;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::background::{Delegating, Origin};
 use super::delivery::Saying;
+use super::{Purpose, Room, TimerPurpose};
+use crate::consult::{self, Advice, GateVerdict, PASSING_MAX, Question};
+use crate::effect::Effect;
+use crate::fault::{CallReport, Fault, FaultKind};
+use crate::ids::{CallId, ChannelId, PluginName};
+use crate::notice::Notice;
 use crate::request::{Inbound, RequestId};
+use crate::setup::GatePoint;
+
+/// Messages of one channel that wait to pass. Whoever sends faster than the gates answer is told so.
+const WAITING_MAX: usize = 1_000;
+/// Bytes of a gate's reason; a sender reads it.
+const REASON_MAX: usize = 4 << 10;
 
 /// Something on its way through the gates, with all that is needed to go on with it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -17,12 +31,42 @@ pub(super) enum Passing {
 }
 
 impl Passing {
-    /// What a gate may read and change.
+    fn point(&self) -> GatePoint {
+        match self {
+            Self::Inbound { .. } => GatePoint::Inbound,
+            Self::Delegation { .. } => GatePoint::Delegate,
+            Self::Delivery { .. } => GatePoint::Deliver,
+        }
+    }
+
+    /// What a gate may read and change: of a delegation what the worker reads.
     pub(super) fn text(&self) -> &str {
         match self {
             Self::Inbound { inbound, .. } => &inbound.text,
-            Self::Delegation { delegating } => &delegating.delegation.task,
+            Self::Delegation { delegating } => delegating.delegation.brief.as_ref().unwrap_or(&delegating.delegation.task),
             Self::Delivery { saying } => &saying.speech.text,
+        }
+    }
+
+    fn set_text(&mut self, text: String) {
+        match self {
+            Self::Inbound { inbound, .. } => inbound.text = text,
+            Self::Delegation { delegating } => {
+                // What was taken out of the brief must not stand in the label.
+                if delegating.delegation.brief.is_some() {
+                    delegating.delegation.brief = Some(text.clone());
+                }
+                delegating.delegation.task = text;
+            }
+            Self::Delivery { saying } => saying.speech.text = text,
+        }
+    }
+
+    /// What comes in on one channel keeps its order.
+    fn lane(&self) -> Option<&ChannelId> {
+        match self {
+            Self::Inbound { inbound, .. } => Some(&inbound.channel),
+            Self::Delegation { .. } | Self::Delivery { .. } => None,
         }
     }
 }
@@ -30,19 +74,215 @@ impl Passing {
 /// What is on its way.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Gating {}
+pub(super) struct Gating {
+    /// In the order in which it came.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    waiting: BTreeMap<u64, Waiting>,
+    /// The number of the next thing.
+    next: u64,
+}
+
+/// One thing on its way.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Waiting {
+    passing: Passing,
+    /// The place of the gate that is asked, or will be, in the setup's list.
+    gate: usize,
+    /// None: an earlier message of its channel still waits.
+    call: Option<CallId>,
+}
 
 impl Gating {
     /// Nothing to write down.
     pub(super) fn is_idle(&self) -> bool {
         *self == Self::default()
     }
+
+    fn in_lane(&self, lane: &ChannelId) -> impl Iterator<Item = (u64, &Waiting)> {
+        self.waiting.iter().filter(move |(_, waiting)| waiting.passing.lane() == Some(lane)).map(|(number, waiting)| (*number, waiting))
+    }
 }
 
 impl Room {
     /// Sends it through the gates of its point; without any it has passed when this returns.
     pub(super) fn pass(&mut self, passing: Passing) {
-        self.has_passed(passing);
+        let Some(gate) = self.gate_from(passing.point(), 0) else {
+            self.has_passed(passing);
+            return;
+        };
+        let before = passing.lane().map_or(0, |lane| self.gating.in_lane(lane).count());
+        if before >= WAITING_MAX {
+            self.is_blocked(passing, &format!("{before} messages of the channel wait for its gates already"));
+            return;
+        }
+        let number = self.gating.next;
+        self.gating.next += 1;
+        self.gating.waiting.insert(number, Waiting { passing, gate, call: None });
+        if before == 0 {
+            self.ask_gate(number);
+        }
+    }
+
+    /// The first gate of a point from this place on.
+    fn gate_from(&self, point: GatePoint, place: usize) -> Option<usize> {
+        self.setup.gates.iter().enumerate().skip(place).find(|(_, rule)| rule.on == point).map(|(place, _)| place)
+    }
+
+    fn ask_gate(&mut self, number: u64) {
+        let Some(waiting) = self.gating.waiting.get(&number) else { return };
+        let Some(rule) = self.setup.gates.get(waiting.gate).cloned() else { return };
+        let question = Question::Gate { passing: Box::new(self.shown(&waiting.passing)) };
+        let call = self.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
+        if let Some(waiting) = self.gating.waiting.get_mut(&number) {
+            waiting.call = Some(call);
+        }
+        let task = self.opening.entry.clone();
+        self.effects.push_back(Effect::Consult { call, task, plugin: rule.plugin, question });
+        self.set_timer(TimerPurpose::Gate { call }, self.now.plus(rule.deadline_ms));
+    }
+
+    /// As a gate sees it.
+    fn shown(&self, passing: &Passing) -> consult::Passing {
+        let mut shown = consult::Passing {
+            on: passing.point(),
+            room: self.opening.room.clone(),
+            channel: None,
+            agent: None,
+            to: None,
+            text: passing.text().to_owned(),
+            metadata: json!({}),
+        };
+        match passing {
+            Passing::Inbound { inbound, .. } => {
+                shown.channel = Some(inbound.channel.clone());
+                shown.to = inbound.to.as_ref().map(ToString::to_string);
+                let attachments: Vec<&str> = inbound.attachments.iter().map(|blob| blob.media_type.as_str()).collect();
+                shown.metadata = json!({
+                    "sender": inbound.sender, "attachments": attachments, "chain_depth": inbound.chain_depth, "key": inbound.key,
+                });
+            }
+            Passing::Delegation { delegating } => {
+                let delegation = &delegating.delegation;
+                shown.agent = match &delegating.origin {
+                    Origin::Slot { frame, .. } => self.frames.get(frame).map(|frame| frame.task.clone()),
+                    Origin::Request { by, .. } => by.clone(),
+                };
+                shown.to = Some(delegation.agent.clone());
+                shown.metadata = json!({
+                    "label": delegation.task, "context": delegation.context, "share_channels": delegation.share_channels,
+                    "conversation": delegation.conversation, "wait": delegation.wait,
+                });
+            }
+            Passing::Delivery { saying } => {
+                let speech = &saying.speech;
+                shown.channel = Some(speech.channel.clone());
+                shown.agent = self.tasks().find(|record| speech.tasks.contains(&record.id)).map(|record| record.agent.clone());
+                shown.metadata = json!({ "tasks": speech.tasks, "interrupt": speech.interrupt, "key": speech.key });
+            }
+        }
+        shown
+    }
+
+    /// A gate has answered, or failed to: then nothing passes (R-009, R-118 done right).
+    pub(super) fn gate_answered(
+        &mut self,
+        call: CallId,
+        plugin: &PluginName,
+        number: u64,
+        answer: Result<Advice, Fault>,
+        report: &CallReport,
+    ) {
+        let original = self.gating.waiting.get(&number).map(|waiting| waiting.passing.text());
+        let verdict = answer.and_then(|advice| checked(advice, original.unwrap_or_default()));
+        self.end_call(call, verdict.is_ok(), report);
+        self.drop_timers(|purpose| *purpose == TimerPurpose::Gate { call });
+        match verdict {
+            Ok(GateVerdict::Allow) => self.go_through(number),
+            Ok(GateVerdict::Modify { text }) => {
+                let Some(waiting) = self.gating.waiting.get_mut(&number) else { return };
+                if waiting.passing.text() != text {
+                    waiting.passing.set_text(text);
+                    let point = waiting.passing.point();
+                    self.tell(Notice::GateModified { point, plugin: plugin.clone() });
+                }
+                self.go_through(number);
+            }
+            Ok(GateVerdict::Block { reason }) if reason.trim().is_empty() => {
+                self.hold_back(number, plugin, format!("gate {plugin} blocked it, and gave no reason"));
+            }
+            Ok(GateVerdict::Block { reason }) => self.hold_back(number, plugin, format!("gate {plugin} blocked it: {}", bounded(reason))),
+            Err(fault) => self.gate_failed(call, plugin, number, fault),
+        }
+    }
+
+    /// A gate has not answered in time: whatever it would have said, nothing passes.
+    pub(super) fn gate_overdue(&mut self, call: CallId) {
+        let Some(Purpose::Gate { plugin, number }) = self.calls.get(&call).cloned() else { return };
+        self.abandon(call);
+        let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
+        let deadline = place.and_then(|place| self.setup.gates.get(place)).map(|rule| rule.deadline_ms).unwrap_or_default();
+        let message = format!("it gave no answer within {deadline} ms (gates: `deadline`)");
+        self.gate_failed(call, &plugin, number, Fault::new(FaultKind::Wall, message));
+    }
+
+    fn gate_failed(&mut self, call: CallId, plugin: &PluginName, number: u64, fault: Fault) {
+        let reason = format!("gate {plugin} failed: {}", bounded(fault.message.clone()));
+        self.tell(Notice::PluginFaulted { call, plugin: plugin.clone(), fault });
+        let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
+        if place.and_then(|place| self.setup.gates.get(place)).is_some_and(|rule| rule.fails_open) {
+            self.go_through(number);
+            return;
+        }
+        self.hold_back(number, plugin, reason);
+    }
+
+    /// It has passed one gate.
+    fn go_through(&mut self, number: u64) {
+        let Some(waiting) = self.gating.waiting.get(&number) else { return };
+        match self.gate_from(waiting.passing.point(), waiting.gate + 1) {
+            Some(gate) => {
+                if let Some(waiting) = self.gating.waiting.get_mut(&number) {
+                    waiting.gate = gate;
+                }
+                self.ask_gate(number);
+            }
+            None => {
+                let Some(Waiting { passing, .. }) = self.gating.waiting.remove(&number) else { return };
+                let lane = passing.lane().cloned();
+                self.has_passed(passing);
+                self.next_in_lane(lane);
+            }
+        }
+    }
+
+    fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: String) {
+        let Some(Waiting { passing, .. }) = self.gating.waiting.remove(&number) else { return };
+        let lane = passing.lane().cloned();
+        self.tell(Notice::GateBlocked { point: passing.point(), plugin: plugin.clone(), reason: reason.clone() });
+        self.is_blocked(passing, &reason);
+        self.next_in_lane(lane);
+    }
+
+    fn next_in_lane(&mut self, lane: Option<ChannelId>) {
+        let next = lane.and_then(|lane| self.gating.in_lane(&lane).next().map(|(number, waiting)| (number, waiting.call)));
+        if let Some((number, None)) = next {
+            self.ask_gate(number);
+        }
+    }
+
+    /// The room stops: what is on its way does not arrive, and whoever sent it is told.
+    pub(super) fn block_all(&mut self, reason: &str) {
+        for (_, Waiting { passing, call, .. }) in std::mem::take(&mut self.gating.waiting) {
+            if let Some(call) = call {
+                self.abandon(call);
+            }
+            let reason = format!("the room is over: {reason}");
+            match passing {
+                // No gate said no: it waits for the agent's next turn.
+                Passing::Delivery { saying } => self.delivery_interrupted(*saying, &reason),
+                passing => self.is_blocked(passing, &reason),
+            }
+        }
     }
 
     fn has_passed(&mut self, passing: Passing) {
@@ -52,4 +292,35 @@ impl Room {
             Passing::Delivery { saying } => self.delivery_passed(*saying),
         }
     }
+
+    fn is_blocked(&mut self, passing: Passing, reason: &str) {
+        match passing {
+            Passing::Inbound { request, inbound } => self.inbound_blocked(request, *inbound, reason),
+            Passing::Delegation { delegating } => self.delegation_blocked(*delegating, reason),
+            Passing::Delivery { saying } => self.delivery_blocked(*saying, reason),
+        }
+    }
+}
+
+/// What a gate said, if it is an answer to what it was asked.
+fn checked(advice: Advice, original: &str) -> Result<GateVerdict, Fault> {
+    let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
+    match advice {
+        Advice::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
+            bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
+        }
+        Advice::Gate { verdict: GateVerdict::Modify { text } } if text.trim().is_empty() && !original.trim().is_empty() => {
+            bad("it changed the text to nothing; to stop it, a gate answers `block`".to_owned())
+        }
+        Advice::Gate { verdict } => Ok(verdict),
+        _ => bad("it answered another question than the one that it was asked".to_owned()),
+    }
+}
+
+fn bounded(mut reason: String) -> String {
+    if reason.len() > REASON_MAX {
+        reason.truncate((0..=REASON_MAX).rev().find(|end| reason.is_char_boundary(*end)).unwrap_or_default());
+        reason.push('…');
+    }
+    reason
 }

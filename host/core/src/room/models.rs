@@ -108,9 +108,10 @@ impl Room {
                 let (frame, task) = self.task_of(*frame)?;
                 Some((task.agent.clone(), Some(frame.task.clone())))
             }
-            Purpose::Tool { plugin, .. } | Purpose::Job { plugin, .. } | Purpose::Strategy { strategy: plugin } => {
-                Some((plugin.clone(), None))
-            }
+            Purpose::Tool { plugin, .. }
+            | Purpose::Job { plugin, .. }
+            | Purpose::Gate { plugin, .. }
+            | Purpose::Strategy { strategy: plugin } => Some((plugin.clone(), None)),
             Purpose::Consult { frame, plugin, .. } => {
                 let (frame, _) = self.task_of(*frame)?;
                 Some((plugin.clone(), Some(frame.task.clone())))
@@ -120,6 +121,7 @@ impl Room {
             | Purpose::TopUp { .. }
             | Purpose::User { .. }
             | Purpose::Background { .. }
+            | Purpose::Post { .. }
             | Purpose::Speech { .. } => None,
         }
     }

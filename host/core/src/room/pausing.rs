@@ -35,7 +35,7 @@ pub(super) struct Pausing {
     fired: BTreeMap<TimerId, u64>,
     /// In the order in which they were said.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    words: Vec<Words>,
+    pub(super) words: Vec<Words>,
 }
 
 impl Pausing {
@@ -47,11 +47,18 @@ impl Pausing {
 
 /// What somebody said to a task that was at work.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-struct Words {
-    task: TaskName,
-    text: String,
+pub(super) struct Words {
+    pub(super) task: TaskName,
+    pub(super) text: String,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    attachments: Vec<Blob>,
+    pub(super) attachments: Vec<Blob>,
+    /// How many automatic answers led here.
+    #[serde(default, skip_serializing_if = "is_none")]
+    pub(super) chain_depth: u32,
+}
+
+fn is_none(depth: &u32) -> bool {
+    *depth == 0
 }
 
 impl Room {
@@ -150,21 +157,24 @@ impl Room {
     }
 
     pub(super) fn user_said_while_running(&mut self, task: Option<&TaskName>, text: String, attachments: Vec<Blob>) {
-        let task = task.unwrap_or(&self.opening.entry).clone();
+        let task = task.unwrap_or(self.active_task()).clone();
         let reason = if !self.setup.tasks.contains_key(&task) {
             "the config has no task of that name"
+        } else if self.is_held() {
+            self.hear_or_begin(Words { task, text, attachments, chain_depth: 0 });
+            return;
         } else if !matches!(self.phase, Phase::Running { .. }) {
             "the run has its result already"
         } else if self.at_work(&task).is_none() {
             "that task is not at work now"
         } else {
-            self.pausing.words.push(Words { task, text, attachments });
+            self.pausing.words.push(Words { task, text, attachments, chain_depth: 0 });
             return;
         };
         self.tell(Notice::UserUnheard { task, text, reason: reason.to_owned() });
     }
 
-    fn at_work(&self, task: &TaskName) -> Option<FrameId> {
+    pub(super) fn at_work(&self, task: &TaskName) -> Option<FrameId> {
         self.frames.values().find(|frame| frame.task == *task).map(|frame| frame.id)
     }
 
@@ -184,7 +194,7 @@ impl Room {
                     self.run();
                 }
                 Heard::Step(frame) => self.read_out(frame, words),
-                Heard::Nobody => self.unheard(words),
+                Heard::Nobody => self.hear_or_begin(words),
             }
         }
     }
@@ -197,7 +207,7 @@ impl Room {
         }
     }
 
-    fn unheard(&mut self, Words { task, text, .. }: Words) {
+    pub(super) fn unheard(&mut self, Words { task, text, .. }: Words) {
         self.tell(Notice::UserUnheard { task, text, reason: "the task was over before its agent made another step".to_owned() });
     }
 
@@ -229,7 +239,7 @@ impl Room {
         mine.into_iter().for_each(|words| self.read_out(id, words));
     }
 
-    fn read_out(&mut self, id: FrameId, Words { task, text, attachments }: Words) {
+    fn read_out(&mut self, id: FrameId, Words { task, text, attachments, chain_depth }: Words) {
         if text.trim().is_empty() && attachments.is_empty() {
             return;
         }
@@ -240,6 +250,7 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             // O-055
             frame.intent = Some(Arc::clone(&message));
+            frame.chain_depth = chain_depth;
         }
         // O-054: (message, null).
         let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });

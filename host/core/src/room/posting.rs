@@ -27,6 +27,7 @@ impl Room {
 
     /// What a person said, which is external text (L-029, L-170).
     pub(super) fn user_message(&mut self, content: String) -> Message {
+        self.user_spoke();
         let channel = self.opening.channel.clone();
         let mut message = self.stamp(Entity::User, channel.as_str());
         message.content = Some(content);

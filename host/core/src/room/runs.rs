@@ -20,6 +20,7 @@ impl Room {
         }
         self.setup = setup;
         self.count_histories();
+        self.conversation.open(&opening, Some(&Arc::clone(&self.setup).channels));
         self.begin_run(opening);
     }
 
@@ -28,6 +29,7 @@ impl Room {
         if !matches!(self.phase, Phase::Finished { .. }) {
             return;
         }
+        let is_new = setup.is_some();
         if let Some(setup) = setup {
             self.setup = setup;
             // A toolbox that was changed as the run before went on is that of another setup.
@@ -36,22 +38,31 @@ impl Room {
         }
         (self.spent, self.reserved) = (Spent::default(), Spent::default());
         self.unpriced.clear();
-        self.inbox.clear();
+        let of_setup = is_new.then(|| Arc::clone(&self.setup));
+        self.conversation.open(&opening, of_setup.as_ref().map(|setup| &setup.channels));
         self.begin_run(opening);
     }
 
     fn begin_run(&mut self, opening: Opening) {
         self.opened = self.now;
         self.idle_steps = 0;
-        if let Some(at) = opening.deadline {
+        let opens_idle = Self::opens_idle(&opening);
+        if let Some(at) = opening.deadline.filter(|_| !opens_idle) {
             self.set_timer(TimerPurpose::Wall, at);
         }
         self.used.clone_from(&opening.used);
+        self.run_begins_with(&opening.entry);
         self.opening = opening;
         let entry = self.opening.entry.clone();
+        self.tasks.begin_run();
         let task = self.setup.tasks.get(&entry).cloned();
         if self.opening.seat.is_none() && task.as_ref().is_some_and(|task| task.restart) {
             self.reset(&entry);
+        }
+        self.offer_submission(&entry);
+        if opens_idle {
+            self.wait_for_messages();
+            return;
         }
         let inputs = Arc::new(self.opening.inputs.clone());
         let inputs = match &task {

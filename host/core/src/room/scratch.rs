@@ -38,6 +38,7 @@ impl Room {
         };
         let plugin = match purpose {
             Purpose::Tool { plugin, .. } | Purpose::Job { plugin, .. } | Purpose::Consult { plugin, .. } => plugin.clone(),
+            Purpose::Gate { plugin, .. } => plugin.clone(),
             Purpose::Step { frame } | Purpose::Respond { frame } => self.agent_of(*frame)?.clone(),
             Purpose::Strategy { strategy } => strategy.clone(),
             Purpose::Approval { .. }
@@ -45,6 +46,7 @@ impl Room {
             | Purpose::TopUp { .. }
             | Purpose::User { .. }
             | Purpose::Background { .. }
+            | Purpose::Post { .. }
             | Purpose::Speech { .. } => return None,
         };
         Some(ScratchKey { plugin, task })

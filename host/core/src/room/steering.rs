@@ -11,7 +11,6 @@ use super::frame::Said;
 use super::posting::text_form;
 use super::tools::{calls_as_json, host_tool_of, taint_of};
 use crate::calling::arguments;
-use crate::delegation::Delegation;
 use crate::ids::{FrameId, PluginName, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall};
 use crate::toolbox::HostTool;
@@ -26,26 +25,23 @@ impl Room {
         asked_by: Option<&PluginName>,
         message: &Arc<Message>,
     ) -> Said {
-        if let Some(plugin) = asked_by
-            && let Err(record) = self.require_route(id, plugin, tool.as_str())
-        {
-            let text = self.denied(plugin, *record);
+        if let Err(text) = self.check_steering(id, tool, call, asked_by) {
             return self.said_error(id, text);
         }
-        if let Err(text) = self.may_hand_on(id, tool, call, asked_by) {
-            return self.said_error(id, text);
+        if tool == HostTool::HandoffConversation {
+            return self.handoff_by_call(id, call);
         }
-        if let Err(text) = self.may_steer_to(id, tool, call) {
-            return self.said_error(id, text);
-        }
-        if tool == HostTool::DelegateTask {
-            return self.delegate_by_call(id, call);
+        match tool {
+            HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask => return self.ask_about_task(id, tool, call),
+            HostTool::SubmitResult => return self.submitted(id, call),
+            _ => {}
         }
         let said = match tool {
             HostTool::Done => self.done(id, call),
             HostTool::AgentDone => self.agent_done(id, call),
             HostTool::Result => self.result_is(id, call),
-            HostTool::FinalResult | HostTool::DelegateTask => self.handed(id, vec![call.clone()], String::new()),
+            HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => self.handed(id, vec![call.clone()], String::new()),
+            HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask | HostTool::SubmitResult => None,
             HostTool::Pass => Some(self.passed(id, message, tool)),
             HostTool::DonePass => self.done_passed(id, message),
             // L-146
@@ -60,6 +56,23 @@ impl Room {
             HostTool::Rewind => Some(self.rewound(id, call, message)),
         };
         Said { message: said.map(Box::new), ..Said::default() }
+    }
+
+    /// Why whoever asks may not have the tool do this.
+    pub(super) fn check_steering(
+        &mut self,
+        id: FrameId,
+        tool: HostTool,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+    ) -> Result<(), String> {
+        if let Some(plugin) = asked_by
+            && let Err(record) = self.require_route(id, plugin, tool.as_str())
+        {
+            return Err(self.denied(plugin, *record));
+        }
+        self.may_hand_on(id, tool, call, asked_by)?;
+        self.may_steer_to(id, tool, call)
     }
 
     /// An agent hands on only calls of tools that it has itself, unless it was granted to hand on others' (`route`). What a plugin asks for
@@ -263,20 +276,6 @@ impl Room {
         Message::clone(&said)
     }
 
-    fn delegate_by_call(&mut self, id: FrameId, call: &ToolCall) -> Said {
-        let answer = match serde_json::from_value::<DelegateTaskArguments>(call.arguments.clone()) {
-            Ok(arguments) => self.delegate_in_background(id, &arguments.into()).map(|receipt| receipt.to_string()),
-            Err(error) => Err(format!("the arguments of delegate_task are not right: {error}")),
-        };
-        match answer {
-            Ok(receipt) => {
-                let message = Arc::unwrap_or_clone(self.host_message(id, receipt));
-                Said { message: Some(Box::new(message)), is_error: false, is_result: true }
-            }
-            Err(text) => self.said_error(id, text),
-        }
-    }
-
     /// What a tool of the host is called in this task.
     fn name_of(&self, id: FrameId, tool: HostTool) -> String {
         let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
@@ -290,23 +289,4 @@ fn argument<'a>(call: &'a ToolCall, name: &str) -> &'a Value {
 
 fn text(call: &ToolCall, name: &str) -> String {
     text_form(argument(call, name))
-}
-
-/// The arguments of the tool `delegate_task`.
-#[derive(serde::Deserialize)]
-#[serde(deny_unknown_fields)]
-struct DelegateTaskArguments {
-    agent: String,
-    task: String,
-    #[serde(default)]
-    context: Option<Value>,
-    #[serde(default)]
-    share_channels: Vec<String>,
-}
-
-impl From<DelegateTaskArguments> for Delegation {
-    fn from(arguments: DelegateTaskArguments) -> Self {
-        let context = arguments.context.filter(Value::is_object).unwrap_or_else(|| json!({}));
-        Self { agent: arguments.agent, task: arguments.task, context, share_channels: arguments.share_channels, ..Self::default() }
-    }
 }

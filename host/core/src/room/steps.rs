@@ -60,6 +60,7 @@ impl Room {
             turn_limit: task_setup.and_then(|task| task.turns),
             iteration: 0,
             past: Vec::new(),
+            chain_depth: caller.and_then(|caller| self.frames.get(&caller)).map_or(self.opening.chain_depth, |caller| caller.chain_depth),
             attempt: None,
             reading: Read::default(),
             passes: false,
@@ -242,6 +243,7 @@ impl Room {
         let (frame, task) = self.task_of(id)?;
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         self.hear(id);
+        self.hear_results(id);
         if let Some(turn) = self.replayed(id) {
             let answer = self.take_turn(id, turn, false);
             return Some(Wait::Ready(answer.map(|(_, message)| message)));
@@ -275,9 +277,12 @@ impl Room {
             let said = self.user_said(id, text, Vec::new());
             return Some(Wait::Ready(said));
         }
-        let prompt = frame.pending.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
+        // Results that were put to the agent are for nobody else.
+        let pending = frame.pending.as_ref().filter(|message| !super::delivery::is_data(message));
+        let prompt = pending.map(|message| message.text().to_owned()).unwrap_or_default();
         let (task, channel) = (frame.task.clone(), self.opening.channel.clone());
         let call = self.next_call(Purpose::User { frame: id });
+        self.tell_question(&channel, &prompt);
         self.effects.push_back(Effect::AskUser { call, task, channel, prompt });
         Some(Wait::Call(call))
     }
@@ -536,6 +541,7 @@ impl Room {
         {
             // Who has read of a fault and speaks all the same wants another try; what failed before is not in a row with it (O-072).
             frame.faults = 0;
+            frame.chain_depth = 0;
         }
         self.ready(frame, message);
     }

@@ -234,6 +234,10 @@ impl Room {
             // Each may repeat the message that it stands in.
             Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
             Some(tool) => match self.may_start_work(id, index, tool, &call, asked_by.as_ref(), asked) {
+                // Gates may be asked about it, or its result be waited for.
+                Ruling::Runs if tool == HostTool::DelegateTask => {
+                    self.delegate_by_call(id, index, &call, asked_by.as_ref(), &round.message)
+                }
                 Ruling::Runs => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
                 Ruling::Waits => None,
                 Ruling::Refused(result) => Some(self.said_result(id, result)),
@@ -269,7 +273,7 @@ impl Room {
         self.tell(Notice::ToolAnswered { call: None, task, name, content, is_error: true, fault: None, report });
     }
 
-    fn tell_answer(&mut self, id: FrameId, name: &str, said: &Said) {
+    pub(super) fn tell_answer(&mut self, id: FrameId, name: &str, said: &Said) {
         let Some(frame) = self.frames.get(&id) else { return };
         self.tell(Notice::ToolAnswered {
             call: None,

@@ -19,7 +19,7 @@ use crate::outcome::Outcome;
 use crate::room::Room;
 
 pub(crate) use words::verb_of;
-use words::{asked, kind_of, kinds, says};
+use words::{asked, ids_in, kind_of, kinds, says};
 
 /// What a row that has not ended is found by.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -273,6 +273,17 @@ impl Now<'_> {
             Notice::NotDelivered { id, agent, reason } => {
                 self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&reason) });
             }
+            Notice::DeadLetter { id, agent, reason, .. } => {
+                self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&format!("dead letter: {reason}")) });
+            }
+            Notice::ResultsRelayed { task, ids, .. } => {
+                let event = short(&format!("{task} takes a turn about {}", ids_in(&ids)));
+                self.moment(self.here(), What::Other { event });
+            }
+            Notice::ResultsTold { task, ids } => {
+                let event = short(&format!("{task} reads the results of {}", ids_in(&ids)));
+                self.moment(self.here(), What::Other { event });
+            }
             Notice::UserHeard { task, message } => self.moment(self.here(), What::Message { task, text: short(message.text()) }),
             Notice::UserUnheard { task, text, reason } => {
                 let event = short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
@@ -286,6 +297,18 @@ impl Now<'_> {
                 self.moment(self.here(), What::Other { event: "goes on after a pause".to_owned() })
             }
             Notice::AgentStuck { reason, .. } => self.moment(self.here(), What::Other { event: short(&reason) }),
+            Notice::GateBlocked { point, plugin, reason } => {
+                let event = short(&format!("the gate {plugin} let nothing pass ({}): {reason}", point.as_str()));
+                self.moment(self.here(), What::Other { event });
+            }
+            Notice::HandedOff { from, to, reason, .. } => {
+                let to = to.as_ref().map_or("its user", TaskName::as_str);
+                self.moment(self.here(), What::Other { event: short(&format!("{from} handed the conversation to {to}: {reason}")) });
+            }
+            Notice::HandoffRejected { from, to, refusal } => {
+                let event = short(&format!("{from} may not hand the conversation to {to}: {}", refusal.message));
+                self.moment(self.here(), What::Other { event });
+            }
             Notice::HistoryCondensed { task, forgotten, masked, .. } => {
                 let event = format!("the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked");
                 self.moment(self.here(), What::Other { event });

@@ -1,16 +1,18 @@
 //! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what is made of it.
 
 use conclave_core::action::{Action, PlanState, Reply, Turn};
-use conclave_core::consult::{Advice, Condensation, Masked, Question, Risk, Span, Verdict};
-use conclave_core::delegation::Delegation;
+use conclave_core::channel::{Access, Activity, Binding, ChannelKind, Visibility};
+use conclave_core::consult::{Advice, Condensation, GateVerdict, Masked, Question, Risk, Span, Verdict};
+use conclave_core::delegation::{Delegation, HandBack};
 use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, HistoryChange, SeatCall, Spent, UsedByPlugin};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::{BackgroundId, CallId, TaskName, TimerId};
+use conclave_core::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
 use conclave_core::message::{Blob, Entity, Message, ToolCall};
 use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
 use conclave_core::policy::Approval;
+use conclave_core::request::{Announcement, Inbound, Request, RequestId};
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
@@ -135,7 +137,7 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
             "respond_tools_only": choices.below(6) == 5,
             "allow_subtask_multi_tools": choices.below(4) != 3,
             "as_langroid": choices.flag(),
-            "host_tools": if choices.flag() { json!(["recipient_message", "rewind", "add_recipient", "done"]) } else { json!([]) },
+            "host_tools": if choices.flag() { json!(["recipient_message", "rewind", "add_recipient", "done", "handoff_conversation"]) } else { json!([]) },
             "not_handled": if choices.below(4) == 3 { json!(["box.b"]) } else { json!([]) },
             "confirm": confirm(choices),
             "stuck": {
@@ -168,13 +170,17 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
         "setup": {
             "entry": choices.one(&["desk", "loop", "help"]),
             "tasks": tasks,
+            "gates": [
+                { "on": "inbound", "plugin": "judge", "deadline_ms": 5 }, { "on": "delegate", "plugin": "judge", "deadline_ms": 7 },
+                { "on": "deliver", "plugin": "judge", "deadline_ms": 1 }, { "on": "delegate", "plugin": "judge", "deadline_ms": 2 },
+            ],
             "plugins": {
                 "desk": { "kinds": ["agent", "responder"], "grants": all },
                 "help": { "grants": if choices.flag() { all.clone() } else { json!({}) } },
                 "box": { "tools": ["a", "b"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
                 "safe": { "tools": ["open"] },
                 "shell": { "tools": ["run", "kill", "poll", "read", "dance"] },
-                "judge": { "kinds": ["security-analyzer", "condenser", "memory"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
+                "judge": { "kinds": ["security-analyzer", "condenser", "memory", "gate"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
                 "teller": { "kinds": ["delivery-strategy"], "grants": if choices.flag() { all.clone() } else { json!({}) } },
             },
             "models": { "default": {
@@ -209,7 +215,8 @@ fn confirm(choices: &mut Choices<'_>) -> Value {
 
 /// What somebody does to a run that is at work.
 pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
-    match choices.below(4) {
+    match choices.below(5) {
+        4 => requested(choices),
         0 => Event::Paused { reason: "wait".to_owned() },
         1 => Event::Unpaused,
         _ => {
@@ -219,10 +226,61 @@ pub(crate) fn steers(choices: &mut Choices<'_>) -> Event {
     }
 }
 
+/// What somebody outside asks of the room.
+fn requested(choices: &mut Choices<'_>) -> Event {
+    const CHANNELS: [&str; 5] = ["terminal", "pager", "phone", "", "a,b"];
+    let channel = ChannelId::from(choices.one(&CHANNELS));
+    let access = [Access::ReadWrite, Access::ReadOnly, Access::WriteOnly, Access::None];
+    let task = || BackgroundId::from("task-1");
+    let what = match choices.below(12) {
+        0..=4 => Request::Inbound {
+            inbound: Inbound {
+                key: choices.flag().then(|| choices.one(&TEXTS).to_owned()),
+                chain_depth: choices.below(7) as u32,
+                to: (choices.below(3) == 2).then(|| TaskName::from(choices.one(&TASKS))),
+                ..Inbound::new(channel, choices.one(&TEXTS))
+            },
+        },
+        5 => {
+            let activity = [Activity::Idle, Activity::Speaking, Activity::UserSpeaking, Activity::Generating][choices.below(4)];
+            Request::Activity { channel, activity }
+        }
+        6 | 7 => {
+            let kind = [ChannelKind::Text, ChannelKind::Web, ChannelKind::Voice, ChannelKind::Agent, ChannelKind::Other][choices.below(5)];
+            let binding = Binding {
+                access: access[choices.below(4)],
+                visibility: Visibility::parse(choices.one(&["all", "none", "transport", "intelligence", "pager, desk"])),
+                muted: choices.below(3) == 2,
+                rate: choices.flag().then(|| choices.below(3) as u32),
+                ..Binding::of(kind)
+            };
+            Request::Bind { channel, binding: (choices.below(4) != 3).then_some(binding) }
+        }
+        8 => Request::CancelTask { task: task(), reason: "no".to_owned() },
+        9 => Request::TellTask { task: task(), text: choices.one(&TEXTS).to_owned() },
+        10 => Request::Deliver {
+            announcement: Announcement {
+                content: choices.one(&TEXTS).to_owned(),
+                key: (channel.as_str() != "pager").then(|| "again".to_owned()),
+                channel: choices.flag().then_some(channel),
+                addressed_to: choices.flag().then(|| TaskName::from(choices.one(&TASKS))),
+                ..Announcement::default()
+            },
+        },
+        _ if choices.below(4) == 3 => Request::Close { reason: "good night".to_owned() },
+        _ => {
+            let delegation = Delegation { agent: choices.one(&TASKS).to_owned(), task: choices.one(&TEXTS).to_owned(), ..Delegation::default() };
+            Request::Delegate { delegation: Box::new(delegation), by: choices.flag().then(|| TaskName::from(choices.one(&TASKS))) }
+        }
+    };
+    Event::Requested { request: RequestId(choices.below(3) as u64), what }
+}
+
 /// Any event at all, with small call ids, so that some of them fit.
 pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
     let call = CallId(if choices.below(20) == 19 { u64::MAX } else { choices.below(12) as u64 });
-    match choices.below(17) {
+    match choices.below(18) {
+        17 => requested(choices),
         15 => {
             let setup = choices.flag().then(|| case.setup().into());
             let mut opening = case.opening();
@@ -331,6 +389,15 @@ fn advice(choices: &mut Choices<'_>, question: &Question) -> Result<Advice, Faul
             let risk = [Risk::Low, Risk::Medium, Risk::High][choices.below(3)];
             Advice::Risk { verdict: Verdict { risk, reason: String::new() } }
         }
+        Question::Gate { .. } => {
+            let said = || TEXTS[which % TEXTS.len()].to_owned();
+            let verdict = match choices.below(4) {
+                0 => GateVerdict::Block { reason: said() },
+                1 => GateVerdict::Modify { text: said() },
+                _ => GateVerdict::Allow,
+            };
+            Advice::Gate { verdict }
+        }
         Question::Condense { .. } => {
             let (start, end) = (choices.below(6) as u64, choices.below(8) as u64);
             let mask = vec![Masked { index: choices.below(9) as u64, text: "…".to_owned() }];
@@ -390,6 +457,7 @@ fn stepped(choices: &mut Choices<'_>) -> Result<Turn, Fault> {
             task: choices.one(&TEXTS).to_owned(),
             context: value(choices),
             wait: choices.flag(),
+            hand_back: Some(HandBack::Relay),
             ..Delegation::default()
         })),
         6 => Action::Think { thought: choices.one(&TEXTS).to_owned() },
@@ -469,7 +537,10 @@ fn decided(choices: &mut Choices<'_>) -> Result<Vec<Decision>, Fault> {
         match choices.below(6) {
             0 => Decision::GiveUp { reason: "bored".to_owned() },
             1 => Decision::Attach { tasks },
-            2 | 3 => Decision::Wait { channel: None, at_most_ms: choices.amount() },
+            2 | 3 => {
+                let at_most_ms = choices.amount();
+                Decision::Wait { channel: at_most_ms.is_multiple_of(2).then(|| "terminal".to_owned()), at_most_ms }
+            }
             _ => {
                 let channel = choices.flag().then(|| choices.one(&["terminal", "pager", "nowhere"]).to_owned());
                 Decision::Speak { tasks, channel, prompt: text(choices), interrupt: choices.flag() }

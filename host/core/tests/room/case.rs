@@ -107,6 +107,7 @@ pub(crate) struct SetupPlan {
     tasks: BTreeMap<String, TaskPlan>,
     plugins: BTreeMap<String, PluginPlan>,
     models: BTreeMap<String, ModelSetup>,
+    gates: Vec<conclave_core::setup::GateRule>,
     policy: Vec<Rule>,
     limits: LimitsPlan,
 }
@@ -114,6 +115,8 @@ pub(crate) struct SetupPlan {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct TaskPlan {
+    /// Whom it may hand the conversation to.
+    handoff: Option<Vec<String>>,
     /// Without one, the plugin has the task's name.
     agent: Option<String>,
     subtasks: Vec<String>,
@@ -121,6 +124,7 @@ struct TaskPlan {
     deadline_ms: Option<u64>,
     on_close: conclave_core::delegation::OnClose,
     structured: Option<u32>,
+    budget: conclave_core::setup::TaskBudget,
     background: conclave_core::delegation::BackgroundRules,
     /// Narrows what is granted.
     tools: Option<Vec<String>>,
@@ -172,10 +176,12 @@ impl Default for TaskPlan {
     fn default() -> Self {
         let of_config = TaskSetup::default();
         Self {
+            handoff: None,
             hand_back: None,
             deadline_ms: None,
             on_close: conclave_core::delegation::OnClose::default(),
             structured: None,
+            budget: conclave_core::setup::TaskBudget::default(),
             background: conclave_core::delegation::BackgroundRules::default(),
             narrow: Narrow::default(),
             text: of_config.text,
@@ -244,6 +250,8 @@ struct GrantsPlan {
     delegate: Option<Vec<String>>,
     at_once: Option<u32>,
     total: Option<u32>,
+    /// Channels that it may share.
+    share: Vec<String>,
     model: Option<Vec<String>>,
     model_calls: Option<u64>,
     model_tokens: Option<u64>,
@@ -295,7 +303,7 @@ impl Case {
             tasks: tasks.into_iter().map(|(name, task)| (TaskName::from(name.as_str()), task.setup(&name, &plugins).into())).collect(),
             plugins: plugins.into_iter().map(|(name, plugin)| (name, plugin.into())).collect(),
             models: plan.models.iter().map(|(name, model)| (ModelName::from(name.as_str()), model.clone())).collect(),
-            gates: Vec::new(),
+            gates: plan.gates.clone(),
             channels: BTreeMap::from([
                 (ChannelId::from("pager"), Binding::of(ChannelKind::Other)),
                 (ChannelId::from("terminal"), Binding::of(ChannelKind::Text)),
@@ -385,10 +393,12 @@ impl TaskPlan {
             condense: self.condense,
             stuck: self.stuck,
             micro: None,
+            handoff: self.handoff,
             hand_back: self.hand_back,
             deadline_ms: self.deadline_ms,
             on_close: self.on_close,
             structured: self.structured,
+            budget: self.budget,
             background: self.background,
         }
     }
@@ -456,6 +466,7 @@ impl GrantsPlan {
                 tasks: tasks.into_iter().map(TaskName::from).collect(),
                 at_once: self.at_once.unwrap_or(8),
                 total: self.total.unwrap_or(16),
+                channels: self.share.clone().into_iter().map(ChannelId::from).collect(),
             }),
             model: self.model.clone().map(|names| ModelGrant {
                 names: names.into_iter().map(ModelName::from).collect(),

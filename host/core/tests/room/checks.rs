@@ -29,7 +29,7 @@ pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
         let nothing = serde_json::to_value(Spent::default()).expect("amounts are serialisable");
         must(state["reserved"] == nothing, &format!("the room is over, and yet it holds back {}", state["reserved"]));
     } else if state["phase"] != json!("Unopened") {
-        must(!is_empty("calls") || is_waiting(&state), "the room is not over, and yet it waits for nothing");
+        must(!is_empty("calls") || is_waiting(&state) || is_held(&state), "the room is not over, and yet it waits for nothing");
     }
     wrong
 }
@@ -48,6 +48,11 @@ fn is_waiting(state: &Value) -> bool {
     state["timers"].as_object().is_some_and(|timers| !timers.is_empty())
 }
 
+/// It waits for what comes in.
+fn is_held(state: &Value) -> bool {
+    state["opening"]["hold"] == json!(true) && state["conversation"]["closed"].is_null()
+}
+
 fn answers(event: &Event) -> bool {
-    !matches!(event, Event::ModelAsked { .. } | Event::Cancelled { .. })
+    !matches!(event, Event::ModelAsked { .. } | Event::Cancelled { .. } | Event::Requested { .. })
 }

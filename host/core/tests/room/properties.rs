@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::ids::Millis;
 use conclave_core::notice::Notice;
 use conclave_core::room::Room;
@@ -49,7 +49,9 @@ fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     let case = case(&mut choices);
     let mut events = Vec::new();
     if choices.below(8) != 7 {
-        events.push((Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START));
+        // Some rooms are held open.
+        let opening = Opening { hold: choices.below(3) == 2, ..case.opening() };
+        events.push((Event::RoomOpened { setup: case.setup().into(), opening }, START));
     }
     while !choices.are_over() {
         let event = event(&mut choices, &case);

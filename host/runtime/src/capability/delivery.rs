@@ -32,7 +32,7 @@ impl context::HostContext for CallState {
     }
 
     fn waiting(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Vec<context::EndedTask>> {
-        Ok(self.delivery_view()?.waiting.iter().map(ended_out).collect())
+        Ok(self.delivery_view()?.waiting.iter().map(|ended| ended_out(ended)).collect())
     }
 
     fn channels(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Vec<context::Channel>> {

@@ -1,13 +1,14 @@
-//! What plugins are asked beside steps and tool calls, and what they say: memories, how risky an action is, what a history may forget. What
-//! is longer than anybody reads is a bad answer, whoever gave it.
+//! What plugins are asked beside steps and tool calls, and what they say: memories, how risky an action is, what a history may forget, what
+//! may pass. What is longer than anybody reads is a bad answer, whoever gave it.
 
-use conclave_core::consult::{Advice, Condensation, CondenseReason, Masked, Risk, Span, Verdict};
+use conclave_core::consult::{Advice, Condensation, CondenseReason, GateVerdict, Masked, PASSING_MAX, Passing, Risk, Span, Verdict};
 use conclave_core::fault::{Fault, FaultKind};
+use conclave_core::setup::GatePoint;
 
 use super::{denied_fault, text_in};
-use crate::bindings::exports::conclave::plugin::{condenser, security_analyzer as analyzer};
+use crate::bindings::exports::conclave::plugin::{condenser, gate, security_analyzer as analyzer};
 
-/// Bytes of an analyzer's reason: a person reads it before they decide.
+/// Bytes of an analyzer's or a gate's reason: a person reads it.
 const REASON: usize = 4 << 10;
 /// Bytes of what stands for what was forgotten: every later prompt carries it.
 const SUMMARY: usize = 64 << 10;
@@ -55,6 +56,37 @@ pub(crate) fn condenser_error_in(error: condenser::CondenserError) -> Fault {
     }
 }
 
+pub(crate) fn passing_out(passing: &Passing) -> gate::Passing {
+    gate::Passing {
+        on: match passing.on {
+            GatePoint::Inbound => gate::Point::Inbound,
+            GatePoint::Delegate => gate::Point::Delegate,
+            GatePoint::Deliver => gate::Point::Deliver,
+        },
+        room: passing.room.to_string(),
+        channel: passing.channel.as_ref().map(ToString::to_string),
+        agent: passing.agent.as_ref().map(ToString::to_string),
+        to: passing.to.clone(),
+        text: passing.text.clone(),
+        metadata: passing.metadata.to_string(),
+    }
+}
+
+pub(crate) fn gate_verdict_in(verdict: gate::Verdict) -> GateVerdict {
+    match verdict {
+        gate::Verdict::Allow => GateVerdict::Allow,
+        gate::Verdict::Modify(text) => GateVerdict::Modify { text },
+        gate::Verdict::Block(reason) => GateVerdict::Block { reason },
+    }
+}
+
+pub(crate) fn gate_error_in(error: gate::GateError) -> Fault {
+    match error {
+        gate::GateError::Denied(denial) => denied_fault(&denial),
+        gate::GateError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
+    }
+}
+
 /// The advice, with the words that a person reads made harmless, and no more memories than were asked for.
 ///
 /// # Errors
@@ -71,6 +103,16 @@ pub(crate) fn checked(advice: Advice, most: u32) -> Result<Advice, Fault> {
             bad(format!("the `reason` of its verdict has {} bytes; it may have {REASON}", verdict.reason.len()))
         }
         Advice::Risk { verdict } => Ok(Advice::Risk { verdict: Verdict { reason: text_in(&verdict.reason), ..verdict } }),
+        Advice::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
+            bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
+        }
+        Advice::Gate { verdict: GateVerdict::Block { reason } } if reason.len() > REASON => {
+            bad(format!("the reason of its `block` has {} bytes; it may have {REASON}", reason.len()))
+        }
+        Advice::Gate { verdict: GateVerdict::Block { reason } } => {
+            Ok(Advice::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
+        }
+        Advice::Gate { verdict } => Ok(Advice::Gate { verdict }),
         Advice::Condense { condensation: None } => Ok(Advice::Condense { condensation: None }),
         Advice::Condense { condensation: Some(Condensation { forget, .. }) } if forget.len() > SPANS => {
             bad(format!("`forget` has {} spans; it may have {SPANS}", forget.len()))
@@ -103,11 +145,14 @@ mod tests {
     fn what_is_longer_than_anybody_reads_is_a_bad_answer() {
         let span = Span { start: 0, end: 1 };
         let masked = Masked { index: 0, text: String::new() };
-        let cases: [(Advice, &str); 4] = [
+        let gate = |verdict| Advice::Gate { verdict };
+        let cases: [(Advice, &str); 6] = [
             (verdict("x".repeat(REASON + 1)), "the `reason` of its verdict has 4097 bytes; it may have 4096"),
             (condensation(|c| c.forget = vec![span; SPANS + 1]), "`forget` has 10001 spans; it may have 10000"),
             (condensation(|c| c.mask = vec![masked.clone(); SPANS + 1]), "`mask` has 10001 entries; it may have 10000"),
             (condensation(|c| c.summary = Some("x".repeat(SUMMARY + 1))), "its `summary` has 65537 bytes; it may have 65536"),
+            (gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) }), "its text has 1048577 bytes; it may have 1048576"),
+            (gate(GateVerdict::Block { reason: "x".repeat(REASON + 1) }), "the reason of its `block` has 4097 bytes; it may have 4096"),
         ];
         for (advice, message) in cases {
             let fault = checked(advice, 0).unwrap_err();
@@ -119,6 +164,9 @@ mod tests {
             condensation(|c| c.mask = vec![masked; SPANS]),
             condensation(|c| c.summary = Some("x".repeat(SUMMARY))),
             Advice::Condense { condensation: None },
+            gate(GateVerdict::Allow),
+            gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX) }),
+            gate(GateVerdict::Block { reason: "no".to_owned() }),
         ] {
             assert_eq!(checked(advice.clone(), 0).unwrap(), advice);
         }

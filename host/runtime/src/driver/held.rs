@@ -2,7 +2,9 @@
 //! works; what leaves, and what people are told, waits its turn.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
+use conclave_core::delegation::BackgroundRecord;
 use conclave_core::effect::Effect;
 use conclave_core::unfinished::Start;
 
@@ -14,6 +16,8 @@ use crate::subscribe::What;
 pub(super) enum Told {
     /// For followers, with the number of its record.
     What(Option<u64>, What),
+    /// A background task, for those who list and wait.
+    Task(Arc<BackgroundRecord>),
     Effect(Effect, Option<Box<Start>>),
 }
 

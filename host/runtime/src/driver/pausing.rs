@@ -36,9 +36,9 @@ impl Driver {
     pub(super) fn tell_children(&self, pauses: Vec<Event>) {
         for pause in pauses {
             for under_way in self.under_way.values() {
-                if let UnderWay::Child(child) = under_way {
+                if let UnderWay::Child { events, .. } = under_way {
                     // It may be over.
-                    let _ = child.send(pause.clone());
+                    let _ = events.send(pause.clone());
                 }
             }
         }

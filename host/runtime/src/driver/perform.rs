@@ -5,9 +5,8 @@ use std::sync::Arc;
 
 use conclave_core::budget::TopUp;
 use conclave_core::consult::Question;
-use conclave_core::delivery::EndedTask;
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
+use conclave_core::event::Event;
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{CallId, Millis, ModelName, TimerId};
 use conclave_core::model::{ModelError, Prompt};
@@ -24,6 +23,7 @@ use crate::calls::{CallStart, Observer, ToolStart};
 use crate::channel::Answer;
 use crate::kill_points::kill_point;
 use crate::models::{ModelFailure, TextSink};
+use crate::runner::{Progress, Progressing};
 use crate::subscribe::{Level, Teller, What};
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -63,7 +63,7 @@ impl Driver {
                 kill_point!("before-side-effect-told");
                 self.side_effects.answer(call, ordinal, Step::Ended, Ok(()));
             }
-            Effect::StartBackground { call, opening, .. } => self.start_background(call, *opening, false),
+            Effect::StartBackground { call, id, opening } => self.start_background(call, id, opening, false),
             Effect::WakeStrategy { call, strategy, wake } => {
                 let Some(start) = start else { return };
                 let Some(view) = start.delivery.clone() else { return };
@@ -79,9 +79,9 @@ impl Driver {
                 let fallback = Event::Spoken { call, failure: Some("the channel broke off".to_owned()) };
                 self.start(call, fallback, async move { Event::Spoken { call, failure: channels.speak(*speech).await.err() } });
             }
-            Effect::Reply { request, reply } => self.requests.answer(request, reply),
-            Effect::TellTask { call, text } => self.tell_child(call, text),
-            Effect::DetachTask { call } => drop(self.under_way.remove(&call)),
+            Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),
+            Effect::TellTask { call, text } => self.tell_child(call, &text),
+            Effect::DetachTask { call } => self.detach_child(call),
             Effect::SetTimer { timer, at } => self.set_timer(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),
             Effect::Finish { .. } => {}
@@ -114,7 +114,12 @@ impl Driver {
             }),
             models: Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) }),
             effects: Arc::new(SideEffectPort { events: self.sender.clone(), waiting: Arc::clone(&self.side_effects) }),
-            observer: Arc::new(Follower { teller: self.teller.clone(), events: self.sender.clone(), plugin: plugin.clone() }),
+            observer: Arc::new(Follower {
+                teller: self.teller.clone(),
+                events: self.sender.clone(),
+                progressing: self.progressing.clone(),
+                plugin: plugin.clone(),
+            }),
             plugin,
         }
     }
@@ -195,75 +200,13 @@ impl Driver {
         });
     }
 
-    /// Opens a child room; when the host goes on after it had stopped, the room may be there already, and then goes on too.
-    pub(super) fn start_background(&mut self, call: CallId, opening: Opening, again: bool) {
-        kill_point!("before-child-opened");
-        // Nobody can say what it used, so all that was set aside for it counts.
-        let limits = opening.limits.clone();
-        let unknown = move |reason: String| interrupted(call, reason, limits.as_spent(), UsedByPlugin::new());
-        let mut child = match self.child(opening, again) {
-            Ok(child) => child,
-            Err(reason) => return drop(self.sender.send(unknown(reason))),
-        };
-        self.pause_as_here(child.paused.is_some(), &child.sender());
-        self.under_way.insert(call, UnderWay::Child(child.sender()));
-        let broke_off = unknown("its loop broke off inside the host".to_owned());
-        let mut answering = Answering { events: self.sender.clone(), fallback: Some(broke_off) };
-        // A room within a room: its future has no size of its own.
-        let run: std::pin::Pin<Box<dyn Future<Output = Event> + Send>> = Box::pin(async move {
-            match child.run().await {
-                Ok(outcome) => {
-                    let ended = EndedTask::from_outcome(&outcome);
-                    Event::BackgroundEnded { call, ended, spent: outcome.spent, used: outcome.used.clone() }
-                }
-                Err(failure) => interrupted(call, failure.to_string(), child.room.spent(), UsedByPlugin::new()),
-            }
-        });
-        self.children.spawn(async move {
-            let event = run.await;
-            kill_point!("after-child-ended");
-            answering.fallback = None;
-            let _ = answering.events.send(event);
-        });
-    }
-
-    /// The child room of a background task; why there is none.
-    fn child(&self, opening: Opening, again: bool) -> Result<Self, String> {
-        let reopened = match again {
-            true => Self::reopen(Arc::clone(&self.shared), &opening.room).map_err(|failure| failure.to_string())?,
-            false => None,
-        };
-        let mut child = match reopened {
-            Some(child) => child,
-            None => {
-                Self::new(Arc::clone(&self.shared), Arc::clone(&self.setup), opening.room.clone()).map_err(|failure| failure.to_string())?
-            }
-        };
-        if let Some(plugin) = child.changed_plugin(&self.shared.admitted) {
-            let reason = format!("the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls");
-            child.give_up(&reason).map_err(|failure| failure.to_string())?;
-            return Err(reason);
-        }
-        if child.opened.is_none() {
-            child.begin(opening);
-        }
-        Ok(child)
-    }
-
-    fn tell_child(&self, call: CallId, text: String) {
-        if let Some(UnderWay::Child(child)) = self.under_way.get(&call) {
-            // It may be over; then its parent has its end on the way.
-            let _ = child.send(Event::UserSaid { task: None, text, attachments: Vec::new() });
-        }
-    }
-
     fn abandon_call(&mut self, call: CallId) {
         self.waiting.forget(call);
         // The host has no use for the answer, so the server need not go on. A plugin that ends first pays for what it asked.
         self.asking.iter().filter(|(of, _)| *of == call).for_each(|(_, asking)| asking.abort());
         match self.under_way.remove(&call) {
             Some(UnderWay::Work(work)) => work.abort(),
-            Some(UnderWay::Child(child)) => drop(child.send(Event::Cancelled { reason: "its parent stopped it".to_owned() })),
+            Some(UnderWay::Child { room, .. }) => drop(self.shared.runner.cancel(&room, "its parent stopped it")),
             None => {}
         }
     }
@@ -283,10 +226,6 @@ async fn asked_for_more(approver: &dyn Approver, mut top_up: TopUp) -> Approval 
         }
     }
     Approval::Refused { reason: top_up.problem.unwrap_or_default() }
-}
-
-fn interrupted(call: CallId, reason: String, spent: Spent, used: UsedByPlugin) -> Event {
-    Event::BackgroundEnded { call, ended: EndedTask::interrupted(reason), spent, used }
 }
 
 /// Answers with the fallback when the work did not.
@@ -324,6 +263,7 @@ impl TextSink for StreamedText {
 struct Follower {
     teller: Teller,
     events: UnboundedSender<Event>,
+    progressing: Option<Progressing>,
     plugin: conclave_core::ids::PluginName,
 }
 
@@ -333,6 +273,9 @@ impl Observer for Follower {
     }
 
     fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
+        if let Some(progressing) = &self.progressing {
+            progressing.tell(|| Progress { done, total, message: message.to_owned() });
+        }
         self.teller.tell(|| What::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
     }
 

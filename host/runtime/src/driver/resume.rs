@@ -12,6 +12,7 @@ use conclave_core::unfinished::{Again, Resumption, Unfinished};
 use super::pausing::paused_after;
 use super::{Driver, Shared};
 use crate::journal::JournalFailure;
+use crate::room_handle::next_request;
 
 impl Driver {
     /// The room of that name as its journal has it; none when it has none.
@@ -21,6 +22,7 @@ impl Driver {
     pub(crate) fn reopen(shared: Arc<Shared>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
         let Some(reopened) = shared.journals.reopen(id)? else { return Ok(None) };
         let paused = paused_after(reopened.records.iter().map(|record| &record.event));
+        let next_request = next_request(reopened.records.iter().map(|record| &record.event));
         let unfinished = Unfinished::fold(reopened.records);
         let now = shared.clock.now();
         let setup = Arc::clone(unfinished.room.setup());
@@ -31,6 +33,13 @@ impl Driver {
         driver.opened = (unfinished.next > 0).then_some(setup);
         driver.resumption = (unfinished.next > 0 && unfinished.room.outcome().is_none()).then(|| unfinished.resumption(now));
         driver.room = unfinished.room;
+        while driver.room.poll_task().is_some() {}
+        driver.room.tasks().for_each(|task| driver.outside.known.put(Arc::clone(task)));
+        driver.outside.known.bind(driver.room.bindings());
+        driver.outside.requests.go_on_from(next_request);
+        if driver.is_cut_off() {
+            driver.outside.open();
+        }
         Ok(Some(driver))
     }
 
@@ -65,7 +74,7 @@ impl Driver {
                 self.expect(call, &trace);
             }
             match effect {
-                Effect::StartBackground { call, opening, .. } => self.start_background(call, *opening, true),
+                Effect::StartBackground { call, id, opening } => self.start_background(call, id, opening, true),
                 effect => {
                     if let Some(call) = effect.starts() {
                         self.traces.insert(call, trace);

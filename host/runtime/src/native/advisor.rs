@@ -1,9 +1,9 @@
-//! A native memory, analyzer or condenser: an async closure from a question to its answer.
+//! A native memory, analyzer, condenser or gate: an async closure from a question to its answer.
 
 use std::sync::Arc;
 
 use conclave_core::action::Action;
-use conclave_core::consult::{Advice, CondenseReason, Question};
+use conclave_core::consult::{Advice, CondenseReason, Passing, Question};
 use conclave_core::view::AgentView;
 
 use super::access::Access;
@@ -45,11 +45,21 @@ pub struct Condense {
     pub host: Access,
 }
 
+/// A question to a gate: may it pass?
+#[derive(Clone, Debug)]
+pub struct Check {
+    /// Where it is asked, about what text, from whom and for whom.
+    pub passing: Passing,
+    /// Log, settings, models.
+    pub host: Access,
+}
+
 /// Any of them.
 pub(super) enum Consultation {
     Recall(Recall),
     Assess(Box<Assess>),
     Condense(Box<Condense>),
+    Check(Box<Check>),
 }
 
 impl Consultation {
@@ -58,6 +68,7 @@ impl Consultation {
         Some(match question {
             Question::Memories { query, limit } => Self::Recall(Recall { query, limit, host }),
             Question::Risk { action, thought } => Self::Assess(Box::new(Assess { action: *action, thought, view: view?, host })),
+            Question::Gate { passing } => Self::Check(Box::new(Check { passing: *passing, host })),
             Question::Condense { reason } => Self::Condense(Box::new(Condense { reason, view: view?, host })),
         })
     }

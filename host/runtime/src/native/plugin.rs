@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use conclave_core::consult::{Advice, Condensation, Verdict};
+use conclave_core::consult::{Advice, Condensation, GateVerdict, Verdict};
 use conclave_core::manifest::{Ask, CONTRACT, Capability, FORMAT, Manifest};
 use conclave_core::setup::{PluginFacts, PluginKind};
 use serde_json::Value;
 
-use super::advisor::{AdvisorBody, Assess, Condense, Consultation, Recall};
+use super::advisor::{AdvisorBody, Assess, Check, Condense, Consultation, Recall};
 use super::agent::{AgentBody, IntoTurn, Step};
 use super::failure::Failure;
 use super::tool::Tool;
@@ -17,7 +17,8 @@ use super::tool::Tool;
 /// What native code can be granted. Files, addresses and the like it reaches without asking anybody.
 const OFFERED: [Capability; 4] = [Capability::Model, Capability::Tools, Capability::Delegate, Capability::Route];
 
-/// A plugin of closures: tools, an agent, a memory, an analyzer, a condenser, or several of them. It asks for nothing unless it is told to. Cloning is cheap.
+/// A plugin of closures: tools, an agent, a memory, an analyzer, a condenser, a gate, or several of them. It asks for nothing unless it is
+/// told to. Cloning is cheap.
 ///
 /// ```
 /// use conclave_runtime::manifest::Capability;
@@ -105,6 +106,28 @@ impl Plugin {
         Self::empty(name).with_condenser(body)
     }
 
+    /// A plugin that says what may pass: a `[[gates]]` names it. Should the closure fail, panic or run out of time, nothing passes.
+    ///
+    /// ```
+    /// use conclave_runtime::consult::GateVerdict;
+    /// use conclave_runtime::native::{Check, Plugin};
+    ///
+    /// let guard = Plugin::gate("guard", |ask: Check| async move {
+    ///     Ok(match ask.passing.text.contains("password") {
+    ///         true => GateVerdict::Block { reason: "no passwords here".to_owned() },
+    ///         false => GateVerdict::Allow,
+    ///     })
+    /// });
+    /// # assert_eq!(guard.name(), "guard");
+    /// ```
+    pub fn gate<F, W>(name: &str, body: F) -> Self
+    where
+        F: Fn(Check) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<GateVerdict, Failure>> + Send + 'static,
+    {
+        Self::empty(name).with_gate(body)
+    }
+
     /// The same plugin with a memory.
     #[must_use]
     pub fn with_memory<F, W>(self, body: F) -> Self
@@ -141,6 +164,19 @@ impl Plugin {
         self.with_advisor(PluginKind::Condenser, move |asked| {
             let work = if let Consultation::Condense(asked) = asked { Some(body(*asked)) } else { None };
             async move { Ok(Advice::Condense { condensation: work.ok_or_else(Failure::other_kind)?.await? }) }
+        })
+    }
+
+    /// The same plugin with a gate.
+    #[must_use]
+    pub fn with_gate<F, W>(self, body: F) -> Self
+    where
+        F: Fn(Check) -> W + Send + Sync + 'static,
+        W: Future<Output = Result<GateVerdict, Failure>> + Send + 'static,
+    {
+        self.with_advisor(PluginKind::Gate, move |asked| {
+            let work = if let Consultation::Check(asked) = asked { Some(body(*asked)) } else { None };
+            async move { Ok(Advice::Gate { verdict: work.ok_or_else(Failure::other_kind)?.await? }) }
         })
     }
 

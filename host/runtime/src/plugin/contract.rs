@@ -35,7 +35,7 @@ const IMPORTS: [&str; 15] = [
 const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
 /// Characters of a component's names that are shown.
 const NAME: usize = 200;
-const KINDS: [PluginKind; 7] = [
+const KINDS: [PluginKind; 8] = [
     PluginKind::Agent,
     PluginKind::Responder,
     PluginKind::Memory,
@@ -43,6 +43,7 @@ const KINDS: [PluginKind; 7] = [
     PluginKind::DeliveryStrategy,
     PluginKind::SecurityAnalyzer,
     PluginKind::Condenser,
+    PluginKind::Gate,
 ];
 
 /// What the component can serve as.

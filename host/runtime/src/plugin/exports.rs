@@ -6,7 +6,7 @@ use conclave_core::setup::PluginKind;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use crate::bindings::exports::conclave::plugin::{agent, condenser, delivery_strategy, memory, responder, security_analyzer, tools};
+use crate::bindings::exports::conclave::plugin::{agent, condenser, delivery_strategy, gate, memory, responder, security_analyzer, tools};
 use crate::sandbox::CallState;
 
 /// The exports of the contract that a component has.
@@ -19,6 +19,7 @@ pub(crate) struct Exports {
     strategy: Option<delivery_strategy::GuestIndices>,
     analyzer: Option<security_analyzer::GuestIndices>,
     condenser: Option<condenser::GuestIndices>,
+    gate: Option<gate::GuestIndices>,
 }
 
 impl Exports {
@@ -37,6 +38,7 @@ impl Exports {
                 PluginKind::DeliveryStrategy => exports.strategy = Some(delivery_strategy::GuestIndices::new(code)?),
                 PluginKind::SecurityAnalyzer => exports.analyzer = Some(security_analyzer::GuestIndices::new(code)?),
                 PluginKind::Condenser => exports.condenser = Some(condenser::GuestIndices::new(code)?),
+                PluginKind::Gate => exports.gate = Some(gate::GuestIndices::new(code)?),
             }
         }
         Ok(exports)
@@ -51,6 +53,7 @@ impl Exports {
         self.strategy.as_ref().map(|strategy| strategy.load(&mut *store, instance)).transpose()?;
         self.analyzer.as_ref().map(|analyzer| analyzer.load(&mut *store, instance)).transpose()?;
         self.condenser.as_ref().map(|condenser| condenser.load(&mut *store, instance)).transpose()?;
+        self.gate.as_ref().map(|gate| gate.load(&mut *store, instance)).transpose()?;
         Ok(())
     }
 
@@ -80,5 +83,9 @@ impl Exports {
 
     pub(crate) fn condenser(&self) -> Option<&condenser::GuestIndices> {
         self.condenser.as_ref()
+    }
+
+    pub(crate) fn gate(&self) -> Option<&gate::GuestIndices> {
+        self.gate.as_ref()
     }
 }

@@ -1,7 +1,7 @@
 //! One errand per export: call it, and read its answer into the core's words.
 
 use conclave_core::action::{Action, Turn};
-use conclave_core::consult::{Advice, CondenseReason};
+use conclave_core::consult::{Advice, CondenseReason, Passing};
 use conclave_core::delivery::{Decision, Wake};
 use conclave_core::fault::{Fault, FaultKind};
 use conclave_core::tool::{ToolError, ToolOutcome};
@@ -10,10 +10,10 @@ use wasmtime::component::{Instance, Resource};
 
 use super::run::Errand;
 use super::state::CallState;
-use crate::bindings::exports::conclave::plugin::{agent, condenser, delivery_strategy, memory, responder, security_analyzer, tools};
+use crate::bindings::exports::conclave::plugin::{agent, condenser, delivery_strategy, gate, memory, responder, security_analyzer, tools};
 use crate::convert::{
-    action_out, agent_error_in, analyzer_error_in, checked, condensation_in, condenser_error_in, decision_in, denied_fault, outcome_in,
-    reason_out, text_in, tool_error_in, turn_in, verdict_in, wake_out,
+    action_out, agent_error_in, analyzer_error_in, checked, condensation_in, condenser_error_in, decision_in, denied_fault, gate_error_in,
+    gate_verdict_in, outcome_in, passing_out, reason_out, text_in, tool_error_in, turn_in, verdict_in, wake_out,
 };
 
 pub(super) struct Step<'a>(pub(super) &'a agent::GuestIndices);
@@ -97,6 +97,23 @@ impl Errand for Condense<'_> {
         store.data().meter.check_lists(&answer)?;
         let condensation = answer.map_err(condenser_error_in).map(|wanted| wanted.map(condensation_in));
         Ok(condensation.and_then(|condensation| checked(Advice::Condense { condensation }, 0)))
+    }
+}
+
+pub(super) struct Check<'a> {
+    pub(super) gate: &'a gate::GuestIndices,
+    pub(super) passing: &'a Passing,
+}
+
+impl Errand for Check<'_> {
+    type Answer = Result<Advice, Fault>;
+
+    async fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> wasmtime::Result<Self::Answer> {
+        let gate = self.gate.load(&mut *store, instance)?;
+        let answer = gate.call_check(&mut *store, &passing_out(self.passing)).await?;
+        store.data().meter.check_lists(&answer)?;
+        let verdict = answer.map_err(gate_error_in).map(gate_verdict_in);
+        Ok(verdict.and_then(|verdict| checked(Advice::Gate { verdict }, 0)))
     }
 }
 

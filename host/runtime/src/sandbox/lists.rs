@@ -3,7 +3,7 @@
 
 use super::meter::{Broken, Meter};
 use crate::bindings::conclave::plugin::{actions, model, types};
-use crate::bindings::exports::conclave::plugin::{condenser, delivery_strategy as strategy, security_analyzer as analyzer, tools};
+use crate::bindings::exports::conclave::plugin::{condenser, delivery_strategy as strategy, gate, security_analyzer as analyzer, tools};
 
 /// Something with lists in it.
 pub(crate) trait Lists {
@@ -95,6 +95,12 @@ impl Lists for condenser::Condensation {
 }
 
 impl Lists for analyzer::Verdict {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
+impl Lists for gate::Verdict {
     fn longest(&self) -> usize {
         0
     }

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::ids::{CallId, RoomId, TaskName};
 use conclave_core::policy::Approval;
+use conclave_core::request::Request;
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, schema};
@@ -51,6 +52,8 @@ pub enum Word {
         task: Option<TaskName>,
         text: String,
     },
+    /// Something else that a room can be asked; nobody waits for the reply.
+    Ask { what: Box<Request> },
 }
 
 impl Mail {

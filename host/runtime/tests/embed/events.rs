@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::action::PlanState;
+use conclave_core::channel::{Binding, ChannelKind};
 use conclave_core::consult::Risk;
 use conclave_core::control::agent_state::AgentState;
 use conclave_core::control::stuck::Recovery;
@@ -13,6 +14,8 @@ use conclave_core::ids::BackgroundId;
 use conclave_core::model::{Trouble, TroubleKind};
 use conclave_core::outcome::Outcome;
 use conclave_core::plan::{Plan, PlanRules};
+use conclave_core::request::{Refusal, RefusalCode};
+use conclave_core::setup::GatePoint;
 use conclave_runtime::budget::{Budget, TopUp};
 use conclave_runtime::event::{Event, Principal, RULES, Record, Spent};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
@@ -89,10 +92,23 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::UserHeard { .. }
         | Notice::UserUnheard { .. }
         | Notice::HistoryCondensed { .. }
+        | Notice::GateBlocked { .. }
+        | Notice::GateModified { .. }
+        | Notice::HandedOff { .. }
+        | Notice::HandoffRejected { .. }
+        | Notice::Inbound { .. }
+        | Notice::InboundRefused { .. }
+        | Notice::NotTold { .. }
+        | Notice::ChannelBound { .. }
+        | Notice::ChannelUnbound { .. }
+        | Notice::RoomClosed { .. }
         | Notice::BackgroundStarted { .. }
         | Notice::BackgroundEnded { .. }
         | Notice::Delivered { .. }
         | Notice::NotDelivered { .. }
+        | Notice::DeadLetter { .. }
+        | Notice::ResultsRelayed { .. }
+        | Notice::ResultsTold { .. }
         | Notice::TaskEnded { .. }
         | Notice::ResultReady { .. } => true,
     }
@@ -101,7 +117,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
 #[test]
 fn every_kind_has_a_sample() {
     assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
-    assert_eq!((whats().len(), notices().len()), (4, 37), "as many as there are arms above");
+    assert_eq!((whats().len(), notices().len()), (4, 50), "as many as there are arms above");
 }
 
 fn plugin(name: &str) -> PluginName {
@@ -143,6 +159,7 @@ fn notices() -> Vec<Notice> {
     let arguments = || json!({ "query": "Skerryvore lit" });
     let message = Message { content: Some("When was it lit?".to_owned()), ..Message::new(1, Entity::User, "terminal") };
     let answer = Message { content: Some("In 1844.".to_owned()), parent: Some(1), ..Message::new(2, Entity::Llm, "answer") };
+    let handed = Message { content: Some("--- BACKGROUND TASK COMPLETED ---".to_owned()), ..Message::new(4, Entity::Agent, "host") };
     let aside = Message { content: Some("And its keeper?".to_owned()), ..Message::new(3, Entity::User, "user") };
     let mut plan = Plan::default();
     plan.add("", "Find out when it was lit", &json!(null), PlanRules::default()).unwrap();
@@ -267,6 +284,37 @@ fn notices() -> Vec<Notice> {
         Notice::UserHeard { task: task("answer"), message: Arc::new(aside) },
         Notice::UserUnheard { task: task("answer"), text: "And its keeper?".to_owned(), reason: "the run is over".to_owned() },
         Notice::HistoryCondensed { task: task("answer"), forgotten: 38, masked: 2, summarised: true },
+        Notice::Inbound { index: 4, channel: "web".into(), sender: "Ada".to_owned(), text: "Is it still lit?".to_owned() },
+        Notice::InboundRefused {
+            channel: "web".into(),
+            sender: "Ada".to_owned(),
+            error: RefusalCode::RateLimited,
+            reason: "the channel web may say 5 a second (channels.web.rate)".to_owned(),
+        },
+        Notice::NotTold { channel: "web".into(), key: "answer-2-web".to_owned(), reason: "nobody listens".to_owned() },
+        Notice::ChannelBound { channel: "phone".into(), binding: Binding { muted: true, ..Binding::of(ChannelKind::Voice) } },
+        Notice::ChannelUnbound { channel: "phone".into() },
+        Notice::RoomClosed { reason: "good night".to_owned() },
+        Notice::GateBlocked {
+            point: GatePoint::Delegate,
+            plugin: plugin("guard"),
+            reason: "gate guard blocked it: no names of customers".to_owned(),
+        },
+        Notice::GateModified { point: GatePoint::Inbound, plugin: plugin("guard") },
+        Notice::HandedOff {
+            from: task("triage"),
+            to: Some(task("billing")),
+            phase: "refund".to_owned(),
+            reason: "a question about an invoice".to_owned(),
+        },
+        Notice::HandoffRejected {
+            from: task("triage"),
+            to: "legal".to_owned(),
+            refusal: Refusal {
+                allowed: vec!["billing".to_owned(), "user".to_owned()],
+                ..Refusal::new(RefusalCode::UnknownAgent, "there is no task \"legal\" to hand the conversation to")
+            },
+        },
         Notice::BackgroundStarted { id: id(), task: task("digest"), room: RoomId::from("3f2a91c0/1") },
         Notice::BackgroundEnded { ended },
         Notice::Delivered {
@@ -277,6 +325,14 @@ fn notices() -> Vec<Notice> {
             text: "41 files, mostly about lighthouses".to_owned(),
         },
         Notice::NotDelivered { id: id(), agent: task("digest"), reason: "the channel did not take it".to_owned() },
+        Notice::DeadLetter {
+            id: id(),
+            agent: task("digest"),
+            attempts: 4,
+            reason: "it was tried 4 times; the last time: busy".to_owned(),
+        },
+        Notice::ResultsRelayed { task: task("answer"), ids: vec![id()], message: Arc::new(handed) },
+        Notice::ResultsTold { task: task("answer"), ids: vec![id()] },
         Notice::TaskEnded { task: task("answer"), status: Status::Done, reason: "librarian says that it is done".to_owned() },
         Notice::ResultReady { outcome: Arc::new(outcome) },
     ]

@@ -6,6 +6,7 @@ mod advisors;
 mod approving;
 mod batches;
 mod events;
+mod gates;
 mod hosts;
 mod keys;
 mod native;

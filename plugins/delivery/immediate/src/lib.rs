@@ -1,79 +1,127 @@
-//! Immediate: the simplest delivery strategy. Whatever waits is told at once; a speech that was not accepted is tried again a few
-//! times, a little later each time, and then left for the agent's next turn so that no result is lost.
+//! Immediate: the simplest delivery strategy. Whatever waits is told at once, whoever is speaking; a speech that was not accepted is tried
+//! again after one second, two and four, and then left for the agent's next turn so that no result is lost.
+//!
+//! ```toml
+//! [plugins.immediate]
+//! source = "stock:immediate"
+//! grants.rooms = ["terminal"]
+//!
+//! [tasks.digest]
+//! agent = "digest"
+//! deliver = "immediate"
+//! ```
 
-use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, attach, speak, wait};
-use conclave_sdk::{Result, log, scratch};
+use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, EndedTask, Wake, attach, due, speak, worded};
+use conclave_sdk::{Result, config, log};
+use serde::Deserialize;
 
-/// How often a speech is tried again: a channel that refuses this often is more likely closed than busy.
-const RETRIES: u32 = 3;
-/// Milliseconds before the first retry; doubled for each further one.
-const FIRST_PAUSE_MS: u64 = 1_000;
+/// The `config` table of this plugin.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    /// Empty: the host's words.
+    prompt: String,
+}
 
 struct Immediate;
 
 impl DeliveryStrategy for Immediate {
     fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
-        let waiting: Vec<String> = context.waiting().into_iter().map(|ended| ended.task_id).collect();
-        if waiting.is_empty() {
-            return Ok(Vec::new());
-        }
-        // An instance lives for one call: the count of failures is kept in the scratch of the room.
-        let failures: u32 = scratch::get()?.unwrap_or(0);
-        let (decision, failures) = next(&wake, waiting, failures);
         if let Wake::SendFailed(reason) = &wake {
             log::warn!("a speech was not accepted: {reason}");
         }
-        scratch::set(&failures)?;
-        Ok(decision.into_iter().collect())
+        let Settings { prompt } = config::get()?;
+        Ok(worded(next(&wake, &context.waiting(), context.transport().is_some()), &prompt))
     }
 }
 
-/// What to do, and how many speeches have failed in a row by then.
-fn next(wake: &Wake, waiting: Vec<String>, failures: u32) -> (Option<Decision>, u32) {
-    match wake {
-        Wake::Ended(_) => (Some(speak(waiting)), 0),
-        Wake::Timer => (Some(speak(waiting)), failures),
-        Wake::SendFailed(_) if failures < RETRIES => (Some(wait(FIRST_PAUSE_MS << failures)), failures + 1),
-        Wake::SendFailed(_) => (Some(attach(waiting)), 0),
-        // It never waits for a channel to be free, so a change of one is no reason to speak.
-        Wake::ChannelChanged(_) => (None, failures),
+/// What to do: nothing is remembered, because the host counts the attempts of each result.
+fn next(wake: &Wake, waiting: &[EndedTask], has_channel: bool) -> Vec<Decision> {
+    if !has_channel {
+        return vec![attach(waiting.iter().map(|ended| &ended.task_id))];
     }
+    let due = due(wake, waiting);
+    let told = (!due.now.is_empty()).then(|| speak(due.now));
+    told.into_iter().chain(due.rest).collect()
 }
 
 conclave_sdk::export!(delivery: Immediate);
 
 #[cfg(test)]
 mod tests {
-    use conclave_sdk::delivery::{Decision, Wake};
+    use conclave_sdk::delivery::harness::{Guarantee, Harness, ended};
+    use conclave_sdk::delivery::{Activity, ChannelKind, DeliveryStrategy, EndedTask, TaskStatus, Wake, wait};
 
-    use super::{attach, next, speak, wait};
-
-    fn refused() -> Wake {
-        Wake::SendFailed("busy".into())
-    }
+    use super::{Immediate, attach, next, speak};
 
     #[test]
     fn an_ended_task_is_told_at_once_with_all_that_waits() {
-        let waiting = vec!["a".to_owned(), "b".to_owned()];
-        assert_eq!(next(&Wake::Ended("b".into()), waiting.clone(), 2), (Some(speak(waiting)), 0));
+        assert_eq!(next(&Wake::Ended("b".into()), &[ended("a"), ended("b")], true), [speak(["a", "b"])]);
     }
 
     #[test]
-    fn a_refused_speech_is_tried_three_times_and_then_kept() {
-        let waiting = || vec!["a".to_owned()];
-        let mut failures = 0;
-        let mut decided: Vec<Option<Decision>> = Vec::new();
-        for _ in 0..4 {
-            let (decision, after) = next(&refused(), waiting(), failures);
-            decided.push(decision);
-            failures = after;
-        }
-        assert_eq!(decided, [Some(wait(1_000)), Some(wait(2_000)), Some(wait(4_000)), Some(attach(waiting()))]);
-        assert_eq!(next(&Wake::Timer, waiting(), 1), (Some(speak(waiting())), 1));
+    fn a_refused_speech_is_tried_later_and_then_kept() {
+        let tried = |attempts| [EndedTask { attempts, ..ended("a") }];
+        let refused = Wake::SendFailed("busy".into());
+        assert_eq!(next(&refused, &tried(1), true), [wait(1_000)]);
+        assert_eq!(next(&Wake::Timer, &tried(1), true), [speak(["a"])]);
+        assert_eq!(next(&refused, &tried(3), true), [wait(4_000)]);
+        assert_eq!(next(&refused, &tried(4), true), [attach(["a"])]);
     }
 
     #[test]
-    fn a_channel_that_changes_is_no_reason_to_speak() {
-        assert_eq!(next(&Wake::ChannelChanged("terminal".into()), vec!["a".into()], 0).0, None);
+    fn results_are_told_when_they_come_and_failures_when_the_channel_takes_them() {
+        let report = Harness::new(Immediate::decide)
+            .channel("terminal", ChannelKind::Text)
+            .at(0)
+            .completes("a", "48 m")
+            .at(10)
+            .refuses("terminal", 2)
+            .ends("b", TaskStatus::Failed, "no disk")
+            .at(20)
+            .completes("c", "1844")
+            .run();
+        report.check().expect("it keeps its guarantees");
+        assert_eq!(report.told_at("a"), Some(0));
+        assert_eq!((report.told_at("b"), report.told_at("c")), (Some(1_020), Some(1_020)), "c failed at 20, and its wait tells both");
+    }
+
+    #[test]
+    fn a_channel_that_takes_nothing_leaves_results_in_the_inbox() {
+        let report = Harness::new(Immediate::decide).channel("terminal", ChannelKind::Text).refuses("terminal", 99).burst("task", 3).run();
+        report.check().expect("it keeps its guarantees");
+        assert_eq!((report.told.len(), report.kept.len()), (0, 3));
+    }
+
+    #[test]
+    fn a_thousand_results_and_a_crash() {
+        let report = Harness::new(Immediate::decide).channel("terminal", ChannelKind::Text).at(5).crashes(9_000).burst("task", 1_000).run();
+        report.check().expect("it keeps its guarantees");
+        assert_eq!(report.told.iter().map(|told| told.tasks.len()).sum::<usize>(), 1_000);
+    }
+
+    #[test]
+    fn without_a_channel_and_with_one_that_closes_results_are_kept() {
+        let report = Harness::new(Immediate::decide).completes("a", "48 m").run();
+        report.check().expect("it keeps its guarantees");
+        assert!(report.kept.contains_key("a"));
+        let report = Harness::new(Immediate::decide)
+            .channel("web", ChannelKind::Web)
+            .refuses("web", 1)
+            .completes("a", "48 m")
+            .at(500)
+            .leaves("web")
+            .run();
+        report.check().expect("it keeps its guarantees");
+        assert!(report.kept.contains_key("a"));
+    }
+
+    /// At once means at once: whoever minds takes `wait-for-idle`.
+    #[test]
+    fn it_speaks_over_a_user_and_breaks_nothing_else() {
+        let report =
+            Harness::new(Immediate::decide).voice("phone", 2_000).activity("phone", Activity::UserSpeaking).completes("a", "48 m").run();
+        assert!(report.check().is_err_and(|broken| broken.is(Guarantee::NeverOverAUser)));
+        report.check_but(&[Guarantee::NeverOverAUser]).expect("it keeps the others");
     }
 }

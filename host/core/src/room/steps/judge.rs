@@ -195,6 +195,9 @@ impl Room {
             self.stop(Status::InfLoop, &format!("{MAX_IDLE} steps in a row in which nobody said anything new"));
             return;
         }
+        if self.hands_over(id) {
+            return;
+        }
         if let Some(ending) = self.ending_of(id, ends) {
             self.end_frame(id, ending);
         }

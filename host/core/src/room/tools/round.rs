@@ -184,6 +184,7 @@ impl Room {
 
     /// Waits for the rest of the round, or makes its answer (L-117).
     pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> Wait {
+        self.fill_answered(id, &mut round);
         if !round.is_complete() {
             return Wait::Tools(round);
         }

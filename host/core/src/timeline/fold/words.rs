@@ -5,8 +5,9 @@ use serde_json::Value;
 use super::super::row::Effected;
 use super::super::short;
 use crate::action::{Action, Turn};
-use crate::consult::{Advice, Question};
+use crate::consult::{Advice, GateVerdict, Question};
 use crate::fault::Fault;
+use crate::ids::BackgroundId;
 use crate::side_effect::{SideEffect, SideEffectAnswer};
 
 /// What an agent said or asked for, in one text.
@@ -71,6 +72,7 @@ pub(super) fn asked(question: &Question) -> String {
         Question::Memories { query, .. } => short(query),
         Question::Risk { action, .. } => format!("how risky is {}", shown(action)),
         Question::Condense { reason } => format!("condense ({})", kind_word(reason)),
+        Question::Gate { passing } => short(&format!("may it pass ({})? {}", passing.on.as_str(), passing.text)),
     }
 }
 
@@ -79,6 +81,9 @@ pub(super) fn advised(advice: &Advice) -> String {
         Advice::Memories { memories } => format!("{} memories", memories.len()),
         Advice::Risk { verdict } if verdict.reason.trim().is_empty() => verdict.risk.as_str().to_owned(),
         Advice::Risk { verdict } => short(&format!("{}: {}", verdict.risk.as_str(), verdict.reason)),
+        Advice::Gate { verdict: GateVerdict::Allow } => "it passes".to_owned(),
+        Advice::Gate { verdict: GateVerdict::Modify { text } } => short(&format!("it passes as: {text}")),
+        Advice::Gate { verdict: GateVerdict::Block { reason } } => short(&format!("blocked: {reason}")),
         Advice::Condense { condensation: None } => "nothing is to be done".to_owned(),
         Advice::Condense { condensation: Some(wanted) } => {
             let summary = if wanted.summary.is_some() { ", with a summary" } else { "" };
@@ -99,6 +104,11 @@ fn shown(action: &Action) -> String {
         _ => "",
     };
     if about.is_empty() { short(action.name()) } else { short(&format!("{} {about}", action.name())) }
+}
+
+/// Ids of background tasks, in one line.
+pub(super) fn ids_in(ids: &[BackgroundId]) -> String {
+    short(&ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join(", "))
 }
 
 fn kind_word(value: &impl serde::Serialize) -> String {

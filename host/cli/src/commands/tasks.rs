@@ -1,0 +1,210 @@
+//! `conclave tasks [RUN [TASK]]`: the background tasks of a run, how each stands, and what became of its result; cancels one, or says
+//! something to one that runs in another process.
+
+use std::time::Duration;
+
+use anstyle::Style;
+use conclave_core::delegation::{BackgroundRecord, BackgroundState};
+use conclave_core::delivery::DeliveryState;
+use conclave_core::ids::{Millis, RoomId};
+use conclave_core::request::Request;
+use conclave_core::unfinished::Unfinished;
+use conclave_runtime::store::{RunRow, Standing, Word};
+use serde_json::json;
+
+use crate::args::{self, Output};
+use crate::error::CliError;
+use crate::show::amounts::{now, took};
+use crate::show::table::{self, Column, note};
+use crate::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural, printable};
+use crate::stores::{InStore, Stores, unusable};
+use crate::words::{self, say, under_way};
+use crate::{exit, stdout};
+
+const COLUMNS: [Column; 6] = [
+    Column { head: "TASK", most: 24, goes: 0 },
+    Column { head: "AGENT", most: 20, goes: 0 },
+    Column { head: "STATE", most: 12, goes: 0 },
+    Column { head: "TOOK", most: 12, goes: 2 },
+    Column { head: "DELIVERY", most: 40, goes: 3 },
+    Column { head: "WHAT", most: usize::MAX, goes: 0 },
+];
+
+/// A task and the room that started it.
+struct Listed {
+    /// As it is typed: within the run.
+    name: String,
+    parent: RoomId,
+    record: BackgroundRecord,
+}
+
+pub(crate) async fn tasks(args: &args::Tasks, output: Output) -> Result<u8, CliError> {
+    let stores = Stores::of(args.store.as_deref());
+    let found = match &args.run {
+        Some(run) => stores.find(run)?,
+        None => stores.newest()?,
+    };
+    let row = found.row()?;
+    let all = listed(&found)?;
+    let Some(wanted) = &args.task else { return list(&row, &all, output) };
+    let task = find(&all, wanted, &row)?;
+    if args.cancel || args.tell.is_some() {
+        return ask(args, &found, task, output).await;
+    }
+    show(task, &row, output)
+}
+
+/// Of the root room and of those below it, each the fold of its journal.
+fn listed(found: &InStore) -> Result<Vec<Listed>, CliError> {
+    let run = found.run();
+    let mut all = Vec::new();
+    for room in found.reader.rooms(&run).map_err(|error| unusable(&error))? {
+        let records = found.reader.records(&room.room).map_err(|error| unusable(&error))?;
+        let folded = Unfinished::fold(records).room;
+        let place = room.room.as_str().strip_prefix(run.as_str()).unwrap_or_default().trim_start_matches('/');
+        let mut of_room: Vec<Listed> = folded
+            .tasks()
+            .map(|record| Listed {
+                name: if place.is_empty() { record.id.to_string() } else { format!("{place}/{}", record.id) },
+                parent: room.room.clone(),
+                record: BackgroundRecord::clone(record),
+            })
+            .collect();
+        of_room.sort_by_key(|task| task.record.started);
+        all.extend(of_room);
+    }
+    Ok(all)
+}
+
+fn find<'a>(all: &'a [Listed], wanted: &str, row: &RunRow) -> Result<&'a Listed, CliError> {
+    // `task-1`, or its number alone.
+    let is_named = |task: &&Listed| task.name == wanted || task.name == format!("task-{wanted}");
+    all.iter().find(is_named).ok_or_else(|| {
+        let known: Vec<&str> = all.iter().map(|task| task.name.as_str()).take(20).collect();
+        let known = if known.is_empty() { "it started none".to_owned() } else { format!("these are there: {}", known.join(", ")) };
+        CliError::usage(format!("the run {} has no background task {}", row.run, printable(wanted))).hint(known)
+    })
+}
+
+fn list(row: &RunRow, all: &[Listed], output: Output) -> Result<u8, CliError> {
+    if output.json {
+        for task in all {
+            stdout::line(as_json(task, row))?;
+        }
+        return Ok(exit::OK);
+    }
+    if all.is_empty() {
+        if !output.quiet {
+            stdout::styled(note(format_args!("the run {} started no background task", row.run)))?;
+        }
+        return Ok(exit::OK);
+    }
+    let goes_on = row.standing == Standing::Running;
+    let rows: Vec<Vec<(Style, String)>> = all.iter().map(|task| cells(task, row, goes_on)).collect();
+    table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
+    let running = all.iter().filter(|task| !task.record.state.is_end()).count();
+    if !output.quiet && running > 0 && goes_on {
+        let run = plural(running as u64, "task runs", "tasks run");
+        stdout::styled(note(format_args!("{run}; `conclave tasks {} TASK --cancel` stops one, `--tell TEXT` says something to it", row.run)))?;
+    }
+    Ok(exit::OK)
+}
+
+fn as_json(task: &Listed, row: &RunRow) -> serde_json::Value {
+    let mut value = json!(task.record);
+    value["type"] = "task".into();
+    (value["run"], value["name"], value["parent"]) = (json!(row.run), json!(task.name), json!(task.parent));
+    value["took_ms"] = json!(lasted(&task.record, row));
+    value
+}
+
+fn cells(task: &Listed, row: &RunRow, goes_on: bool) -> Vec<(Style, String)> {
+    let record = &task.record;
+    let (style, state) = state(record.state, goes_on);
+    vec![
+        (NAME, task.name.clone()),
+        (Style::new(), record.agent.to_string()),
+        (style, state),
+        (Style::new(), took(lasted(record, row))),
+        delivery(record),
+        (FAINT, one_line(&record.task, 200)),
+    ]
+}
+
+fn state(state: BackgroundState, goes_on: bool) -> (Style, String) {
+    let style = match state {
+        BackgroundState::Completed => GOOD,
+        BackgroundState::Failed | BackgroundState::TimedOut | BackgroundState::Interrupted => BAD,
+        _ => ODD,
+    };
+    let word = if state.is_end() || goes_on { state.as_str() } else { "cut off" };
+    (style, word.to_owned())
+}
+
+/// In words; empty before the task has ended.
+fn delivery(record: &BackgroundRecord) -> (Style, String) {
+    let delivery = &record.delivery;
+    let on = delivery.channel.as_ref().map(|channel| format!(" on {channel}")).unwrap_or_default();
+    let by = delivery.strategy.as_ref().map(|strategy| format!(" by {strategy}")).unwrap_or_default();
+    match delivery.state {
+        DeliveryState::None => (FAINT, String::new()),
+        DeliveryState::Waiting => (ODD, format!("waits{by}")),
+        DeliveryState::Speaking => (ODD, format!("being told{on}")),
+        DeliveryState::Delivered => (GOOD, format!("delivered{on}{by}")),
+        DeliveryState::Attached => (ODD, "in the inbox".to_owned()),
+        DeliveryState::Told => (GOOD, format!("read by {}", record.notify)),
+        DeliveryState::Blocked => (BAD, "blocked".to_owned()),
+        DeliveryState::DeadLetter => (BAD, "dead letter".to_owned()),
+    }
+}
+
+fn lasted(record: &BackgroundRecord, row: &RunRow) -> u64 {
+    let running = if row.standing == Standing::Running { now() } else { row.changed };
+    let end: Millis = record.ended.unwrap_or(running);
+    end.since(record.started)
+}
+
+fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
+    if output.json {
+        stdout::line(as_json(task, row))?;
+        return Ok(exit::OK);
+    }
+    let record = &task.record;
+    let (style, word) = state(record.state, row.standing == Standing::Running);
+    stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
+    let line = |name: &str, text: &str| match text {
+        "" => Ok(()),
+        text => stdout::styled(format!("  {} {}", paint(FAINT, format_args!("{name:<9}")), printable(text))),
+    };
+    line("what", &record.task)?;
+    line("room", record.room.as_str())?;
+    line("took", &took(lasted(record, row)))?;
+    line("tells", record.notify.as_str())?;
+    line("output", record.output.as_deref().unwrap_or_default())?;
+    line("error", record.error.as_deref().unwrap_or_default())?;
+    line("delivery", &delivery(record).1)?;
+    line("attempts", &if record.delivery.attempts > 1 { record.delivery.attempts.to_string() } else { String::new() })?;
+    line("because", record.delivery.reason.as_deref().unwrap_or_default())?;
+    if record.metadata.as_object().is_some_and(|facts| !facts.is_empty()) {
+        line("context", &record.metadata.to_string())?;
+    }
+    Ok(exit::OK)
+}
+
+async fn ask(args: &args::Tasks, found: &InStore, task: &Listed, output: Output) -> Result<u8, CliError> {
+    let row = under_way(found, "cancel or tell")?;
+    if task.record.state.is_end() {
+        let what = format!("{} had ended before: {}", task.name, task.record.state.as_str());
+        return Err(CliError::usage(what).hint(format!("conclave tasks {} {} shows it", row.run, task.name)));
+    }
+    let id = task.record.id.clone();
+    let (what, kind, told) = match &args.tell {
+        Some(text) if text.trim().is_empty() => return Err(CliError::usage("there is nothing to tell")),
+        Some(text) => (Request::TellTask { task: id, text: text.clone() }, "told", "was told; its agent reads it in its next step"),
+        None => (Request::CancelTask { task: id, reason: args.reason.clone() }, "cancelled", "was told to end"),
+    };
+    let room = RunRow { run: task.parent.clone(), ..row.clone() };
+    say(&room, Word::Ask { what: Box::new(what) }, Duration::from_secs(args.wait)).await?;
+    words::tell(&row, kind, &format!("{} {told}", task.name), output)?;
+    Ok(exit::OK)
+}

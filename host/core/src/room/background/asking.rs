@@ -1,0 +1,124 @@
+//! Who started a background task can ask how it stands, say something to it, and stop it: by a tool, or from outside.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::Room;
+use super::super::frame::Said;
+use super::ending::Told;
+use super::opening::cut;
+use crate::delegation::{BackgroundRecord, BackgroundState};
+use crate::effect::Effect;
+use crate::ids::{BackgroundId, FrameId, TaskName};
+use crate::message::{Label, ToolCall};
+use crate::request::{Refusal, RefusalCode, Reply, RequestId};
+use crate::toolbox::HostTool;
+
+/// Tasks in one answer.
+const LISTED: usize = 10;
+/// Characters of a task's text in a list.
+const LABEL_CHARS: usize = 200;
+/// Characters of an output that is asked for.
+const OUTPUT_CHARS: usize = 4_000;
+/// What a cancelled task says, where nobody says more.
+const CANCELLED: &str = "cancelled";
+
+impl Room {
+    pub(in crate::room) fn cancel_on_request(&mut self, request: RequestId, task: &BackgroundId, reason: &str) {
+        let cancelled = self.stop_task(task, &cancelled(reason), &Told::Notified);
+        self.reply(request, Ok(Reply::Cancelled { cancelled }));
+    }
+
+    pub(in crate::room) fn tell_on_request(&mut self, request: RequestId, task: &BackgroundId, text: String) {
+        let reply = self.tell_task(task, text).map(|()| Reply::Done);
+        self.reply(request, reply);
+    }
+
+    fn tell_task(&mut self, id: &BackgroundId, text: String) -> Result<(), Refusal> {
+        if text.trim().is_empty() {
+            return Err(Refusal::new(RefusalCode::BadArguments, "`text` is empty: say what the task's agent is to read."));
+        }
+        let Some(record) = self.tasks.get(id) else { return Err(unknown(id)) };
+        let state = record.state;
+        match self.background.get(id).filter(|task| !task.is_stopped) {
+            Some(task) => {
+                self.effects.push_back(Effect::TellTask { call: task.call, text });
+                Ok(())
+            }
+            None if state.is_end() => {
+                let message = format!("{id} has ended ({}), so nobody there would read it.", state.as_str());
+                Err(Refusal::new(RefusalCode::TaskEnded, message))
+            }
+            None => Err(Refusal::new(RefusalCode::TaskEnded, format!("{id} goes on alone, and cannot be reached from here."))),
+        }
+    }
+
+    /// `task_status`, `cancel_task` and `tell_task`: only of tasks that the calling task started.
+    pub(in crate::room) fn ask_about_task(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Said {
+        let Some(by) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return Said::default() };
+        let argument = |name: &str| call.arguments.get(name).and_then(Value::as_str).unwrap_or_default().trim().to_owned();
+        let wanted = BackgroundId::from(argument("task_id"));
+        let answer = match tool {
+            HostTool::TaskStatus if wanted.as_str().is_empty() => {
+                let mine = self.tasks.newest().filter(|record| record.by.as_ref() == Some(&by)).take(LISTED);
+                Ok(json!({ "tasks": mine.map(|record| shown(record, false)).collect::<Vec<_>>() }))
+            }
+            _ => self.own_task(&by, &wanted).and_then(|record| match tool {
+                HostTool::CancelTask => Ok(self.cancel_by(&by, &record)),
+                HostTool::TellTask => {
+                    self.tell_task(&record.id, argument("text")).map(|()| json!({ "task_id": record.id, "status": "told" }))
+                }
+                _ => Ok(shown(&record, true)),
+            }),
+        };
+        match answer {
+            Ok(answer) => {
+                let mut message = Arc::unwrap_or_clone(self.host_message(id, answer.to_string()));
+                // What a worker said came of text from outside.
+                let is_data = tool == HostTool::TaskStatus && answer.get("output").is_some();
+                message.labels.extend(is_data.then_some(Label::Untrusted));
+                Said { message: Some(Box::new(message)), is_error: false, is_result: true }
+            }
+            Err(refusal) => self.said_error(id, refusal.to_value().to_string()),
+        }
+    }
+
+    fn own_task(&self, by: &TaskName, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, Refusal> {
+        let is_mine = |record: &&Arc<BackgroundRecord>| record.by.as_ref() == Some(by);
+        self.tasks.get(id).filter(is_mine).cloned().ok_or_else(|| {
+            let mine = self.tasks.newest().filter(is_mine).filter(|record| !record.state.is_end()).take(LISTED);
+            Refusal { allowed: mine.map(|record| record.id.to_string()).collect(), ..unknown(id) }
+        })
+    }
+
+    fn cancel_by(&mut self, by: &TaskName, record: &BackgroundRecord) -> Value {
+        if self.stop_task(&record.id, CANCELLED, &Told::ExceptTo(by)) {
+            return json!({ "task_id": record.id, "cancelled": true });
+        }
+        let status = self.tasks.get(&record.id).map_or(record.state, |record| record.state);
+        json!({ "task_id": record.id, "cancelled": false, "status": status.as_str() })
+    }
+}
+
+fn cancelled(reason: &str) -> String {
+    match reason.trim() {
+        "" | CANCELLED => CANCELLED.to_owned(),
+        reason => format!("{CANCELLED}: {reason}"),
+    }
+}
+
+fn unknown(id: &BackgroundId) -> Refusal {
+    Refusal::new(RefusalCode::UnknownTask, format!("There is no background task {:?} that was started here.", id.as_str()))
+}
+
+/// As a model reads it. Why a task failed is for people.
+fn shown(record: &BackgroundRecord, whole: bool) -> Value {
+    let mut shown = json!({
+        "task_id": record.id, "agent": record.agent, "task": cut(&record.task, LABEL_CHARS), "status": record.state.as_str(),
+    });
+    if let Some(output) = record.output.as_ref().filter(|_| whole && record.state == BackgroundState::Completed) {
+        shown["output"] = json!(cut(output, OUTPUT_CHARS));
+    }
+    shown
+}

@@ -1,0 +1,277 @@
+//! Why a delegation comes to nothing: each refusal has a word for programs, a sentence that a model can act on, and what would have been
+//! right. The operator reads which grant or limit it was.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::super::{Phase, Room};
+use super::{Delegating, Origin};
+use crate::channel::Binding;
+use crate::delegation::{CHAIN_MAX, Delegation, Deliver};
+use crate::grant::Layer;
+use crate::ids::{ChannelId, FrameId, PluginName, TaskName};
+use crate::manifest::Capability;
+use crate::request::{Refusal, RefusalCode};
+
+/// What a delegation leads to, once nothing is wrong with it.
+pub(super) struct Checked {
+    pub(super) task: TaskName,
+    /// On whose behalf; none: the program's own.
+    pub(super) by: Option<TaskName>,
+    /// The plugin whose grants count; none: the program's own.
+    pub(super) agent: Option<PluginName>,
+    pub(super) notify: TaskName,
+    pub(super) strategy: Option<PluginName>,
+    pub(super) shared: BTreeMap<ChannelId, Binding>,
+    pub(super) context: Value,
+    /// Of the child.
+    pub(super) chain_depth: u32,
+}
+
+/// A limit that is reached.
+struct Reached {
+    /// For the operator: which key says so.
+    key: String,
+    /// For the model: what it is, and what to do instead.
+    guidance: String,
+}
+
+impl Room {
+    /// The task of that name, if the frame's agent was granted to delegate to it.
+    pub(in crate::room) fn may_delegate(&mut self, frame: FrameId, name: &str) -> Result<TaskName, String> {
+        let Some((by, agent)) = self.delegator(frame) else { return Err("the task is over".to_owned()) };
+        let setup = Arc::clone(&self.setup);
+        let Some(rights) = setup.rights_in(&agent, &by) else { return Err("the task is over".to_owned()) };
+        let is_task = |name: &str| setup.tasks.contains_key(name);
+        rights.may_delegate(name, is_task).cloned().map_err(|record| self.denied(&agent, *record))
+    }
+
+    fn delegator(&self, frame: FrameId) -> Option<(TaskName, PluginName)> {
+        self.task_of(frame).map(|(frame, task)| (frame.task.clone(), task.agent.clone()))
+    }
+
+    /// All that can be said without looking at limits.
+    pub(super) fn check_delegation(&mut self, delegating: &Delegating) -> Result<Checked, Refusal> {
+        let delegation = &delegating.delegation;
+        let (by, agent, depth) = self.on_whose_behalf(&delegating.origin)?;
+        let context = checked_context(delegation)?;
+        let notify = self.checked_notify(delegation, by.as_ref())?;
+        if let Deliver::By(strategy) = &delegation.deliver {
+            self.check_strategy(strategy)?;
+        }
+        if let Some(refusal) = self.takes_no_work() {
+            return Err(refusal);
+        }
+        let task = self.checked_agent(delegation, by.as_ref().zip(agent.as_ref()))?;
+        if delegation.task.trim().is_empty() {
+            let text = "`task` is empty: say in words what the agent is to do.";
+            return Err(Refusal::new(RefusalCode::EmptyTask, text));
+        }
+        let shared = self.checked_channels(delegation, by.as_ref().zip(agent.as_ref()))?;
+        let chain_depth = depth.saturating_add(1);
+        if chain_depth > CHAIN_MAX {
+            let text = format!(
+                "Not started: {CHAIN_MAX} automatic answers have led to one another already. Answer yourself, or leave it to a person."
+            );
+            return Err(Refusal::new(RefusalCode::ChainDepth, text));
+        }
+        let strategy = match &delegation.deliver {
+            Deliver::AsConfigured => self.setup.tasks.get(&task).and_then(|task| task.deliver.clone()),
+            Deliver::Never => None,
+            Deliver::By(strategy) => Some(strategy.clone()),
+        };
+        Ok(Checked { task, by, agent, notify, strategy, shared, context, chain_depth })
+    }
+
+    /// The task and the plugin that delegate, and how many automatic answers led there.
+    fn on_whose_behalf(&self, origin: &Origin) -> Result<(Option<TaskName>, Option<PluginName>, u32), Refusal> {
+        match origin {
+            Origin::Slot { frame, .. } => {
+                let over = || Refusal::new(RefusalCode::RoomClosed, "The task that wanted it is over.");
+                let (by, agent) = self.delegator(*frame).ok_or_else(over)?;
+                let depth = self.frames.get(frame).map_or(self.opening.chain_depth, |frame| frame.chain_depth);
+                Ok((Some(by), Some(agent), depth))
+            }
+            Origin::Request { by: None, .. } => Ok((None, None, self.opening.chain_depth)),
+            Origin::Request { by: Some(by), .. } => {
+                let Some(task) = self.setup.tasks.get(by) else {
+                    let message = format!("The config has no task {by} to delegate on behalf of.");
+                    return Err(Refusal { allowed: self.all_tasks(), ..Refusal::new(RefusalCode::BadArguments, message) });
+                };
+                let at_work = self.frames.values().filter(|frame| frame.task == *by).map(|frame| frame.chain_depth).max();
+                Ok((Some(by.clone()), Some(task.agent.clone()), at_work.unwrap_or(self.opening.chain_depth)))
+            }
+        }
+    }
+
+    fn all_tasks(&self) -> Vec<String> {
+        self.setup.tasks.keys().map(ToString::to_string).collect()
+    }
+
+    fn checked_notify(&self, delegation: &Delegation, by: Option<&TaskName>) -> Result<TaskName, Refusal> {
+        let Some(wanted) = &delegation.notify else { return Ok(by.unwrap_or(&self.opening.entry).clone()) };
+        if self.setup.tasks.contains_key(wanted) {
+            return Ok(wanted.clone());
+        }
+        let message = format!("`notify` names {wanted}, and the config has no such task.");
+        Err(Refusal { allowed: self.all_tasks(), ..Refusal::new(RefusalCode::BadArguments, message) })
+    }
+
+    /// a room that is closed, or has its result, starts nothing more.
+    fn takes_no_work(&self) -> Option<Refusal> {
+        let has_result = matches!(self.phase, Phase::Draining { .. }) && !self.is_held();
+        let refused = |why: &str| Some(Refusal::new(RefusalCode::RoomClosed, format!("Not started: {why}. Do the work yourself.")));
+        if self.conversation.closed.is_some() {
+            return refused("the room is closed");
+        }
+        if self.tasks.stopped.is_some() || has_result {
+            return refused("the run is over");
+        }
+        None
+    }
+
+    /// A task that the delegating agent may start; the enum of the tool is checked here, for a model need not keep to it.
+    fn checked_agent(&mut self, delegation: &Delegation, delegator: Option<(&TaskName, &PluginName)>) -> Result<TaskName, Refusal> {
+        let (setup, name) = (Arc::clone(&self.setup), delegation.agent.as_str());
+        let is_task = |name: &str| setup.tasks.contains_key(name);
+        let Some((by, agent)) = delegator else {
+            let found = setup.tasks.get_key_value(name).map(|(task, _)| task.clone());
+            return found.ok_or_else(|| {
+                let message = format!("The config has no task {name:?} to delegate to.");
+                Refusal { allowed: self.all_tasks(), ..Refusal::new(RefusalCode::UnknownAgent, message) }
+            });
+        };
+        let Some(rights) = setup.rights_in(agent, by) else {
+            return Err(Refusal::new(RefusalCode::NotGranted, format!("The config has no plugin {agent}.")));
+        };
+        let record = match rights.may_delegate(name, is_task) {
+            Ok(task) if is_task(task.as_str()) => return Ok(task.clone()),
+            Ok(_) => rights.refuse(Capability::Delegate, name, Layer::Runtime, "the config has no such task", None),
+            Err(record) => record,
+        };
+        let granted = rights.grants.delegate.iter().flat_map(|grant| &grant.tasks);
+        let allowed: Vec<String> =
+            granted.filter(|task| rights.may_delegate(task.as_str(), is_task).is_ok()).map(ToString::to_string).collect();
+        let code = if is_task(name) || allowed.is_empty() { RefusalCode::NotGranted } else { RefusalCode::UnknownAgent };
+        let refused = self.denied(agent, *record);
+        let instead = match allowed.as_slice() {
+            [] => "You may start none: do the work yourself.".to_owned(),
+            names => format!("You may start: {}.", names.join(", ")),
+        };
+        let what = if code == RefusalCode::UnknownAgent { format!("There is no agent {name:?}.") } else { refused };
+        Err(Refusal { allowed, ..Refusal::new(code, format!("{what} {instead}")) })
+    }
+
+    /// The bindings that the child's room gets: the parent's own, never widened.
+    fn checked_channels(
+        &mut self,
+        delegation: &Delegation,
+        delegator: Option<(&TaskName, &PluginName)>,
+    ) -> Result<BTreeMap<ChannelId, Binding>, Refusal> {
+        let setup = Arc::clone(&self.setup);
+        let of_task = delegator.and_then(|(by, _)| setup.tasks.get(by)).map_or(&[][..], |task| task.background.share.as_slice());
+        if delegation.share_channels.is_empty() {
+            // what the operator wants shared, as far as it is bound here.
+            let bound = |name: &String| self.conversation.bindings.get_key_value(name.as_str());
+            return Ok(of_task.iter().filter_map(bound).map(|(channel, binding)| (channel.clone(), binding.clone())).collect());
+        }
+        let mut shared = BTreeMap::new();
+        for name in &delegation.share_channels {
+            let found =
+                self.conversation.bindings.get_key_value(name.as_str()).map(|(channel, binding)| (channel.clone(), binding.clone()));
+            let Some((channel, binding)) = found else {
+                let allowed = self.may_be_shared(delegator);
+                let message = format!("The channel {name:?} is not bound in this room, so it cannot be shared.");
+                return Err(Refusal { allowed, ..Refusal::new(RefusalCode::UnknownChannel, message) });
+            };
+            if let Some((by, agent)) = delegator.filter(|_| !of_task.contains(name)) {
+                let bindings = self.conversation.bindings.clone();
+                let rights = setup.rights_in(agent, by);
+                let refused = rights.and_then(|rights| rights.may_share(name, |name| bindings.contains_key(name)).err());
+                if let Some(record) = refused {
+                    let text = self.denied(agent, *record);
+                    let allowed = self.may_be_shared(delegator);
+                    let message = format!("{text} You may not share the channel {name}; start the task without it.");
+                    return Err(Refusal { allowed, ..Refusal::new(RefusalCode::ChannelNotShared, message) });
+                }
+            }
+            shared.insert(channel, binding);
+        }
+        Ok(shared)
+    }
+
+    /// Channels of this room that whoever delegates may share.
+    fn may_be_shared(&self, delegator: Option<(&TaskName, &PluginName)>) -> Vec<String> {
+        let bound = self.conversation.bindings.keys();
+        let Some((by, agent)) = delegator else { return bound.map(ToString::to_string).collect() };
+        let of_task = self.setup.tasks.get(by).map_or(&[][..], |task| task.background.share.as_slice());
+        let rights = self.setup.rights_in(agent, by);
+        let granted = |name: &str| rights.as_ref().is_some_and(|rights| rights.may_share(name, |_| false).is_ok());
+        bound.map(ToString::to_string).filter(|name| of_task.contains(name) || granted(name)).collect()
+    }
+
+    /// Depth, width, lifetime count and budgets (R-065 done right).
+    pub(super) fn check_limits(&mut self, checked: &Checked) -> Result<(), Refusal> {
+        let Some(Reached { key, guidance }) = self.reached(checked.agent.as_ref(), &checked.task) else { return Ok(()) };
+        let Some(agent) = &checked.agent else {
+            return Err(Refusal::new(RefusalCode::LimitReached, format!("Not started: {key}. {guidance}")));
+        };
+        let setup = Arc::clone(&self.setup);
+        if let Some(rights) = setup.rights(agent) {
+            let record = rights.refuse(Capability::Delegate, checked.task.as_str(), Layer::Runtime, &key, None);
+            self.denied(agent, *record);
+        }
+        Err(Refusal::new(RefusalCode::LimitReached, format!("Not started. {guidance}")))
+    }
+
+    fn reached(&mut self, agent: Option<&PluginName>, task: &TaskName) -> Option<Reached> {
+        let setup = Arc::clone(&self.setup);
+        if let Some(agent) = agent {
+            let grant = setup.rights(agent).and_then(|rights| rights.grants.delegate.as_ref());
+            let (most, of_all) = grant.map_or((0, 0), |grant| (grant.at_once, grant.total));
+            let at_once = self.background.values().filter(|running| running.started_by.as_ref() == Some(agent)).count();
+            if at_once >= most as usize {
+                return Some(Reached {
+                    key: format!("plugins.{agent}.grants.delegate.at_once is {most}"),
+                    guidance: format!("You have {at_once} background tasks under way, and that is the most. {WAIT_OR_DO}"),
+                });
+            }
+            if self.used_by(agent).background >= of_all {
+                return Some(Reached {
+                    key: format!("plugins.{agent}.grants.delegate.total is {of_all}"),
+                    guidance: format!("You have started {of_all} background tasks in this run, and that is the most. {DO_IT}"),
+                });
+            }
+        }
+        if self.opening.depth >= self.opening.limits.depth {
+            return Some(Reached {
+                key: format!("limits.run.depth is {}", self.opening.limits.depth),
+                guidance: format!("Background tasks may not be nested deeper than this. {DO_IT}"),
+            });
+        }
+        if let Some(key) = self.tasks_are_used_up() {
+            let guidance = if key.contains("at_once") { WAIT_OR_DO } else { DO_IT };
+            return Some(Reached { key, guidance: format!("The run may have no more background tasks now. {guidance}") });
+        }
+        let limits = self.share_of(task);
+        let spent = [(limits.turns, "turns"), (limits.tokens, "tokens"), (limits.model_calls, "model_calls")];
+        let (_, budget) = spent.into_iter().find(|(left, _)| *left == Some(0))?;
+        Some(Reached {
+            key: format!("what is left of limits.run.{budget} is too little"),
+            guidance: "Too little of the run's budget is left for another task. Finish with what you have.".to_owned(),
+        })
+    }
+}
+
+const WAIT_OR_DO: &str = "Wait until one has ended, or do the work yourself.";
+const DO_IT: &str = "Do the work yourself.";
+
+fn checked_context(delegation: &Delegation) -> Result<Value, Refusal> {
+    match &delegation.context {
+        Value::Null => Ok(json!({})),
+        Value::Object(_) => Ok(delegation.context.clone()),
+        _ => Err(Refusal::new(RefusalCode::BadArguments, "`context` must be a JSON object of facts for the agent.")),
+    }
+}

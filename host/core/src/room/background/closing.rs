@@ -1,0 +1,58 @@
+//! What becomes of background tasks when their parent is stopped or closed: each one's own `on_close` says (R-063 done right).
+
+use super::super::Room;
+use super::ending::Told;
+use crate::delegation::OnClose;
+use crate::ids::BackgroundId;
+use crate::outcome::Outcome;
+
+impl Room {
+    /// The room is closed: tasks are stopped, go on alone, or are waited for in silence.
+    pub(in crate::room) fn close_tasks(&mut self, reason: &str) {
+        let running = self.background.values().filter(|task| !task.is_stopped && task.waiter.is_none());
+        let ids: Vec<(BackgroundId, OnClose)> = running.map(|task| (task.id.clone(), task.on_close)).collect();
+        for (id, on_close) in ids {
+            match on_close {
+                OnClose::Cascade => drop(self.stop_task(&id, reason, &Told::Nobody("room_closed"))),
+                OnClose::Detach if self.has_begun(&id) => self.detach_task(&id, reason),
+                OnClose::Detach => drop(self.stop_task(&id, reason, &Told::Nobody("room_closed"))),
+                OnClose::FinishSilently => {}
+            }
+        }
+    }
+
+    /// A task that was given channels tells its answer on those that may be told; what it was asked to do is told nobody (R-029 done right).
+    pub(in crate::room) fn tell_shared_channels(&mut self, outcome: &Outcome) {
+        let is_shared = self.opening.depth > 0 && !self.opening.hold && self.opening.bindings.is_some();
+        let answer = outcome.content.clone().filter(|answer| is_shared && outcome.status.is_success() && !answer.trim().is_empty());
+        if let Some(answer) = answer {
+            self.tell_channels(&answer, None);
+        }
+    }
+
+    /// The run is stopped. Says whether ends are still waited for: a second stop waits for nothing.
+    pub(in crate::room) fn begin_stop(&mut self, reason: &str) -> bool {
+        let is_first = self.tasks.stopped.is_none();
+        self.tasks.stopped.get_or_insert_with(|| reason.to_owned());
+        is_first
+    }
+
+    /// The run is stopped, and this task goes on: alone, or until its end.
+    pub(in crate::room) fn goes_on_after_stop(&mut self, id: &BackgroundId, reason: &str) -> bool {
+        let Some(task) = self.background.get(id).filter(|task| !task.is_stopped && task.waiter.is_none()) else { return false };
+        match task.on_close {
+            OnClose::Cascade => false,
+            OnClose::FinishSilently => self.has_begun(id),
+            OnClose::Detach if self.has_begun(id) => {
+                self.detach_task(id, reason);
+                true
+            }
+            OnClose::Detach => false,
+        }
+    }
+
+    fn has_begun(&self, id: &BackgroundId) -> bool {
+        let Some(call) = self.background.get(id).map(|task| task.call) else { return false };
+        !self.effects.iter().any(|effect| effect.starts() == Some(call))
+    }
+}

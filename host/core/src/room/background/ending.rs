@@ -1,0 +1,218 @@
+//! How a background task ends: by its room, by whoever stops it, or with the run. The first end is its end; what comes later only says what
+//! it used (R-040, R-041, R-060, R-061 done right). Every end takes the same path.
+
+use serde_json::{Value, json};
+
+use super::super::delivery::Undelivered as Delivering;
+use super::super::ending::TIME_IS_OVER;
+use super::super::{Purpose, Room};
+use super::opening::cut;
+use super::{BackgroundTask, Waiter};
+use crate::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
+use crate::effect::Effect;
+use crate::event::{Spent, UsedByPlugin};
+use crate::ids::{BackgroundId, CallId, TaskName};
+use crate::notice::Notice;
+
+/// Characters of an error that a waiting model reads.
+const ERROR_CHARS: usize = 300;
+/// What a task that says nothing at its end is told to have failed of.
+const NO_ANSWER: &str = "it ended without an answer";
+const NO_REASON: &str = "it failed, and gave no reason";
+const CLOSED: &str = "room_closed";
+
+/// Who is told of an end.
+pub(super) enum Told<'a> {
+    /// Whoever is notified.
+    Notified,
+    /// This task's agent stopped it itself, and is not told again.
+    ExceptTo(&'a TaskName),
+    /// Nobody, and why.
+    Nobody(&'a str),
+}
+
+impl Room {
+    pub(in crate::room) fn background_ended(&mut self, call: CallId, ended: EndedTask, spent: Spent, used: &UsedByPlugin) {
+        let Some(Purpose::Background { id }) = self.calls.get(&call).cloned() else { return };
+        self.calls.remove(&call);
+        let Some(task) = self.background.remove(&id) else { return };
+        self.settle_reserve(task.reserved, spent);
+        for (plugin, used) in used {
+            let before = task.inherited.get(plugin).copied().unwrap_or_default();
+            self.used_by(plugin).add(used.since(before));
+        }
+        if !task.is_stopped {
+            let ended = self.end_of(&task, ended);
+            self.conclude(&task, ended, &Told::Notified);
+        }
+        self.stop_if_spent();
+    }
+
+    fn settle_reserve(&mut self, reserved: Spent, spent: Spent) {
+        self.reserved = self.reserved.minus(reserved);
+        self.spent = self.spent.plus(spent);
+    }
+
+    /// What a child says of its end. It is not trusted to name another task, nor to have completed without an answer.
+    fn end_of(&self, task: &BackgroundTask, said: EndedTask) -> EndedTask {
+        let output = said.output.filter(|output| !output.trim().is_empty());
+        let (status, error) = match (said.status, &output) {
+            (BackgroundStatus::Completed, None) => (BackgroundStatus::Failed, said.error.or_else(|| Some(NO_ANSWER.to_owned()))),
+            (status, _) => (status, said.error),
+        };
+        let completed = status == BackgroundStatus::Completed;
+        // A child knows of one time only; where the run has some left, it was the task's own.
+        let of_task = self.opening.deadline.is_none_or(|deadline| self.now < deadline);
+        let error = error.map(|error| match error.as_str() {
+            TIME_IS_OVER if of_task => {
+                format!("it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)", task.task)
+            }
+            _ => error,
+        });
+        let error = error.filter(|error| !error.trim().is_empty()).or_else(|| (!completed).then(|| NO_REASON.to_owned()));
+        let mut metadata = task.context.clone();
+        if let Some(metadata) = metadata.as_object_mut().filter(|_| task.structured && said.metadata.is_object()) {
+            metadata.insert("result".to_owned(), said.metadata);
+        }
+        EndedTask {
+            id: task.id.clone(),
+            agent: task.task.clone(),
+            task: task.prompt.clone(),
+            status,
+            output: output.filter(|_| completed),
+            error: error.filter(|_| !completed),
+            duration_ms: self.now.since(task.started),
+            metadata,
+            attempts: 0,
+        }
+    }
+
+    /// The end of a task that was stopped from here.
+    fn stopped(&self, task: &BackgroundTask, error: &str) -> EndedTask {
+        let ended = EndedTask { status: BackgroundStatus::Cancelled, ..EndedTask::interrupted(error.to_owned()) };
+        self.end_of(task, ended)
+    }
+
+    /// The one path of every end: the record, the notice, whoever waits, and the delivery.
+    fn conclude(&mut self, task: &BackgroundTask, ended: EndedTask, told: &Told<'_>) {
+        if !self.tasks.end(&ended, self.now) {
+            return;
+        }
+        self.tell(Notice::BackgroundEnded { ended: ended.clone() });
+        if let Some(waiter) = &task.waiter {
+            let was_told = self.tell_waiter(waiter, task, &ended);
+            let reason = if was_told { "it was the answer of the call that waited for it" } else { "whoever waited for it is over" };
+            self.note_delivery(task, if was_told { DeliveryState::Told } else { DeliveryState::Blocked }, reason);
+            return;
+        }
+        let knows = matches!(told, Told::ExceptTo(canceller) if **canceller == task.notify);
+        match told {
+            _ if knows => self.note_delivery(task, DeliveryState::Told, "its own agent stopped it"),
+            Told::Nobody(reason) => self.note_delivery(task, DeliveryState::Blocked, reason),
+            // R-063 done right: it is recorded, and nothing is said.
+            _ if self.tasks.stopped.is_some() => self.note_delivery(task, DeliveryState::Blocked, CLOSED),
+            Told::Notified | Told::ExceptTo(_) => self.deliver_result(Delivering {
+                ended,
+                notify: task.notify.clone(),
+                strategy: task.strategy.clone(),
+                hand_back: task.hand_back,
+                chain_depth: task.chain_depth,
+            }),
+        }
+    }
+
+    fn note_delivery(&mut self, task: &BackgroundTask, state: DeliveryState, reason: &str) {
+        let record =
+            DeliveryRecord { state, strategy: task.strategy.clone(), reason: Some(reason.to_owned()), ..DeliveryRecord::default() };
+        self.set_delivery(&task.id, record);
+    }
+
+    /// The result as the answer of the call that waited for it.
+    fn tell_waiter(&mut self, waiter: &Waiter, task: &BackgroundTask, ended: &EndedTask) -> bool {
+        let room = self.tasks.get(&task.id).map(|record| record.room.clone());
+        let mut answer = json!({ "status": ended.status.as_str(), "task_id": task.id, "room_id": room, "agent": task.task });
+        if let Some(output) = &ended.output {
+            answer["output"] = json!(output);
+        }
+        if let Some(error) = &ended.error {
+            answer["error"] = json!(cut(error, ERROR_CHARS));
+        }
+        if let Some(result) = ended.metadata.get("result").filter(|_| task.structured) {
+            answer["result"] = Value::clone(result);
+        }
+        let is_error = ended.status != BackgroundStatus::Completed;
+        self.answer_waiter(waiter, &answer, is_error, true)
+    }
+
+    /// Stops a background task while the run goes on; false: there is none that runs. What is set aside for it comes back once its room
+    /// has said what it used, or else what is killed and started in turn would spend more than there is.
+    pub(super) fn stop_task(&mut self, id: &BackgroundId, error: &str, told: &Told<'_>) -> bool {
+        let Some(task) = self.background.get_mut(id).filter(|task| !task.is_stopped) else { return false };
+        let call = task.call;
+        if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
+            // It has not begun, so it used nothing.
+            let Some(task) = self.background.remove(id) else { return false };
+            self.settle_reserve(task.reserved, Spent::default());
+            self.abandon(call);
+            let ended = self.stopped(&task, error);
+            self.conclude(&task, ended, told);
+            return true;
+        }
+        task.is_stopped = true;
+        let task = task.clone();
+        self.effects.push_back(Effect::AbandonCall { call });
+        let ended = self.stopped(&task, error);
+        self.conclude(&task, ended, told);
+        true
+    }
+
+    /// The operator stops it, by the name of its task.
+    pub(in crate::room) fn kill_background(&mut self, id: &BackgroundId, reason: &str) {
+        self.stop_task(id, reason, &Told::Notified);
+    }
+
+    /// A frame is over, and with it its calls: nobody waits for results that were to answer them.
+    pub(in crate::room) fn stop_waited_for(&mut self, frame: crate::ids::FrameId) {
+        let waits = |task: &BackgroundTask| !task.is_stopped && task.waiter.is_some_and(|waiter| waiter.frame == frame);
+        let ids: Vec<BackgroundId> = self.background.values().filter(|task| waits(task)).map(|task| task.id.clone()).collect();
+        for id in ids {
+            if let Some(task) = self.background.get_mut(&id) {
+                task.waiter = None;
+            }
+            self.stop_task(&id, "whoever waited for it is over", &Told::Nobody("whoever waited for it is over"));
+        }
+    }
+
+    /// The host stopped before tasks that were told to stop had said what they used. They are not gone on with, so all that was set aside
+    /// for them counts.
+    pub(in crate::room) fn settle_stopped_tasks(&mut self) {
+        let stopped: Vec<BackgroundId> = self.background.values().filter(|task| task.is_stopped).map(|task| task.id.clone()).collect();
+        for id in stopped {
+            if let Some(task) = self.background.remove(&id) {
+                self.calls.remove(&task.call);
+                self.settle_reserve(task.reserved, task.reserved);
+            }
+        }
+    }
+
+    /// The run is over before the background task is; its room is stopped with it.
+    pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, reason: &str) {
+        let Some(task) = self.background.remove(id) else { return };
+        // Nobody will say what it used. A room above would hand out again what this one does not report, so there all of it counts.
+        let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
+        self.settle_reserve(task.reserved, unknown);
+        if !task.is_stopped {
+            let ended = self.stopped(&task, reason);
+            self.conclude(&task, ended, &Told::Nobody(CLOSED));
+        }
+    }
+
+    /// It goes on alone: nobody will say what it used, so all that was set aside for it counts.
+    pub(super) fn detach_task(&mut self, id: &BackgroundId, reason: &str) {
+        let Some(task) = self.background.remove(id) else { return };
+        self.settle_reserve(task.reserved, task.reserved);
+        self.calls.remove(&task.call);
+        self.effects.push_back(Effect::DetachTask { call: task.call });
+        self.tasks.detach(id, reason);
+    }
+}

@@ -1,0 +1,99 @@
+//! Slots of a round that wait for a delegation: for its receipt while gates are asked, or for its result. Whoever waited and is over is
+//! answered no more.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::super::Room;
+use super::super::frame::{Said, Slot, ToolRound, Wait};
+use super::Waiter;
+use crate::ids::FrameId;
+use crate::message::Label;
+
+/// Where the round of a slot is.
+enum Place {
+    /// In its frame, which rests.
+    Rests,
+    /// In the hands of whoever is about it.
+    UnderWay,
+    Gone,
+}
+
+impl Room {
+    fn place_of(&self, waiter: &Waiter) -> Place {
+        let is_open = |round: &ToolRound| {
+            round.message.seq == waiter.seq && round.slots.get(waiter.slot).is_some_and(|slot: &Slot| slot.said.is_none())
+        };
+        match self.frames.get(&waiter.frame).map(|frame| frame.attempt.as_ref().map(|attempt| &attempt.wait)) {
+            Some(Some(Wait::Tools(round))) if is_open(round) => Place::Rests,
+            Some(None | Some(Wait::Next)) => Place::UnderWay,
+            Some(Some(_)) | None => Place::Gone,
+        }
+    }
+
+    /// The slot still waits.
+    pub(super) fn waits(&self, waiter: &Waiter) -> bool {
+        !matches!(self.place_of(waiter), Place::Gone)
+    }
+
+    /// Gives a slot its answer. `is_data`: a worker said it. False: nobody waits any more.
+    pub(super) fn answer_waiter(&mut self, waiter: &Waiter, answer: &Value, is_error: bool, is_data: bool) -> bool {
+        match self.place_of(waiter) {
+            Place::Gone => false,
+            Place::UnderWay => {
+                let said = self.said_of_delegation(waiter.frame, answer, is_error, is_data);
+                self.tasks.answers.push((*waiter, said, is_data));
+                true
+            }
+            Place::Rests => {
+                let said = self.said_of_delegation(waiter.frame, answer, is_error, is_data);
+                let Some(Wait::Tools(mut round)) = self.take_wait(waiter.frame) else { return false };
+                self.fill(waiter, &mut round, said, is_data);
+                self.go_on(waiter.frame, round);
+                true
+            }
+        }
+    }
+
+    fn said_of_delegation(&mut self, frame: FrameId, answer: &Value, is_error: bool, is_data: bool) -> Said {
+        let mut message = Arc::unwrap_or_clone(self.host_message(frame, answer.to_string()));
+        // L-172: what a worker said came of text from outside.
+        message.labels.extend(is_data.then_some(Label::Untrusted));
+        Said { message: Some(Box::new(message)), is_error, is_result: true }
+    }
+
+    /// The answer that came while the slot's round was under way.
+    pub(super) fn take_answer(&mut self, waiter: &Waiter) -> Option<Said> {
+        let place = self.tasks.answers.iter().position(|(of, ..)| of == waiter)?;
+        Some(self.tasks.answers.remove(place).1)
+    }
+
+    /// A round is about to rest: what came meanwhile for its slots is theirs.
+    pub(in crate::room) fn fill_answered(&mut self, id: FrameId, round: &mut ToolRound) {
+        if self.tasks.answers.is_empty() {
+            return;
+        }
+        let (mine, others) = std::mem::take(&mut self.tasks.answers).into_iter().partition(|(waiter, ..)| waiter.frame == id);
+        self.tasks.answers = others;
+        let mine: Vec<(Waiter, Said, bool)> = mine;
+        let seq = round.message.seq;
+        for (waiter, said, is_data) in mine.into_iter().filter(|(waiter, ..)| waiter.seq == seq) {
+            self.fill(&waiter, round, said, is_data);
+        }
+    }
+
+    fn fill(&mut self, waiter: &Waiter, round: &mut ToolRound, mut said: Said, is_data: bool) {
+        let Some(slot) = round.slots.get_mut(waiter.slot).filter(|slot| slot.said.is_none()) else { return };
+        slot.now.untrusted |= is_data;
+        let (name, is_action) = (slot.call.name.clone(), slot.action.is_some());
+        // An action's answer is an observation, not the result of a call.
+        said.is_result &= !is_action;
+        if !is_action {
+            self.tell_answer(waiter.frame, &name, &said);
+        }
+        if let Some(slot) = round.slots.get_mut(waiter.slot) {
+            slot.said = Some(said);
+        }
+    }
+}

@@ -1,0 +1,168 @@
+//! What comes in on a channel, in order: may the room take it, may the channel say it, is it one too many, did it come before, did
+//! programs answer each other too often; then the gates; then it counts: it has a number, the other channels are told, an agent hears it.
+
+use super::limits::Bucket;
+use crate::channel::Binding;
+use crate::ids::TaskName;
+use crate::notice::Notice;
+use crate::request::{Inbound, Refusal, RefusalCode, Reply, RequestId};
+use crate::room::gates::Passing;
+use crate::room::pausing::Words;
+use crate::room::{Phase, Room};
+
+/// Automatic answers in a row, after which the next one is not taken: two programs that answer each other would never end.
+const CHAIN_DEPTH_MAX: u32 = 5;
+/// Bytes of a message's key: the room remembers thousands of them.
+const KEY_MAX: usize = 256;
+
+impl Room {
+    pub(in crate::room) fn inbound(&mut self, request: RequestId, inbound: Inbound) {
+        if let Err(refusal) = self.may_come_in(&inbound).and_then(|()| self.count_message(&inbound)) {
+            self.refuse_inbound(request, &inbound, refusal);
+            return;
+        }
+        if let Some(key) = &inbound.key {
+            if let Some(index) = self.conversation.seen.get(key) {
+                self.reply(request, Ok(Reply::Accepted { index, duplicate: true }));
+                return;
+            }
+            if let Some(others) = self.conversation.arriving.get_mut(key) {
+                // The first is at the gates; what becomes of it holds for both.
+                others.push(request);
+                return;
+            }
+        }
+        if inbound.chain_depth >= CHAIN_DEPTH_MAX {
+            let message = format!("{CHAIN_DEPTH_MAX} automatic answers led to this one, and no more than that may follow one another");
+            self.refuse_inbound(request, &inbound, Refusal::new(RefusalCode::ChainDepth, message));
+            return;
+        }
+        if let Some(key) = &inbound.key {
+            self.conversation.arriving.insert(key.clone(), Vec::new());
+        }
+        self.pass(Passing::Inbound { request, inbound: Box::new(inbound) });
+    }
+
+    /// The room takes it, its channel may say it, and it says something to somebody.
+    fn may_come_in(&self, inbound: &Inbound) -> Result<(), Refusal> {
+        self.takes_messages()?;
+        let binding = self.binding_of(inbound)?;
+        if !binding.access.may_write() {
+            let message = format!("nothing may come in from the channel {}: it has not the access to write", inbound.channel);
+            return Err(Refusal::new(RefusalCode::NoAccess, message));
+        }
+        if inbound.text.trim().is_empty() && inbound.attachments.is_empty() {
+            return Err(Refusal::new(RefusalCode::BadArguments, "the message is empty"));
+        }
+        if inbound.key.as_ref().is_some_and(|key| key.is_empty() || key.len() > KEY_MAX) {
+            return Err(Refusal::new(RefusalCode::BadArguments, format!("a message's key has 1 to {KEY_MAX} bytes")));
+        }
+        inbound.to.as_ref().map_or(Ok(()), |task| self.can_hear(task))
+    }
+
+    fn takes_messages(&self) -> Result<(), Refusal> {
+        let closed = |why: &str| Err(Refusal::new(RefusalCode::RoomClosed, format!("the room takes nothing any more: {why}")));
+        match (&self.conversation.closed, &self.phase) {
+            (Some(reason), _) => closed(reason),
+            (None, Phase::Running { .. }) => Ok(()),
+            (None, Phase::Draining { .. }) if self.is_held() => Ok(()),
+            (None, _) => closed("its run has its result already"),
+        }
+    }
+
+    fn binding_of(&self, inbound: &Inbound) -> Result<&Binding, Refusal> {
+        self.conversation.bindings.get(&inbound.channel).ok_or_else(|| self.unknown_channel(&inbound.channel))
+    }
+
+    /// A task that is named is at work, or can begin.
+    fn can_hear(&self, task: &TaskName) -> Result<(), Refusal> {
+        let is_known = self.setup.tasks.contains_key(task);
+        if self.at_work(task).is_some() || (is_known && self.is_held()) {
+            return Ok(());
+        }
+        let (message, allowed) = if self.is_held() {
+            (format!("there is no task {task} in this room"), self.setup.tasks.keys().map(ToString::to_string).collect())
+        } else {
+            let at_work = self.frames.values().map(|frame| frame.task.to_string()).collect();
+            (format!("no task {task} is at work in this room, and the run begins none for a message"), at_work)
+        };
+        Err(Refusal { error: RefusalCode::UnknownAgent, message, allowed })
+    }
+
+    /// one message a time out of the channel's bucket.
+    fn count_message(&mut self, inbound: &Inbound) -> Result<(), Refusal> {
+        let now = self.now;
+        let channel = &inbound.channel;
+        let Some(rate) = self.conversation.bindings.get(channel).and_then(|binding| binding.rate) else { return Ok(()) };
+        let bucket = self.conversation.buckets.entry(channel.clone()).or_insert_with(|| Bucket::full(rate, now));
+        if bucket.take(rate, now) {
+            bucket.is_empty = false;
+            return Ok(());
+        }
+        Err(Refusal::new(RefusalCode::RateLimited, format!("the channel {channel} may say {rate} a second (channels.{channel}.rate)")))
+    }
+
+    fn refuse_inbound(&mut self, request: RequestId, inbound: &Inbound, refusal: Refusal) {
+        if !self.is_told_already(inbound, refusal.error) {
+            let (channel, sender) = (inbound.channel.clone(), inbound.sender.clone());
+            self.tell(Notice::InboundRefused { channel, sender, error: refusal.error, reason: refusal.message.clone() });
+        }
+        self.reply(request, Err(refusal));
+    }
+
+    /// Of a flood only the first message too many is told.
+    fn is_told_already(&mut self, inbound: &Inbound, error: RefusalCode) -> bool {
+        let bucket = self.conversation.buckets.get_mut(&inbound.channel).filter(|_| error == RefusalCode::RateLimited);
+        bucket.is_some_and(|bucket| std::mem::replace(&mut bucket.is_empty, true))
+    }
+
+    /// It counts: it has a number, the other channels are told, and an agent hears it.
+    pub(in crate::room) fn inbound_passed(&mut self, request: RequestId, inbound: Inbound) {
+        // The gates took their time, and the room may have been closed, or the channel changed.
+        if let Err(refusal) = self.may_come_in(&inbound) {
+            self.turn_away(request, &inbound, &refusal);
+            return;
+        }
+        let index = self.conversation.next_index;
+        self.conversation.next_index += 1;
+        let others = self.no_longer_arriving(&inbound);
+        if let Some(key) = &inbound.key {
+            self.conversation.seen.insert(key.clone(), index);
+        }
+        let (channel, sender, text) = (inbound.channel.clone(), inbound.sender.clone(), inbound.text.clone());
+        self.tell(Notice::Inbound { index, channel, sender, text });
+        self.reply(request, Ok(Reply::Accepted { index, duplicate: false }));
+        others.into_iter().for_each(|other| self.reply(other, Ok(Reply::Accepted { index, duplicate: true })));
+        self.tell_other_channels(index, &inbound);
+        self.lead_to_agent(inbound);
+    }
+
+    pub(in crate::room) fn inbound_blocked(&mut self, request: RequestId, inbound: Inbound, reason: &str) {
+        self.turn_away(request, &inbound, &Refusal::new(RefusalCode::Blocked, reason));
+    }
+
+    /// It does not count after all, and whoever sent it again reads the same.
+    fn turn_away(&mut self, request: RequestId, inbound: &Inbound, refusal: &Refusal) {
+        let others = self.no_longer_arriving(inbound);
+        self.refuse_inbound(request, inbound, refusal.clone());
+        others.into_iter().for_each(|other| self.reply(other, Err(refusal.clone())));
+    }
+
+    fn no_longer_arriving(&mut self, inbound: &Inbound) -> Vec<RequestId> {
+        inbound.key.as_ref().and_then(|key| self.conversation.arriving.remove(key)).unwrap_or_default()
+    }
+
+    /// The task that is to answer hears it, now or when it begins.
+    fn lead_to_agent(&mut self, inbound: Inbound) {
+        let Some(binding) = self.conversation.bindings.get(&inbound.channel) else { return };
+        // what an agent says leads to another only where it is addressed.
+        if inbound.to.is_none() && !binding.kind.is_transport() {
+            return;
+        }
+        let task = inbound.to.clone().unwrap_or_else(|| self.active_task().clone());
+        if !binding.visibility.is_for_task(&task) {
+            return;
+        }
+        self.hear_or_begin(Words { task, text: inbound.text, attachments: inbound.attachments, chain_depth: inbound.chain_depth });
+    }
+}

@@ -1,0 +1,100 @@
+//! How much may come in from a channel, and which messages came before: counted in numbers of the journal alone, so a fold
+//! counts the same.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::{Deserialize, Serialize};
+
+use crate::ids::Millis;
+
+/// Keys that a room remembers; a message that comes again after so many others counts as new.
+const KEYS_MAX: usize = 10_000;
+/// What one message costs: a rate of one message a second gives as much in a second, one in each millisecond.
+const MESSAGE: u64 = 1_000;
+
+/// A token bucket: it holds the messages of one second, and fills with time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Bucket {
+    left: u64,
+    at: Millis,
+    /// The last message was one too many, and whoever follows was told so.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_empty: bool,
+}
+
+impl Bucket {
+    pub(super) fn full(rate: u32, now: Millis) -> Self {
+        Self { left: capacity(rate), at: now, is_empty: false }
+    }
+
+    /// Takes one message out of it; false: there is none left.
+    pub(super) fn take(&mut self, rate: u32, now: Millis) -> bool {
+        let filled = now.since(self.at).saturating_mul(u64::from(rate));
+        self.left = self.left.saturating_add(filled).min(capacity(rate));
+        self.at = now;
+        let rest = self.left.checked_sub(MESSAGE);
+        self.left = rest.unwrap_or(self.left);
+        rest.is_some()
+    }
+}
+
+fn capacity(rate: u32) -> u64 {
+    u64::from(rate).saturating_mul(MESSAGE)
+}
+
+/// Messages that came with a key, and the number that each has.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Seen {
+    numbers: BTreeMap<String, u64>,
+    /// The oldest first.
+    order: VecDeque<String>,
+}
+
+impl Seen {
+    pub(super) fn is_empty(&self) -> bool {
+        self.numbers.is_empty()
+    }
+
+    pub(super) fn get(&self, key: &str) -> Option<u64> {
+        self.numbers.get(key).copied()
+    }
+
+    pub(super) fn insert(&mut self, key: String, number: u64) {
+        if self.numbers.insert(key.clone(), number).is_some() {
+            return;
+        }
+        self.order.push_back(key);
+        if self.order.len() > KEYS_MAX
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.numbers.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_second_holds_as_many_as_the_rate_and_fills_with_time() {
+        let mut bucket = Bucket::full(2, Millis(0));
+        let taken: Vec<bool> = [0, 0, 0, 499, 500, 501, 1_000, 9_000, 9_000, 9_000].map(|at| bucket.take(2, Millis(at))).into();
+        assert_eq!(taken, [true, true, false, false, true, false, true, true, true, false]);
+    }
+
+    #[test]
+    fn a_rate_that_was_lowered_holds_at_once() {
+        let mut bucket = Bucket::full(100, Millis(0));
+        assert!(bucket.take(1, Millis(0)));
+        assert!(!bucket.take(1, Millis(0)));
+    }
+
+    #[test]
+    fn the_oldest_key_is_forgotten_first() {
+        let mut seen = Seen::default();
+        (0..=KEYS_MAX as u64).for_each(|number| seen.insert(format!("k{number}"), number));
+        assert_eq!((seen.get("k0"), seen.get("k1"), seen.numbers.len()), (None, Some(1), KEYS_MAX));
+    }
+}

@@ -1,0 +1,167 @@
+//! Announcements: something is said in a room that nobody there asked for, by the program around the host. Each
+//! request hears what became of it, and one with a key that came before hears of the first.
+
+use serde::{Deserialize, Serialize};
+
+use super::{ROOM_CLOSED, Room, Saying};
+use crate::delegation::CHAIN_MAX;
+use crate::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
+use crate::ids::ChannelId;
+use crate::request::{Announcement, Refusal, RefusalCode, Reply, RequestId};
+use crate::room::gates::Passing;
+
+/// Keys that are remembered; those of the oldest announcements are forgotten.
+const MAX_KEYS: usize = 1_000;
+
+/// An announcement with a key.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Announced {
+    /// In which order they came.
+    number: u64,
+    /// None: it is on its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    record: Option<DeliveryRecord>,
+    /// Requests with the same key that came meanwhile.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    also: Vec<RequestId>,
+}
+
+impl Room {
+    pub(in crate::room) fn announce(&mut self, request: RequestId, announcement: Announcement) {
+        if let Some(known) = announcement.key.as_ref().and_then(|key| self.deliveries.announced.get_mut(key)) {
+            match known.record.clone() {
+                Some(record) => self.reply(request, Ok(Reply::Delivery { record, duplicate: true })),
+                None => {
+                    known.also.push(request);
+                    self.deliveries.asked.insert(request);
+                }
+            }
+            return;
+        }
+        let channel = match self.may_announce(&announcement) {
+            Ok(channel) => channel,
+            Err(refusal) => {
+                self.reply(request, Err(refusal));
+                return;
+            }
+        };
+        let number = self.deliveries.announcements;
+        self.deliveries.announcements += 1;
+        let Announcement { content, addressed_to, key, chain_depth, interrupt, .. } = announcement;
+        if let Some(key) = &key {
+            self.deliveries.announced.insert(key.clone(), Announced { number, record: None, also: Vec::new() });
+            self.forget_keys();
+        }
+        self.deliveries.asked.insert(request);
+        let relay = addressed_to.filter(|task| self.will_hear(task));
+        let key = key.unwrap_or_else(|| format!("announcement-{number}"));
+        let otherwise = relay.is_some().then(|| content.clone());
+        let speech = Speech { channel, text: content, interrupt, key, tasks: Vec::new() };
+        let saying = Saying { speech, strategy: None, request: Some(request), relay, chain_depth, otherwise };
+        self.pass(Passing::Delivery { saying: Box::new(saying) });
+    }
+
+    /// The channel on which it is said.
+    fn may_announce(&self, announcement: &Announcement) -> Result<ChannelId, Refusal> {
+        if self.conversation.closed.is_some() {
+            return Err(Refusal::new(RefusalCode::RoomClosed, "the room was closed; nothing is said in it any more"));
+        }
+        if announcement.content.trim().is_empty() {
+            return Err(Refusal::new(RefusalCode::BadArguments, "an announcement needs a `content`: what is to be said"));
+        }
+        if announcement.chain_depth >= CHAIN_MAX {
+            let message = format!("{} automatic answers led to it; {CHAIN_MAX} are too many", announcement.chain_depth);
+            return Err(Refusal::new(RefusalCode::ChainDepth, message));
+        }
+        if let Some(task) = announcement.addressed_to.as_ref().filter(|task| !self.setup.tasks.contains_key(*task)) {
+            let allowed = self.setup.tasks.keys().map(ToString::to_string).collect();
+            return Err(Refusal { allowed, ..Refusal::new(RefusalCode::UnknownAgent, format!("the config has no task {task}")) });
+        }
+        let bound = self.bound();
+        let nowhere = |what: String| {
+            let allowed = bound.iter().filter(|(_, binding)| binding.can_be_told()).map(|(id, _)| id.to_string()).collect();
+            Refusal { allowed, ..Refusal::new(RefusalCode::UnknownChannel, what) }
+        };
+        let best = || transport(bound).cloned().ok_or_else(|| nowhere("no channel of the room can be told anything".to_owned()));
+        let Some(wanted) = &announcement.channel else { return best() };
+        match bound.get(wanted) {
+            None => Err(nowhere(format!("the room has no channel {wanted}"))),
+            // an agent's channel leads to nobody; people hear it.
+            Some(binding) if !binding.kind.is_transport() => best(),
+            Some(binding) if binding.can_be_told() => Ok(wanted.clone()),
+            Some(binding) => {
+                let why = if binding.muted { "is muted" } else { "may be told nothing here" };
+                Err(Refusal::new(RefusalCode::NoAccess, format!("{wanted} {why}")))
+            }
+        }
+    }
+
+    fn forget_keys(&mut self) {
+        let announced = &mut self.deliveries.announced;
+        if announced.len() <= MAX_KEYS {
+            return;
+        }
+        let oldest = announced.iter().filter(|(_, known)| known.record.is_some()).min_by_key(|(_, known)| known.number);
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            announced.remove(&key);
+        }
+    }
+
+    /// A channel took it.
+    pub(super) fn announcement_heard(&mut self, saying: &Saying) {
+        let channel = Some(saying.speech.channel.clone());
+        self.announcement_taken(
+            saying,
+            DeliveryRecord { state: DeliveryState::Delivered, channel, attempts: 1, ..DeliveryRecord::default() },
+        );
+    }
+
+    pub(super) fn announcement_taken(&mut self, saying: &Saying, record: DeliveryRecord) {
+        self.announcement_is(saying, Ok(record));
+    }
+
+    pub(super) fn announcement_blocked(&mut self, saying: &Saying, reason: &str) {
+        let came_of_it = if reason == ROOM_CLOSED {
+            Err(Refusal::new(RefusalCode::RoomClosed, "the room was closed before it was said"))
+        } else {
+            Ok(DeliveryRecord { state: DeliveryState::Blocked, reason: Some(reason.to_owned()), ..DeliveryRecord::default() })
+        };
+        self.announcement_is(saying, came_of_it);
+    }
+
+    /// Whoever asked may try again.
+    pub(super) fn announcement_failed(&mut self, saying: &Saying, reason: &str) {
+        self.announcement_is(saying, Err(Refusal::new(RefusalCode::Busy, reason)));
+    }
+
+    pub(super) fn announcement_interrupted(&mut self, saying: &Saying, reason: &str) {
+        self.announcement_is(saying, Err(Refusal::new(RefusalCode::RoomClosed, reason)));
+    }
+
+    fn announcement_is(&mut self, saying: &Saying, came_of_it: Result<DeliveryRecord, Refusal>) {
+        let Some(request) = saying.request.filter(|request| self.deliveries.asked.remove(request)) else { return };
+        let mut also = Vec::new();
+        if let Some(known) = self.deliveries.announced.get_mut(&saying.speech.key) {
+            also = std::mem::take(&mut known.also);
+            known.record = came_of_it.as_ref().ok().cloned();
+            if came_of_it.is_err() {
+                // It was not said: a second one with the key is no duplicate.
+                self.deliveries.announced.remove(&saying.speech.key);
+            }
+        }
+        let reply = |duplicate: bool| came_of_it.clone().map(|record| Reply::Delivery { record, duplicate });
+        self.reply(request, reply(false));
+        for request in also {
+            self.deliveries.asked.remove(&request);
+            self.reply(request, reply(true));
+        }
+    }
+
+    /// The room is over: nobody waits for ever.
+    pub(super) fn refuse_announcements(&mut self) {
+        self.deliveries.announced.retain(|_, known| known.record.is_some());
+        for request in std::mem::take(&mut self.deliveries.asked) {
+            self.reply(request, Err(Refusal::new(RefusalCode::RoomClosed, "the run was over before it was known to be heard")));
+        }
+    }
+}

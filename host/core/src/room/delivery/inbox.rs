@@ -1,0 +1,56 @@
+//! The inbox: results that nobody was told, for the agent of the task that is to know. It reads them once, right before its next step, as
+//! one fenced message in its history (R-050…R-055 done right): its system text never grows.
+
+use std::sync::Arc;
+
+use serde_json::json;
+
+use super::{Room, texts};
+use crate::action::{Observation, Past};
+use crate::delivery::{DeliveryState, EndedTask};
+use crate::ids::{BackgroundId, FrameId};
+use crate::message::{Entity, Label, Message};
+use crate::notice::Notice;
+
+/// Who says it.
+const HOST: &str = "host";
+
+/// It is data that the host put to an agent, and to nobody else.
+pub(in crate::room) fn is_data(message: &Message) -> bool {
+    message.sender == Entity::Agent && message.sender_name == HOST && message.labels.contains(&Label::Untrusted)
+}
+
+impl Room {
+    /// Right before an agent's step: it reads what waits for it.
+    pub(in crate::room) fn hear_results(&mut self, id: FrameId) {
+        if self.deliveries.is_new() {
+            return;
+        }
+        self.hear_relays(id);
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
+        let Some(numbers) = self.deliveries.inbox.get(&task) else { return };
+        let results: Vec<Arc<EndedTask>> =
+            numbers.iter().filter_map(|number| self.deliveries.results.get(number)).map(|entry| Arc::clone(&entry.ended)).collect();
+        let ids: Vec<BackgroundId> = results.iter().map(|ended| ended.id.clone()).collect();
+        let text = texts::for_inbox(results.iter().map(Arc::as_ref));
+        self.read_data(id, text, &ids);
+        ids.iter().for_each(|id| self.bring(id, DeliveryState::Told, None, None));
+        self.tell(Notice::ResultsTold { task, ids });
+    }
+
+    /// Writes data of the host's into an agent's history; it answers no call, and it is nobody's word.
+    pub(super) fn read_data(&mut self, id: FrameId, text: String, ids: &[BackgroundId]) -> Option<Arc<Message>> {
+        let task = self.frames.get(&id)?.task.clone();
+        let user_message = self.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
+        self.begin_history(&task, user_message);
+        let mut message = self.stamp(Entity::Agent, HOST);
+        message.content = Some(text.clone());
+        message.labels.push(Label::Untrusted);
+        let message = Arc::new(message);
+        let place = self.memory(&task).push(&message);
+        self.link(&message).place = Some((task, place));
+        let observation = Observation::Custom { name: "background".to_owned(), content: text, extras: json!({ "tasks": ids }) };
+        self.remember_unsolicited(id, Past { action: None, observation: Some(observation), seq: message.seq });
+        Some(message)
+    }
+}

@@ -1,0 +1,142 @@
+//! An agent takes a turn about results (R-102, R-108 done right): a message of the host's with fenced data, for the notified task alone.
+//! Nobody else sees it, and it counts as nobody's words. A task that waits for its user takes the turn at once and asks again; one that is
+//! at work reads it in its next step.
+
+use std::sync::Arc;
+
+use super::{Room, Saying};
+use crate::delivery::{DeliveryRecord, DeliveryState};
+use crate::effect::Effect;
+use crate::ids::{CallId, FrameId, TaskName};
+use crate::message::Message;
+use crate::notice::Notice;
+use crate::room::frame::{Responder, Wait};
+use crate::room::gates::Passing;
+use crate::room::{Phase, Purpose};
+
+/// Who reads what a task is to take a turn about.
+enum Hearer {
+    /// It waits for its user with this call.
+    Asking(FrameId, CallId),
+    /// Its step has not begun yet.
+    Beginning(FrameId),
+    /// It is at work, and reads it later; or somebody else has the conversation.
+    Later,
+    /// The room is held, and nobody is at work.
+    Held,
+    Nobody,
+}
+
+impl Room {
+    /// Somebody will take a turn about what is put to this task.
+    pub(super) fn will_hear(&self, task: &TaskName) -> bool {
+        self.setup.tasks.contains_key(task) && (self.is_held() || self.hearing(task).is_some())
+    }
+
+    fn hearing(&self, task: &TaskName) -> Option<FrameId> {
+        self.frames.values().find(|frame| frame.task == *task && frame.only.is_none()).map(|frame| frame.id)
+    }
+
+    pub(super) fn heed_relays(&mut self) {
+        let tasks: Vec<TaskName> = self.deliveries.relays.keys().cloned().collect();
+        for task in tasks {
+            match self.hearer(&task) {
+                Hearer::Asking(frame, call) => {
+                    let not_yet_asked = self.effects.iter().position(|effect| effect.starts() == Some(call));
+                    match not_yet_asked {
+                        Some(place) => drop(self.effects.remove(place)),
+                        None => self.effects.push_back(Effect::AbandonCall { call }),
+                    }
+                    self.calls.remove(&call);
+                    self.take_turn_about(frame, &task);
+                }
+                Hearer::Beginning(frame) => self.hear_relays(frame),
+                Hearer::Held => {
+                    let frame = self.open_turn(&task, None);
+                    self.take_turn_about(frame, &task);
+                }
+                Hearer::Later => {}
+                Hearer::Nobody => {
+                    let relays = self.deliveries.relays.remove(&task).unwrap_or_default();
+                    relays.into_iter().for_each(|saying| self.found_nobody(saying));
+                }
+            }
+        }
+    }
+
+    fn hearer(&self, task: &TaskName) -> Hearer {
+        let is_paused = self.paused().is_some();
+        let Some(frame) = self.hearing(task) else {
+            return match self.phase {
+                _ if !self.is_held() => Hearer::Nobody,
+                Phase::Draining { .. } if !is_paused => Hearer::Held,
+                _ => Hearer::Later,
+            };
+        };
+        if is_paused {
+            return Hearer::Later;
+        }
+        let wait = self.frames.get(&frame).and_then(|frame| frame.attempt.as_ref()).map(|attempt| &attempt.wait);
+        if let Some(Wait::Call(call)) = wait
+            && matches!(self.calls.get(call), Some(Purpose::User { .. }))
+        {
+            return Hearer::Asking(frame, *call);
+        }
+        let steps = |effect: &Effect| matches!(effect, Effect::StepAgent { frame: of, .. } if *of == frame);
+        if self.effects.iter().any(steps) { Hearer::Beginning(frame) } else { Hearer::Later }
+    }
+
+    /// The agent takes a turn about all that is put to it, and then goes on as after any other.
+    fn take_turn_about(&mut self, id: FrameId, task: &TaskName) {
+        let Some(last) = self.read_relays(id, task) else { return };
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.attempt = None;
+        }
+        // Not after somebody's words, so the user is not asked before the agent.
+        self.memory(task).human_tried = true;
+        self.put_pending(id, Responder::Agent, Message::clone(&last));
+        self.runnable.push_back(id);
+        self.run();
+    }
+
+    /// Right before an agent's step, in the midst of what it is at work on.
+    pub(super) fn hear_relays(&mut self, id: FrameId) {
+        if self.deliveries.relays.is_empty() || self.paused().is_some() {
+            return;
+        }
+        let Some(task) = self.frames.get(&id).filter(|frame| frame.only.is_none()).map(|frame| frame.task.clone()) else { return };
+        self.read_relays(id, &task);
+    }
+
+    /// Writes them into the agent's history, each as a message of its own, and gives the last.
+    fn read_relays(&mut self, id: FrameId, task: &TaskName) -> Option<Arc<Message>> {
+        let mut last = None;
+        for saying in self.deliveries.relays.remove(task)? {
+            let Some(message) = self.read_data(id, saying.speech.text.clone(), &saying.speech.tasks) else { continue };
+            if let Some(frame) = self.frames.get_mut(&id) {
+                // what came of results leads to no more than so many further ones.
+                frame.chain_depth = frame.chain_depth.max(saying.chain_depth);
+            }
+            for result in &saying.speech.tasks {
+                self.bring(result, DeliveryState::Delivered, None, None);
+            }
+            let ids = saying.speech.tasks.clone();
+            self.tell(Notice::ResultsRelayed { task: task.clone(), ids, message: Arc::clone(&message) });
+            self.announcement_taken(&saying, DeliveryRecord { state: DeliveryState::Delivered, attempts: 1, ..DeliveryRecord::default() });
+            last = Some(message);
+        }
+        last
+    }
+
+    /// The task was over before its agent read it: people are told instead; a run that was stopped says nothing more.
+    fn found_nobody(&mut self, mut saying: Saying) {
+        let was_stopped = matches!(&self.phase, Phase::Draining { outcome } if !outcome.status.is_success());
+        match saying.otherwise.take().filter(|_| !was_stopped) {
+            Some(text) => {
+                (saying.speech.text, saying.relay) = (text, None);
+                self.pass(Passing::Delivery { saying: Box::new(saying) });
+            }
+            None => self.delivery_interrupted(saying, "the task was over before its agent took a turn about it"),
+        }
+    }
+}

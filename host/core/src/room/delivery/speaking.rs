@@ -1,0 +1,258 @@
+//! Something is said about results: by whom, on which channel, through the gates, and what becomes of the results when it was said or was
+//! not. Every attempt at the same speech has the same key, also after a crash, so that a channel that took it does not say it twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::{ROOM_CLOSED, Room, Saying, texts};
+use crate::channel::ChannelKind;
+use crate::config::TERMINAL;
+use crate::delegation::{CHAIN_MAX, HandBack};
+use crate::delivery::{DeliveryState, EndedTask, Speech, Wake};
+use crate::effect::Effect;
+use crate::grant::{DenialRecord, Layer};
+use crate::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
+use crate::manifest::Capability;
+use crate::notice::Notice;
+use crate::room::Purpose;
+use crate::room::gates::Passing;
+use crate::room::posting::unknown_plugin;
+
+/// Speeches about a result that may fail; it is tried no more then.
+const MAX_ATTEMPTS: u32 = 4;
+/// Bytes of a strategy's own words.
+const MAX_PROMPT: usize = 64 << 10;
+
+/// Why a strategy does not speak on a channel.
+enum NoChannel {
+    Denied(Box<DenialRecord>),
+    /// It may, and the channel cannot be told anything now.
+    Unavailable(String),
+}
+
+impl From<Box<DenialRecord>> for NoChannel {
+    fn from(record: Box<DenialRecord>) -> Self {
+        Self::Denied(record)
+    }
+}
+
+impl Room {
+    pub(super) fn speak(
+        &mut self,
+        strategy: &PluginName,
+        tasks: &[String],
+        channel: Option<String>,
+        prompt: Option<&str>,
+        interrupt: bool,
+    ) {
+        let ids = self.named(strategy, tasks);
+        if ids.is_empty() {
+            return;
+        }
+        if self.conversation.closed.is_some() {
+            ids.iter().for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(ROOM_CLOSED)));
+            return;
+        }
+        if let Some(prompt) = prompt.filter(|prompt| prompt.len() > MAX_PROMPT) {
+            let reason = format!("the words of {strategy} have {} bytes; they may have {MAX_PROMPT}", prompt.len());
+            ids.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(&reason)));
+            return;
+        }
+        for (relay, ids) in self.by_hearer(&ids) {
+            match self.granted_channel(strategy, channel.as_deref()) {
+                Ok(channel) => self.speak_of(strategy, &ids, channel, relay, prompt, interrupt),
+                Err(NoChannel::Denied(record)) => {
+                    let reason = record.reason.clone();
+                    self.denied(strategy, *record);
+                    ids.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(&reason)));
+                }
+                Err(NoChannel::Unavailable(reason)) => self.not_accepted(strategy, &ids, &format!("unavailable: {reason}")),
+            }
+        }
+    }
+
+    /// One speech for each task whose agent takes a turn, and one for all that is said as it is.
+    fn by_hearer(&mut self, ids: &[BackgroundId]) -> BTreeMap<Option<TaskName>, Vec<BackgroundId>> {
+        let mut groups: BTreeMap<Option<TaskName>, Vec<BackgroundId>> = BTreeMap::new();
+        for id in ids {
+            let Some((_, entry)) = self.deliveries.entry(id) else { continue };
+            let relay = self.is_relayed(entry).then(|| entry.notify.clone());
+            if relay.is_some() && entry.chain_depth >= CHAIN_MAX {
+                // an answer to an answer to an answer; the agent reads it in a turn that somebody else begins.
+                let reason = format!("chain_depth: {CHAIN_MAX} automatic answers led to it");
+                self.bring(id, DeliveryState::Attached, None, Some(&reason));
+                continue;
+            }
+            groups.entry(relay).or_default().push(id.clone());
+        }
+        groups
+    }
+
+    /// The agent of the task that is to know takes a turn about it: that is wanted, and somebody is there, or will be.
+    fn is_relayed(&self, entry: &super::Entry) -> bool {
+        let of_task = || self.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
+        let is_interactive = || self.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
+        let usual = || if is_interactive() || self.is_held() { HandBack::Relay } else { HandBack::Post };
+        entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay && self.will_hear(&entry.notify)
+    }
+
+    fn speak_of(
+        &mut self,
+        strategy: &PluginName,
+        ids: &[BackgroundId],
+        channel: ChannelId,
+        relay: Option<TaskName>,
+        prompt: Option<&str>,
+        interrupt: bool,
+    ) {
+        let entries = || ids.iter().filter_map(|id| self.deliveries.entry(id)).map(|(_, entry)| entry);
+        let results: Vec<Arc<EndedTask>> = entries().map(|entry| Arc::clone(&entry.ended)).collect();
+        let chain_depth = entries().map(|entry| entry.chain_depth).max().unwrap_or_default();
+        let for_people = prompt.map_or_else(|| texts::for_people(results.iter().map(Arc::as_ref)), str::to_owned);
+        let (text, otherwise) = match &relay {
+            Some(_) => (texts::for_turn(results.iter().map(Arc::as_ref), prompt), Some(for_people)),
+            None => (for_people, None),
+        };
+        ids.iter().for_each(|id| self.bring(id, DeliveryState::Speaking, Some(&channel), None));
+        self.used_by(strategy).speeches += 1;
+        let key = ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join("+");
+        let speech = Speech { channel, text, interrupt, key, tasks: ids.to_vec() };
+        let saying = Saying { speech, strategy: Some(strategy.clone()), request: None, relay, chain_depth, otherwise };
+        self.pass(Passing::Delivery { saying: Box::new(saying) });
+    }
+
+    fn granted_channel(&mut self, strategy: &PluginName, wanted: Option<&str>) -> Result<ChannelId, NoChannel> {
+        let setup = Arc::clone(&self.setup);
+        let target = wanted.unwrap_or("a channel");
+        let Some(rights) = setup.rights(strategy) else { return Err(unknown_plugin(strategy, Capability::Rooms, target).into()) };
+        let is_channel = |name: &str| setup.channels.contains_key(name) || self.bound().contains_key(name);
+        let found = match wanted {
+            Some(name) => rights.may_speak(name, is_channel).cloned()?,
+            None => {
+                let smallest = || is_channel(TERMINAL).then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"));
+                rights.require(Capability::Rooms, target, smallest)?;
+                let channels = self.channels_of(strategy);
+                let view = crate::delivery::DeliveryView { channels, ..self.empty_view() };
+                match view.transport() {
+                    Some(channel) => channel.id.clone(),
+                    None if view.channels.iter().any(|channel| channel.kind != ChannelKind::Agent) => {
+                        return Err(NoChannel::Unavailable("every channel that it may speak on is muted".to_owned()));
+                    }
+                    None => {
+                        let reason = format!("plugins.{strategy}.grants.rooms does not hold {target:?}");
+                        return Err(rights.refuse(Capability::Rooms, target, Layer::Config, &reason, smallest()).into());
+                    }
+                }
+            }
+        };
+        let limit = rights.grants.rooms.as_ref().and_then(|grant| grant.messages);
+        if let Some(limit) = limit.filter(|limit| self.used_by(strategy).speeches >= *limit) {
+            let reason = format!("plugins.{strategy}.grants.rooms.messages is {limit}");
+            return Err(rights.refuse(Capability::Rooms, target, Layer::Runtime, &reason, None).into());
+        }
+        self.can_be_told(&found).map_err(NoChannel::Unavailable)?;
+        Ok(found)
+    }
+
+    fn empty_view(&self) -> crate::delivery::DeliveryView {
+        let room = self.opening.room.clone();
+        crate::delivery::DeliveryView { room, now: self.now, waiting: Vec::new(), channels: Vec::new(), notify: None }
+    }
+
+    /// Why nothing can be said there now.
+    pub(super) fn can_be_told(&self, channel: &ChannelId) -> Result<(), String> {
+        match self.bound().get(channel) {
+            None => Err(format!("the room has no channel {channel}")),
+            Some(binding) if !binding.kind.is_transport() => Err(format!("{channel} is an agent's, and leads to nobody")),
+            Some(binding) if !binding.access.may_read() => Err(format!("{channel} may be told nothing here")),
+            Some(binding) if binding.muted => Err(format!("{channel} is muted")),
+            Some(_) => Ok(()),
+        }
+    }
+
+    pub(in crate::room) fn delivery_passed(&mut self, saying: Saying) {
+        if self.conversation.closed.is_some() {
+            self.delivery_blocked(saying, ROOM_CLOSED);
+            return;
+        }
+        match &saying.relay {
+            // Whoever is to hear it is found once the event that led here is dealt with.
+            Some(task) => self.deliveries.relays.entry(task.clone()).or_default().push(saying),
+            None => self.put_on_channel(saying),
+        }
+    }
+
+    fn put_on_channel(&mut self, saying: Saying) {
+        if let Err(reason) = self.can_be_told(&saying.speech.channel) {
+            self.not_said(saying, &format!("unavailable: {reason}"));
+            return;
+        }
+        *self.deliveries.speaking.entry(saying.speech.channel.clone()).or_default() += 1;
+        let speech = Box::new(saying.speech.clone());
+        let call = self.next_call(Purpose::Speech { saying: Box::new(saying) });
+        self.effects.push_back(Effect::Speak { call, speech });
+    }
+
+    /// A gate, or a closed room, holds it back: nobody hears it, and it is not tried again.
+    pub(in crate::room) fn delivery_blocked(&mut self, saying: Saying, reason: &str) {
+        saying.speech.tasks.iter().for_each(|id| self.bring(id, DeliveryState::Blocked, None, Some(reason)));
+        self.announcement_blocked(&saying, reason);
+    }
+
+    /// The run stopped while it was on its way: its results wait for the agent's next turn.
+    pub(in crate::room) fn delivery_interrupted(&mut self, saying: Saying, reason: &str) {
+        saying.speech.tasks.iter().for_each(|id| self.bring(id, DeliveryState::Attached, None, Some(reason)));
+        self.announcement_interrupted(&saying, reason);
+    }
+
+    pub(in crate::room) fn spoken(&mut self, call: CallId, failure: Option<String>) {
+        let Some(Purpose::Speech { saying }) = self.calls.get(&call) else { return };
+        let saying = Saying::clone(saying);
+        self.calls.remove(&call);
+        if let Some(speeches) = self.deliveries.speaking.get_mut(&saying.speech.channel) {
+            *speeches = speeches.saturating_sub(1);
+            if *speeches == 0 {
+                self.deliveries.speaking.remove(&saying.speech.channel);
+            }
+        }
+        match failure {
+            None => self.said(&saying),
+            Some(reason) => self.not_said(saying, &reason),
+        }
+    }
+
+    fn said(&mut self, saying: &Saying) {
+        let Speech { channel, text, tasks, .. } = &saying.speech;
+        for id in tasks {
+            let Some(agent) = self.deliveries.entry(id).map(|(_, entry)| entry.ended.agent.clone()) else { continue };
+            self.bring(id, DeliveryState::Delivered, Some(channel), None);
+            if let Some(strategy) = saying.strategy.clone() {
+                self.tell(Notice::Delivered { id: id.clone(), agent, strategy, channel: channel.clone(), text: text.clone() });
+            }
+        }
+        self.announcement_heard(saying);
+    }
+
+    fn not_said(&mut self, saying: Saying, reason: &str) {
+        if let Some(strategy) = &saying.strategy {
+            self.not_accepted(strategy, &saying.speech.tasks, reason);
+        }
+        self.announcement_failed(&saying, reason);
+    }
+
+    /// A speech about these failed: the strategy may try again, a few times.
+    fn not_accepted(&mut self, strategy: &PluginName, ids: &[BackgroundId], reason: &str) {
+        for id in ids {
+            let Some(entry) = self.deliveries.entry_mut(id) else { continue };
+            let ended = Arc::make_mut(&mut entry.ended);
+            ended.attempts = ended.attempts.saturating_add(1);
+            if ended.attempts >= MAX_ATTEMPTS {
+                let reason = format!("it was tried {MAX_ATTEMPTS} times; the last time: {reason}");
+                self.bring(id, DeliveryState::DeadLetter, None, Some(&reason));
+            } else {
+                self.bring(id, DeliveryState::Waiting, None, Some(reason));
+            }
+        }
+        self.wake(strategy, Wake::SendFailed { reason: reason.to_owned() });
+    }
+}

@@ -1,0 +1,285 @@
+//! Strategies are asked, one call of each at a time, and what they decide is done. What wakes one meanwhile is joined into the next wake,
+//! so that ten thousand results cost no ten thousand calls at once. One that fails, or decides nothing for ever, leaves its results to the
+//! agent's next turn.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::{Purpose, Room};
+use crate::channel::{Access, Activity, Channel};
+use crate::delivery::{Decision, DeliveryState, DeliveryView, Wake};
+use crate::effect::Effect;
+use crate::fault::{CallReport, Fault};
+use crate::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName};
+use crate::notice::Notice;
+use crate::room::TimerPurpose;
+
+/// Wakes in a row after which nothing had changed: a strategy that waits for ever would hold the room open.
+const MAX_WAKES: u32 = 1_000;
+/// The longest that a strategy can wait at a time.
+const MAX_WAIT_MS: u64 = 60 * 60 * 1000;
+/// Results that a strategy is shown at a time; a call's memory is bounded, and so is a message.
+const MAX_SHOWN: usize = 1_000;
+/// Bytes of them, where there is more than one.
+const MAX_SHOWN_BYTES: usize = 1 << 20;
+/// How often the host wakes a strategy that did not say what is to become of a speech that failed.
+const MAX_REMINDERS: u32 = 4;
+/// Milliseconds before the first of these; doubled for each further one.
+const FIRST_REMINDER_MS: u64 = 1_000;
+/// The longest between two.
+const LAST_REMINDER_MS: u64 = 60_000;
+
+/// What is known of a strategy while something waits for it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Courier {
+    /// Its call that has not answered.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    deciding: Option<CallId>,
+    /// What it is woken with next.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<Wake>,
+    /// Wakes in a row after which nothing had changed.
+    idle: u32,
+    /// A speech failed, and it has not said since what is to become of its results.
+    failed: bool,
+    /// How often the host has reminded it.
+    reminders: u32,
+    /// The newest result that it was shown.
+    shown: u64,
+    /// Channels that were busy when it was asked.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    busy: BTreeSet<ChannelId>,
+    /// The channel that it waits for, and whether that was idle when it was looked at last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) waits_for: Option<(ChannelId, bool)>,
+}
+
+/// The most telling wins.
+fn weight(wake: &Wake) -> u8 {
+    match wake {
+        Wake::Ended { .. } => 0,
+        Wake::Timer => 1,
+        Wake::ChannelChanged { .. } => 2,
+        Wake::SendFailed { .. } => 3,
+    }
+}
+
+impl Room {
+    pub(super) fn view_for(&self, strategy: &PluginName) -> DeliveryView {
+        let shown = self.shown_to(strategy);
+        let shown = || shown.iter().filter_map(|number| self.deliveries.results.get(number));
+        DeliveryView {
+            room: self.opening.room.clone(),
+            now: self.now,
+            waiting: shown().map(|entry| Arc::clone(&entry.ended)).collect(),
+            channels: self.channels_of(strategy),
+            notify: shown().next().map(|entry| entry.notify.clone()),
+        }
+    }
+
+    /// Numbers of the oldest results that wait for it, as many as one decision is about.
+    fn shown_to(&self, strategy: &PluginName) -> Vec<u64> {
+        let mut bytes = 0_usize;
+        let waiting = self.deliveries.waiting.get(strategy).into_iter().flatten().copied();
+        let fits = |(place, number): &(usize, u64)| {
+            let ended = self.deliveries.results.get(number).map(|entry| &entry.ended);
+            let texts = ended.map_or(0, |ended| ended.task.len() + ended.output.as_ref().map_or(0, String::len));
+            bytes = bytes.saturating_add(texts);
+            *place == 0 || bytes <= MAX_SHOWN_BYTES
+        };
+        waiting.take(MAX_SHOWN).enumerate().take_while(fits).map(|(_, number)| number).collect()
+    }
+
+    /// Channels of the room that it may speak on; those that nothing may be said on are not among them.
+    pub(super) fn channels_of(&self, strategy: &PluginName) -> Vec<Channel> {
+        let granted = self.setup.plugins.get(strategy).and_then(|plugin| plugin.grants.rooms.as_ref());
+        let may_use = |channel: &ChannelId| granted.is_some_and(|grant| grant.channels.contains(channel));
+        let bound = self.bound().iter().filter(|(id, binding)| may_use(id) && Access::may_read(binding.access));
+        bound
+            .map(|(id, binding)| Channel { id: id.clone(), kind: binding.kind, activity: self.activity_of(id), muted: binding.muted })
+            .collect()
+    }
+
+    pub(in crate::room) fn wake(&mut self, strategy: &PluginName, wake: Wake) {
+        if !self.deliveries.has_waiting(strategy) {
+            return;
+        }
+        let courier = self.deliveries.couriers.entry(strategy.clone()).or_default();
+        if courier.deciding.is_some() {
+            if courier.next.as_ref().is_none_or(|next| weight(&wake) >= weight(next)) {
+                courier.next = Some(wake);
+            }
+            return;
+        }
+        // What happened is never too much; what a strategy waits for is.
+        courier.idle += u32::from(matches!(wake, Wake::Timer | Wake::ChannelChanged { .. }));
+        if courier.idle >= MAX_WAKES {
+            self.give_up_on(strategy, &format!("{strategy} was woken {MAX_WAKES} times in a row and nothing came of it"));
+            return;
+        }
+        match &wake {
+            Wake::Timer => courier.waits_for = None,
+            Wake::ChannelChanged { channel } => drop(courier.waits_for.take_if(|(waited, _)| waited == channel)),
+            Wake::Ended { .. } | Wake::SendFailed { .. } => {}
+        }
+        self.used_by(strategy).wakes += 1;
+        let call = self.next_call(Purpose::Strategy { strategy: strategy.clone() });
+        let shown = self.shown_to(strategy).last().copied().unwrap_or_default();
+        let busy = self.channels_of(strategy).into_iter().filter(|channel| channel.activity != Activity::Idle).map(|channel| channel.id);
+        let busy = busy.collect();
+        if let Some(courier) = self.deliveries.couriers.get_mut(strategy) {
+            (courier.deciding, courier.shown, courier.busy) = (Some(call), shown, busy);
+            courier.failed |= matches!(wake, Wake::SendFailed { .. });
+        }
+        self.effects.push_back(Effect::WakeStrategy { call, strategy: strategy.clone(), wake });
+    }
+
+    /// Its results wait for the agent's next turn; it begins anew with what comes.
+    fn give_up_on(&mut self, strategy: &PluginName, reason: &str) {
+        self.keep_all(strategy, reason);
+        self.is_at_rest(strategy);
+    }
+
+    fn is_at_rest(&mut self, strategy: &PluginName) {
+        self.drop_waits(strategy);
+        let deciding = self.deliveries.couriers.get(strategy).is_some_and(|courier| courier.deciding.is_some());
+        if !deciding {
+            self.deliveries.couriers.remove(strategy);
+        }
+    }
+
+    fn drop_waits(&mut self, strategy: &PluginName) {
+        self.timers.retain(|_, purpose| !matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
+    }
+
+    pub(in crate::room) fn strategy_decided(&mut self, call: CallId, answer: Result<Vec<Decision>, Fault>, report: &CallReport) {
+        let Some(Purpose::Strategy { strategy }) = self.calls.get(&call).cloned() else { return };
+        self.end_call(call, answer.is_ok(), report);
+        let before = self.ids_waiting(&strategy).len();
+        match answer {
+            Ok(decisions) => self.perform_all(&strategy, decisions),
+            Err(fault) => {
+                self.tell(Notice::PluginFaulted { call, plugin: strategy.clone(), fault: fault.clone() });
+                self.keep_all(&strategy, &format!("{strategy} failed: {}", fault.message));
+            }
+        }
+        let left = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
+        if let Some(courier) = self.deliveries.couriers.get_mut(&strategy) {
+            courier.deciding = None;
+            if left < before {
+                (courier.idle, courier.failed, courier.reminders) = (0, false, 0);
+            }
+        }
+        match left {
+            0 => self.is_at_rest(&strategy),
+            left => self.go_on_waiting(&strategy, left < before),
+        }
+    }
+
+    /// Something still waits for it: it is woken with what happened meanwhile, with what it was not shown, or, where a speech failed and
+    /// it said nothing about that, after a while.
+    fn go_on_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
+        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else { return };
+        let (next, shown) = (courier.next.take(), courier.shown);
+        if let Some(wake) = next {
+            self.wake(strategy, wake);
+            return;
+        }
+        let unseen = self.deliveries.waiting.get(strategy).and_then(|waiting| waiting.range(shown + 1..).next());
+        let unseen = unseen.and_then(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone());
+        if let Some(task) = unseen.filter(|_| has_changed) {
+            self.wake(strategy, Wake::Ended { task });
+            return;
+        }
+        let waits =
+            self.timers.values().any(|purpose| matches!(purpose, TimerPurpose::Delivery { strategy: whose, .. } if whose == strategy));
+        let Some(courier) = self.deliveries.couriers.get_mut(strategy).filter(|courier| courier.failed && !waits) else { return };
+        let reminders = courier.reminders;
+        courier.reminders += 1;
+        if reminders >= MAX_REMINDERS {
+            self.give_up_on(strategy, &format!("{strategy} did not say what is to become of it after a speech had failed"));
+            return;
+        }
+        let pause = FIRST_REMINDER_MS.saturating_mul(1 << reminders).min(LAST_REMINDER_MS);
+        self.wait_until(strategy, self.now.plus(pause));
+    }
+
+    fn perform_all(&mut self, strategy: &PluginName, decisions: Vec<Decision>) {
+        // Of a flood of waits the earliest counts.
+        let mut waits: Option<u64> = None;
+        for decision in decisions {
+            match decision {
+                Decision::Speak { tasks, channel, prompt, interrupt } => {
+                    self.speak(strategy, &tasks, channel, prompt.as_deref(), interrupt)
+                }
+                Decision::Attach { tasks } => {
+                    for id in self.named(strategy, &tasks) {
+                        self.bring(&id, DeliveryState::Attached, None, Some("it waits in the inbox for the agent's next turn"));
+                    }
+                }
+                Decision::Wait { channel, at_most_ms } => {
+                    let at_most = at_most_ms.min(MAX_WAIT_MS);
+                    if waits.is_none() || channel.is_some() {
+                        self.wait_for(strategy, channel);
+                    }
+                    waits = Some(waits.map_or(at_most, |earliest| earliest.min(at_most)));
+                }
+                Decision::GiveUp { reason } => self.keep_all(strategy, &format!("{strategy} gave up: {reason}")),
+            }
+        }
+        if let Some(at_most) = waits.filter(|_| self.deliveries.has_waiting(strategy)) {
+            self.wait_until(strategy, self.now.plus(at_most));
+            self.woken_meanwhile(strategy);
+        }
+    }
+
+    /// One timer for each strategy: what it waits for now stands in the place of what it waited for before.
+    fn wait_until(&mut self, strategy: &PluginName, at: Millis) {
+        let purpose = TimerPurpose::Delivery { strategy: strategy.clone(), at };
+        if !self.timers.values().any(|other| *other == purpose) {
+            self.drop_waits(strategy);
+            self.set_timer(purpose, at);
+        }
+    }
+
+    /// Of a channel that it may not speak on it learns nothing.
+    fn wait_for(&mut self, strategy: &PluginName, channel: Option<String>) {
+        let known = channel.and_then(|channel| self.channels_of(strategy).into_iter().find(|known| known.id.as_str() == channel));
+        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else { return };
+        // Idle when it was asked, and it waits all the same: for the next time.
+        courier.waits_for = known.map(|channel| {
+            let was_idle = !courier.busy.contains(&channel.id) && channel.activity == Activity::Idle;
+            (channel.id, was_idle)
+        });
+    }
+
+    /// The channel that it waits for may have become idle while it decided.
+    fn woken_meanwhile(&mut self, strategy: &PluginName) {
+        let waited = self.deliveries.couriers.get(strategy).and_then(|courier| courier.waits_for.clone());
+        if let Some((channel, false)) = waited
+            && self.activity_of(&channel) == Activity::Idle
+        {
+            self.wake(strategy, Wake::ChannelChanged { channel });
+        }
+    }
+
+    /// A strategy waits for its time, and still has something to tell then.
+    pub(in crate::room) fn is_waited_for(&self, purpose: &TimerPurpose) -> bool {
+        matches!(purpose, TimerPurpose::Delivery { strategy, .. } if self.deliveries.has_waiting(strategy))
+    }
+
+    /// Those of the named results that wait for this strategy, oldest first; a strategy cannot speak about another's.
+    pub(super) fn named(&self, strategy: &PluginName, tasks: &[String]) -> Vec<BackgroundId> {
+        let waits = |entry: &&super::Entry| entry.state == DeliveryState::Waiting && entry.strategy.as_ref() == Some(strategy);
+        let named: BTreeSet<u64> = tasks
+            .iter()
+            .filter_map(|task| self.deliveries.entry(&BackgroundId::from(task.as_str())))
+            .filter(|(_, entry)| waits(entry))
+            .map(|(number, _)| number)
+            .collect();
+        named.iter().filter_map(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone()).collect()
+    }
+}

@@ -1,0 +1,98 @@
+//! `[[gates]]` and `tasks.NAME.handoff`: what they mean, what does not fit, and what is said of it.
+
+use std::collections::BTreeMap;
+
+use conclave_core::ids::{PluginName, TaskName};
+use conclave_core::setup::{GatePoint, GateRule, PluginFacts, PluginKind};
+
+use crate::support::{Parts, assembled, bad, good, misfit, named, plugin};
+
+const GUARD: &str = "[plugins.guard]\nsource = \"guard.wasm\"\n";
+
+fn plugins() -> BTreeMap<PluginName, PluginFacts> {
+    named([
+        ("chat", plugin(&[PluginKind::Agent], &["tools?", "route?"], &[])),
+        ("guard", plugin(&[PluginKind::Gate], &[], &[])),
+        ("notes", plugin(&[PluginKind::Memory], &[], &[])),
+    ])
+}
+
+fn text(gates: &str) -> String {
+    Parts { end: &format!("{GUARD}[plugins.notes]\nsource = \"notes.wasm\"\n{gates}"), ..Parts::default() }.text()
+}
+
+#[test]
+fn gates_keep_their_order_and_have_a_second_unless_it_is_said() {
+    let gates = "[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"200 ms\"\n\
+        [[gates]]\non = \"inbound\"\nplugin = \"guard\"\n[[gates]]\non = \"deliver\"\nplugin = \"guard\"\ndeadline = \"1 min\"\n";
+    let of = |on, deadline_ms| GateRule { on, plugin: "guard".into(), deadline_ms, fails_open: false };
+    let setup = assembled(&text(gates), &plugins()).setup;
+    let expected = [of(GatePoint::Delegate, 200), of(GatePoint::Inbound, 1_000), of(GatePoint::Deliver, 60_000)];
+    assert_eq!(setup.gates, expected, "a gate needs no grant to be asked");
+    assert!(!good(&text(gates)).warnings.to_string().contains("guard"), "it is used");
+}
+
+#[test]
+fn every_mistake_of_a_gate_is_reported_at_once() {
+    let gates = "[[gates]]\non = \"before\"\nplugin = \"gaurd\"\ndeadline = \"2 min\"\n[[gates]]\ndeadline = \"0 ms\"\n[[gates]]\n\
+        on = \"deliver\"\nplugin = \"guard\"\ntimeout = \"1 s\"\n";
+    let said = bad(&text(gates));
+    for expected in [
+        "`on` cannot be `before`",
+        "names the plugin `gaurd`, which is not in this config",
+        "did you mean `guard`?",
+        "`on` is missing",
+        "`plugin` is missing",
+        "`deadline` must be at most 1 min",
+        "`deadline` must be at least 1 ms",
+        "unknown key `timeout` in [gates[2]]",
+    ] {
+        assert!(said.contains(expected), "{expected}: {said}");
+    }
+}
+
+#[test]
+fn a_plugin_that_is_no_gate_is_refused_with_those_that_are() {
+    let said = misfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"notes\"\n"), &plugins());
+    assert!(said.contains("the plugin `notes` exports no `gate`") && said.contains("plugins here that do: `guard`"), "{said}");
+    let mut without = plugins();
+    without.insert("guard".into(), plugin(&[PluginKind::Tools], &[], &["x"]));
+    let said = misfit(&text("[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n"), &without);
+    assert!(said.contains("exports no `gate`") && said.contains("leave this [[gates]] out"), "{said}");
+}
+
+fn handing(plugin: &str, task: &str) -> String {
+    Parts { plugin, task, end: "[tasks.billing]\nagent = \"chat\"\n", ..Parts::default() }.text()
+}
+
+#[test]
+fn whom_a_task_may_hand_over_to_is_named_and_must_be_there() {
+    let task = "tools = [\"handoff_conversation\"]\nhandoff = [\"billing\", \"human\"]";
+    let setup = assembled(&handing("grants.route = [\"billing\"]", task), &plugins()).setup;
+    let desk = TaskName::from("desk");
+    assert_eq!(setup.tasks[&desk].handoff, Some(vec!["billing".to_owned(), "human".to_owned()]));
+    assert_eq!(setup.handoff_targets(&desk), ["billing", "user"]);
+    assert_eq!(setup.handoff_targets(&"billing".into()), ["user"], "itself and what was not granted are no targets");
+    assert_eq!(setup.holders(), [desk.clone(), "billing".into()].into());
+    assert_eq!(assembled(&handing("grants.route = [\"billing\"]", "tools = []"), &plugins()).setup.holders(), [desk].into());
+    let said = bad(&handing("", "handoff = [\"biling\"]"));
+    assert!(said.contains("names the task `biling`, which is not in this config") && said.contains("`billing`"), "{said}");
+}
+
+#[test]
+fn a_tool_that_would_be_refused_each_time_is_not_offered() {
+    for task in ["handoff = [\"billing\"]", "handoff = []"] {
+        let said = misfit(&handing("", &format!("tools = [\"handoff_conversation\"]\n{task}")), &plugins());
+        assert!(said.contains("the task offers `handoff_conversation`"), "{said}");
+        assert!(task.ends_with("[]") || said.contains("grants.route = [\"billing\"]"), "{said}");
+    }
+    assembled(&handing("", "tools = [\"handoff_conversation\"]"), &plugins());
+}
+
+#[test]
+fn a_gate_that_fails_blocks_unless_the_operator_says_otherwise() {
+    let gate = |more: &str| format!("[[gates]]\non = \"deliver\"\nplugin = \"guard\"\n{more}");
+    let fails_open = |more: &str| assembled(&text(&gate(more)), &plugins()).setup.gates[0].fails_open;
+    assert!(!fails_open("") && !fails_open("on_failure = \"block\"\n") && fails_open("on_failure = \"pass\"\n"));
+    assert!(bad(&text(&gate("on_failure = \"open\"\n"))).contains("`on_failure` cannot be `open`"));
+}

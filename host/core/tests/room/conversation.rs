@@ -1,0 +1,800 @@
+//! Channels of a room, what comes in on them, and rooms that are held open (R-001… ). Every room here is folded again
+//! from its events at the end, and must be the same.
+
+use std::collections::BTreeMap;
+
+use conclave_core::action::{Action, Turn};
+use conclave_core::channel::{Access, Activity, Binding, ChannelKind, Visibility};
+use conclave_core::consult::{Advice, GateVerdict};
+use conclave_core::delegation::Delegation;
+use conclave_core::delivery::{EndedTask, Speech};
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Opening, Record, Spent, UsedByPlugin};
+use conclave_core::fault::CallReport;
+use conclave_core::ids::{CallId, ChannelId, Millis, TimerId};
+use conclave_core::notice::Notice;
+use conclave_core::outcome::Status;
+use conclave_core::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::room::{Room, RoomStatus};
+use conclave_core::unfinished::Unfinished;
+use serde_json::{Value, json};
+
+use crate::case::{Case, START};
+use crate::properties::Recorded;
+
+/// A room, and what came of each request.
+struct World {
+    recorded: Recorded,
+    now: Millis,
+    requests: u64,
+    replies: BTreeMap<u64, Result<Reply, Refusal>>,
+    /// What was begun and not asked for yet.
+    begun: Vec<Effect>,
+    spoken: Vec<Speech>,
+}
+
+type Channels = BTreeMap<ChannelId, Binding>;
+
+fn channels(entries: &[(&str, Binding)]) -> Channels {
+    entries.iter().map(|(name, binding)| (ChannelId::from(*name), binding.clone())).collect()
+}
+
+fn text() -> Binding {
+    Binding::of(ChannelKind::Text)
+}
+
+fn sees(visibility: &str) -> Binding {
+    Binding { visibility: Visibility::parse(visibility), ..text() }
+}
+
+/// Two channels, and `desk` for everything that comes in.
+fn two() -> Channels {
+    channels(&[("web", Binding::of(ChannelKind::Web)), ("terminal", text())])
+}
+
+impl World {
+    fn open(setup: Value, channels: Channels, opening: impl FnOnce(&mut Opening)) -> Self {
+        let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} })).expect("a case");
+        let mut setup = case.setup();
+        setup.channels = channels;
+        let mut opened = Opening { hold: true, ..case.opening() };
+        opening(&mut opened);
+        let (recorded, replies) = (Recorded::default(), BTreeMap::new());
+        let mut world = Self { recorded, now: START, requests: 0, replies, begun: Vec::new(), spoken: Vec::new() };
+        world.happened(Event::RoomOpened { setup: setup.into(), opening: opened });
+        world
+    }
+
+    fn held(channels: Channels) -> Self {
+        Self::open(json!({}), channels, |_| {})
+    }
+
+    fn room(&self) -> &Room {
+        &self.recorded.room
+    }
+
+    fn happened(&mut self, event: Event) {
+        self.recorded.handle(event, self.now);
+        for effect in self.recorded.take_effects() {
+            match effect {
+                Effect::Reply { request, reply } => {
+                    assert!(self.replies.insert(request.0, reply).is_none(), "one reply each");
+                }
+                Effect::Speak { speech, .. } => {
+                    self.spoken.push(*speech.clone());
+                    self.begun.push(Effect::Speak { call: effect_call(&self.recorded, &speech), speech });
+                }
+                effect => self.begun.push(effect),
+            }
+        }
+    }
+
+    fn ask(&mut self, what: Request) -> u64 {
+        self.requests += 1;
+        self.happened(Event::Requested { request: RequestId(self.requests), what });
+        self.requests
+    }
+
+    fn asked(&mut self, what: Request) -> Result<Reply, Refusal> {
+        let request = self.ask(what);
+        self.replies.get(&request).expect("it is answered at once").clone()
+    }
+
+    fn comes(&mut self, inbound: Inbound) -> Result<Reply, Refusal> {
+        self.asked(Request::Inbound { inbound })
+    }
+
+    fn says(&mut self, channel: &str, text: &str) -> Result<Reply, Refusal> {
+        self.comes(Inbound::new(channel, text))
+    }
+
+    fn refused(&mut self, inbound: Inbound) -> RefusalCode {
+        self.comes(inbound).expect_err("it is refused").error
+    }
+
+    /// Takes what was begun of this kind.
+    fn take(&mut self, is_it: impl Fn(&Effect) -> bool) -> Vec<Effect> {
+        let (taken, left) = std::mem::take(&mut self.begun).into_iter().partition(is_it);
+        self.begun = left;
+        taken
+    }
+
+    fn step(&mut self) -> CallId {
+        let steps = self.take(|effect| matches!(effect, Effect::StepAgent { .. }));
+        let [Effect::StepAgent { call, .. }] = steps[..] else { panic!("one step: {steps:?}") };
+        call
+    }
+
+    /// The step that is under way finishes with this.
+    fn finishes(&mut self, text: &str) {
+        let call = self.step();
+        self.ends(call, text);
+    }
+
+    fn ends(&mut self, call: CallId, text: &str) {
+        let turn =
+            Turn { action: Action::Finish { outputs: json!(text) }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        self.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+    }
+
+    /// Every channel takes, or does not take, what it was told.
+    fn hear(&mut self, failure: Option<&str>) {
+        for effect in self.take(|effect| matches!(effect, Effect::Speak { .. })) {
+            let call = effect.starts().expect("a speech is a call");
+            self.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
+        }
+    }
+
+    /// What was told since it was asked the last time: `channel: text`.
+    fn told(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.spoken).into_iter().map(|speech| format!("{}: {}", speech.channel, speech.text)).collect()
+    }
+
+    fn history(&self, call: CallId) -> Vec<String> {
+        let view = self.room().agent_view(call).expect("it is under way");
+        view.history.iter().map(|message| message.text().to_owned()).collect()
+    }
+
+    fn notices(&self, is_it: impl Fn(&Notice) -> bool) -> usize {
+        self.recorded.notices.iter().filter(|notice| is_it(notice)).count()
+    }
+
+    fn close(&mut self) -> Result<Reply, Refusal> {
+        self.asked(Request::Close { reason: "good night".to_owned() })
+    }
+
+    /// A room is the fold of its events, and nothing of it is lost when it is written down.
+    fn folds(&self) {
+        let folded = Unfinished::fold(self.recorded.records.clone());
+        assert!(folded.room == *self.room(), "the fold is another room");
+        let written = serde_json::to_value(self.room()).expect("a room is serialisable");
+        let read: Room = serde_json::from_value(written.clone()).expect("and can be read");
+        assert_eq!(serde_json::to_value(&read).expect("again"), written);
+        let line = |record: &Record| serde_json::to_string(record).expect("a record is a line");
+        let lines: Vec<String> = self.recorded.records.iter().map(line).collect();
+        let records = lines.iter().map(|line| serde_json::from_str(line).expect("a line is a record"));
+        assert!(Unfinished::fold(records).room == *self.room(), "the fold of the lines is another room");
+    }
+}
+
+fn guarded() -> Value {
+    json!({
+        "gates": [{ "on": "inbound", "plugin": "guard", "deadline_ms": 50 }],
+        "plugins": { "guard": { "kinds": ["gate"] } },
+    })
+}
+
+/// The newest call that could carry this speech.
+fn effect_call(recorded: &Recorded, speech: &Speech) -> CallId {
+    let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
+    let calls = state["calls"].as_object().expect("calls").iter();
+    let of_speech = calls.filter(|(_, purpose)| purpose["Post"]["key"] == json!(speech.key));
+    let numbers = of_speech.map(|(call, _)| call.parse().expect("a number"));
+    CallId(numbers.max().expect("a speech is under way"))
+}
+
+fn accepted(index: u64) -> Result<Reply, Refusal> {
+    Ok(Reply::Accepted { index, duplicate: false })
+}
+
+fn duplicate(index: u64) -> Result<Reply, Refusal> {
+    Ok(Reply::Accepted { index, duplicate: true })
+}
+
+#[test]
+fn three_messages_one_after_the_other_keep_the_history() {
+    let mut world = World::held(two());
+    assert_eq!((world.room().status(), world.begun.len()), (RoomStatus::Active, 0));
+    for (index, word) in ["one", "two", "three"].into_iter().enumerate() {
+        assert_eq!(world.says("web", word), accepted(index as u64));
+        assert_eq!(world.told(), [format!("terminal: web: {word}")]);
+        let call = world.step();
+        let said: Vec<String> = ["one", "two", "three"][..=index].iter().map(|word| (*word).to_owned()).collect();
+        let history = world.history(call);
+        assert!(said.iter().all(|word| history.contains(word)), "{history:?}");
+        world.ends(call, &format!("answer to {word}"));
+        assert_eq!(world.told(), [format!("terminal: answer to {word}"), format!("web: answer to {word}")]);
+        world.hear(None);
+        assert!(world.room().outcome().is_none() && world.room().calls_in_flight().next().is_none());
+    }
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::Inbound { .. })), 3);
+    assert_eq!(world.close(), Ok(Reply::Done));
+    let outcome = world.room().outcome().expect("nothing was under way");
+    assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("answer to three")));
+    assert_eq!(world.take(|effect| matches!(effect, Effect::Finish { .. })).len(), 1);
+    assert_eq!(world.room().status(), RoomStatus::Over);
+    assert_eq!(world.refused(Inbound::new("web", "four")), RefusalCode::RoomClosed);
+    assert_eq!(world.close(), Ok(Reply::Done), "closing what is over is done already");
+    world.folds();
+}
+
+#[test]
+fn speeches_have_keys_of_their_own() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    world.says("terminal", "two").expect("it counts");
+    world.finishes("end");
+    // The second message came too late for the first step, and was read in a turn of its own.
+    world.finishes("end");
+    let keys: Vec<String> = world.spoken.iter().map(|speech| speech.key.clone()).collect();
+    let answers = ["answer-0-terminal", "answer-0-web", "answer-1-terminal", "answer-1-web"];
+    assert_eq!(keys, [["inbound-0-terminal", "inbound-1-web"].as_slice(), &answers].concat());
+    world.folds();
+}
+
+#[test]
+fn what_comes_in_while_the_agent_is_at_work_is_read_in_its_next_step() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    let call = world.step();
+    assert_eq!(world.says("terminal", "and two"), accepted(1));
+    assert!(world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty(), "it is at work");
+    let think =
+        Turn { action: Action::Think { thought: "hm".into() }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    world.happened(Event::AgentStepped { call, answer: Ok(think), report: CallReport::default() });
+    let call = world.step();
+    assert!(world.history(call).contains(&"and two".to_owned()));
+    world.ends(call, "both");
+    assert_eq!(world.told().last().map(String::as_str), Some("web: both"));
+    world.hear(None);
+    assert!(world.begun.is_empty() && world.room().outcome().is_none());
+    world.folds();
+}
+
+#[test]
+fn what_comes_in_too_late_for_a_step_begins_the_next_turn() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    let call = world.step();
+    world.says("web", "two").expect("it counts");
+    world.ends(call, "first");
+    let call = world.step();
+    let history = world.history(call);
+    assert!(history.contains(&"first".to_owned()) && history.contains(&"two".to_owned()), "{history:?}");
+    world.ends(call, "second");
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::UserUnheard { .. })), 0);
+    assert!(world.told().contains(&"web: second".to_owned()));
+    world.folds();
+}
+
+#[test]
+fn a_close_lets_what_is_under_way_end_and_takes_nothing_new() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    let call = world.step();
+    world.says("web", "never read").expect("it counts");
+    assert_eq!(world.close(), Ok(Reply::Done));
+    assert_eq!((world.room().status(), world.room().closed()), (RoomStatus::Closed, Some("good night")));
+    assert_eq!(world.refused(Inbound::new("web", "three")), RefusalCode::RoomClosed);
+    assert!(world.room().outcome().is_none() && world.room().is_in_flight(call));
+    assert_eq!(world.close(), Ok(Reply::Done));
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::RoomClosed { .. })), 1, "closed twice is closed once");
+    world.told();
+    world.ends(call, "the end");
+    assert_eq!(world.told(), ["terminal: the end", "web: the end"]);
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::UserUnheard { .. })), 1, "nothing new begins");
+    world.hear(None);
+    assert_eq!(world.room().outcome().map(|outcome| outcome.status), Some(Status::Done));
+    world.folds();
+}
+
+#[test]
+fn messages_that_wait_for_their_turn_when_the_room_is_closed_are_told_to_be_unread() {
+    let mut world = World::open(json!({ "tasks": { "desk": {}, "other": {} } }), two(), |_| {});
+    world.says("web", "one").expect("it counts");
+    let call = world.step();
+    world.comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "for the other") }).expect("it counts");
+    world.close().expect("done");
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::UserUnheard { text, .. } if text == "for the other")), 1);
+    world.ends(call, "end");
+    world.hear(None);
+    assert!(world.room().outcome().is_some());
+    world.folds();
+}
+
+#[test]
+fn a_task_that_is_named_takes_its_turn_and_the_conversation_stays_where_it_is() {
+    let mut world = World::open(json!({ "tasks": { "desk": {}, "other": {} } }), two(), |_| {});
+    world.says("web", "one").expect("it counts");
+    let desk = world.step();
+    world.comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "two") }).expect("it counts");
+    world.ends(desk, "of desk");
+    let other = world.step();
+    assert_eq!(world.room().agent_view(other).map(|view| view.task), Some("other".into()));
+    world.ends(other, "of other");
+    assert!(world.told().ends_with(&["terminal: of other".to_owned(), "web: of other".to_owned()]));
+    world.says("web", "three").expect("it counts");
+    let desk = world.step();
+    assert_eq!(world.room().agent_view(desk).map(|view| view.task), Some("desk".into()));
+    world.folds();
+}
+
+#[test]
+fn an_interactive_task_in_a_held_room_is_answered_on_any_channel() {
+    let mut world = World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |_| {});
+    world.says("web", "one").expect("it counts");
+    let call = world.step();
+    let reply = Action::Reply(conclave_core::action::Reply { content: Some("and?".into()), ..Default::default() });
+    let turn = Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    world.told();
+    world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+    assert_eq!(world.take(|effect| matches!(effect, Effect::AskUser { .. })).len(), 1);
+    assert_eq!(world.told(), ["web: and?"], "the terminal is asked itself");
+    world.says("web", "two").expect("it counts");
+    assert_eq!(world.take(|effect| matches!(effect, Effect::AbandonCall { .. })).len(), 1, "the question is answered");
+    let call = world.step();
+    assert!(world.history(call).contains(&"two".to_owned()));
+    world.folds();
+}
+
+#[test]
+fn a_room_that_is_closed_while_it_waits_for_its_user_is_over() {
+    let mut world =
+        World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |opening| opening.content = Some("hi".into()));
+    let call = world.step();
+    let reply = Action::Reply(conclave_core::action::Reply { content: Some("and?".into()), ..Default::default() });
+    let turn = Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+    world.hear(None);
+    world.close().expect("done");
+    assert_eq!(world.room().outcome().map(|outcome| outcome.status), Some(Status::UserQuit));
+    world.folds();
+}
+
+#[test]
+fn a_held_room_that_was_cut_off_goes_on() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    world.finishes("first");
+    world.hear(None);
+    let idle = world.recorded.records.len();
+    world.comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") }).expect("it counts");
+    for cut in [1, idle, world.recorded.records.len()] {
+        let unfinished = Unfinished::fold(world.recorded.records[..cut].to_vec());
+        assert!(unfinished.room.outcome().is_none());
+        let resumption = unfinished.resumption(world.now);
+        let recorded = Recorded { room: unfinished.room, records: world.recorded.records[..cut].to_vec(), ..Recorded::default() };
+        let begun = resumption.again.into_iter().map(|again| again.effect).collect();
+        let mut again = World { recorded, now: world.now, requests: 100, replies: BTreeMap::new(), begun, spoken: Vec::new() };
+        resumption.events.into_iter().for_each(|event| again.happened(event));
+        if cut == world.recorded.records.len() {
+            assert_eq!(again.comes(Inbound { key: Some("k".into()), ..Inbound::new("web", "two") }), duplicate(1));
+            again.finishes("second");
+        }
+        again.hear(None);
+        again.says("web", "more").expect("it counts");
+        again.finishes("last");
+        assert!(again.told().contains(&"web: last".to_owned()), "cut after {cut}");
+        again.folds();
+    }
+}
+
+#[test]
+fn a_speech_under_way_when_the_host_stopped_is_made_again_with_its_key() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    let unfinished = Unfinished::fold(world.recorded.records.clone());
+    let again = unfinished.resumption(world.now).again;
+    let keys: Vec<String> = again
+        .iter()
+        .filter_map(|again| match &again.effect {
+            Effect::Speak { speech, .. } => Some(speech.key.clone()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(keys, ["inbound-0-terminal"]);
+}
+
+#[test]
+fn each_refusal_has_its_word_and_changes_nothing_else() {
+    let closed = |access| Binding { access, ..text() };
+    let bound = || {
+        channels(&[("in", text()), ("out", closed(Access::ReadOnly)), ("off", closed(Access::None)), ("push", closed(Access::WriteOnly))])
+    };
+    let long = "k".repeat(257);
+    let cases = [
+        (Inbound::new("nowhere", "x"), RefusalCode::UnknownChannel),
+        (Inbound::new("out", "x"), RefusalCode::NoAccess),
+        (Inbound::new("off", "x"), RefusalCode::NoAccess),
+        (Inbound::new("in", " "), RefusalCode::BadArguments),
+        (Inbound { key: Some(long), ..Inbound::new("in", "x") }, RefusalCode::BadArguments),
+        (Inbound { key: Some(String::new()), ..Inbound::new("in", "x") }, RefusalCode::BadArguments),
+        (Inbound { to: Some("nobody".into()), ..Inbound::new("in", "x") }, RefusalCode::UnknownAgent),
+        (Inbound { chain_depth: 5, ..Inbound::new("in", "x") }, RefusalCode::ChainDepth),
+        (Inbound { chain_depth: u32::MAX, ..Inbound::new("in", "x") }, RefusalCode::ChainDepth),
+    ];
+    for (inbound, code) in cases {
+        let mut world = World::held(bound());
+        assert_eq!(world.refused(inbound.clone()), code, "{inbound:?}");
+        assert!(world.begun.is_empty() && world.spoken.is_empty(), "{inbound:?}");
+        assert_eq!(world.notices(|notice| matches!(notice, Notice::InboundRefused { error, .. } if *error == code)), 1);
+        assert_eq!(world.says("push", "x"), accepted(0), "a refusal takes no number");
+        world.folds();
+    }
+    let mut world = World::held(bound());
+    assert_eq!(world.says("nowhere", "x").expect_err("refused").allowed, ["in", "off", "out", "push"]);
+    let unknown = world.comes(Inbound { to: Some("nobody".into()), ..Inbound::new("in", "x") }).expect_err("refused");
+    assert_eq!(unknown.allowed, ["desk"]);
+    assert_eq!(world.comes(Inbound { chain_depth: 4, ..Inbound::new("in", "x") }), accepted(0), "R-008: the fifth is the first too many");
+}
+
+#[test]
+fn a_message_too_many_is_stored_nowhere_and_time_gives_new_ones() {
+    let mut world = World::held(channels(&[("web", Binding { rate: Some(2), ..text() }), ("free", text())]));
+    let twice = || Inbound { key: Some("once".into()), ..Inbound::new("web", "x") };
+    assert_eq!(world.comes(twice()), accepted(0));
+    assert_eq!(world.says("web", "x"), accepted(1));
+    assert_eq!(world.refused(Inbound::new("web", "x")), RefusalCode::RateLimited);
+    assert_eq!(world.refused(twice()), RefusalCode::RateLimited, "R-006: the limit comes before the key");
+    assert_eq!(world.says("free", "x"), accepted(2), "each channel has its own");
+    world.now = world.now.plus(499);
+    assert_eq!(world.refused(Inbound::new("web", "x")), RefusalCode::RateLimited);
+    world.now = world.now.plus(1);
+    assert_eq!(world.says("web", "x"), accepted(3));
+    world.now = world.now.plus(60_000);
+    assert_eq!([world.says("web", "x"), world.says("web", "x")], [accepted(4), accepted(5)]);
+    assert_eq!(world.refused(Inbound::new("web", "x")), RefusalCode::RateLimited, "what is saved up is one second's worth");
+    let told = world.notices(|notice| matches!(notice, Notice::InboundRefused { error: RefusalCode::RateLimited, .. }));
+    assert_eq!(told, 2, "of each flood the first alone is told");
+    world.folds();
+}
+
+#[test]
+fn a_second_message_with_the_same_key_is_the_first() {
+    let mut world = World::held(two());
+    let with = |key: &str, text: &str| Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
+    assert_eq!(world.comes(with("a", "one")), accepted(0));
+    let begun = (world.spoken.len(), world.recorded.room.calls_in_flight().count());
+    assert_eq!(world.comes(with("a", "another text")), duplicate(0));
+    assert_eq!((world.spoken.len(), world.recorded.room.calls_in_flight().count()), begun, "nothing comes of it");
+    assert_eq!(world.comes(with("b", "two")), accepted(1));
+    assert_eq!(world.comes(with("a", "one")), duplicate(0));
+    world.folds();
+}
+
+#[test]
+fn who_is_told_what_comes_in() {
+    let told = |source: Binding, target: Binding| {
+        let mut world = World::held(channels(&[("source", source), ("target", target)]));
+        world.comes(Inbound { sender: "Ada".into(), ..Inbound::new("source", "hi") }).expect("it counts");
+        let heard = !world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty();
+        world.folds();
+        (world.told() == ["target: Ada: hi"], heard)
+    };
+    let muted = || Binding { muted: true, ..text() };
+    let with = |access| Binding { access, ..text() };
+    let cases = [
+        ("plain", text(), text(), (true, true)),
+        ("a muted source counts", muted(), text(), (true, true)),
+        ("a muted target is told nothing", text(), muted(), (false, true)),
+        ("a target that may not read", text(), with(Access::WriteOnly), (false, true)),
+        ("a target with no access", text(), with(Access::None), (false, true)),
+        ("a target that only reads", text(), with(Access::ReadOnly), (true, true)),
+        ("a source that only writes", with(Access::WriteOnly), text(), (true, true)),
+        ("an agent's channel is told nothing", text(), Binding::of(ChannelKind::Agent), (false, true)),
+        ("what an agent says leads to no other", Binding::of(ChannelKind::Agent), text(), (true, false)),
+        ("internal", sees("internal"), text(), (false, false)),
+        ("nobody", sees("none"), text(), (false, false)),
+        ("people", sees("transport"), text(), (true, false)),
+        ("agents", sees("intelligence"), text(), (false, true)),
+        ("one channel", sees("target"), text(), (true, false)),
+        ("another channel", sees("elsewhere"), text(), (false, false)),
+        ("a task", sees("desk"), text(), (false, true)),
+        ("several", sees("target, desk"), text(), (true, true)),
+        ("what the target shows does not matter", text(), sees("none"), (true, true)),
+    ];
+    for (name, source, target, expected) in cases {
+        assert_eq!(told(source, target), expected, "{name}");
+    }
+}
+
+#[test]
+fn an_agents_channel_reaches_an_agent_that_it_names() {
+    let mut world = World::held(channels(&[("bot", Binding::of(ChannelKind::Agent))]));
+    world.comes(Inbound { to: Some("desk".into()), ..Inbound::new("bot", "hi") }).expect("it counts");
+    world.step();
+    world.folds();
+}
+
+#[test]
+fn a_channel_that_takes_nothing_is_told_of_and_the_others_hear_it() {
+    let mut world = World::held(channels(&[("web", text()), ("pager", text()), ("terminal", text())]));
+    world.says("web", "hi").expect("it counts");
+    let calls = world.take(|effect| matches!(effect, Effect::Speak { .. }));
+    assert_eq!(world.told(), ["pager: web: hi", "terminal: web: hi"]);
+    for (effect, failure) in calls.iter().zip([Some("gone"), None]) {
+        let call = effect.starts().expect("a call");
+        world.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
+        assert!(!world.room().is_in_flight(call));
+    }
+    let failed = Notice::NotTold { channel: "pager".into(), key: "inbound-0-pager".into(), reason: "gone".into() };
+    assert_eq!(world.notices(|notice| *notice == failed), 1);
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::NotTold { .. })), 1);
+    world.finishes("end");
+    assert_eq!(world.told().len(), 3, "the one that failed is told the next thing");
+    world.folds();
+}
+
+#[test]
+fn channels_are_attached_changed_and_detached_while_the_room_is_open() {
+    let mut world = World::held(two());
+    let bind = |channel: &str, binding: Option<Binding>| Request::Bind { channel: channel.into(), binding };
+    assert_eq!(world.refused(Inbound::new("phone", "x")), RefusalCode::UnknownChannel);
+    assert_eq!(world.asked(bind("phone", Some(Binding::of(ChannelKind::Voice)))), Ok(Reply::Done));
+    assert_eq!(world.says("phone", "x"), accepted(0));
+    assert_eq!(world.told(), ["terminal: phone: x", "web: phone: x"]);
+    assert_eq!(world.asked(bind("web", Some(Binding { muted: true, ..text() }))), Ok(Reply::Done));
+    assert_eq!(world.asked(bind("terminal", None)), Ok(Reply::Done), "the terminal too");
+    world.finishes("end");
+    assert_eq!(world.told(), ["phone: end"]);
+    assert_eq!(world.asked(bind("terminal", None)), Ok(Reply::Done), "what is gone is gone");
+    let bad =
+        [("", text()), ("a,b", text()), ("x", Binding { simulate_ms: Some(40), ..text() }), ("x", Binding { rate: Some(0), ..text() })];
+    for (name, binding) in bad {
+        assert_eq!(world.asked(bind(name, Some(binding))).expect_err("refused").error, RefusalCode::BadArguments, "{name:?}");
+    }
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::ChannelBound { .. })), 2);
+    assert_eq!(world.notices(|notice| matches!(notice, Notice::ChannelUnbound { .. })), 1);
+    assert_eq!(world.room().bindings().keys().map(ChannelId::as_str).collect::<Vec<_>>(), ["phone", "web"]);
+    world.folds();
+}
+
+#[test]
+fn clients_say_what_their_channels_do() {
+    let mut world = World::held(two());
+    let says = |channel: &str, activity| Request::Activity { channel: channel.into(), activity };
+    assert_eq!(world.asked(says("nowhere", Activity::Speaking)).expect_err("refused").error, RefusalCode::UnknownChannel);
+    assert_eq!(world.asked(says("web", Activity::UserSpeaking)), Ok(Reply::Done));
+    assert_eq!((world.room().activity(&"web".into()), world.room().activity(&"terminal".into())), (Activity::UserSpeaking, Activity::Idle));
+    world.happened(Event::Resumed { down_ms: 1 });
+    assert_eq!(world.room().activity(&"web".into()), Activity::Idle, "nobody knows what it does now");
+    world.folds();
+}
+
+#[test]
+fn a_child_has_the_channels_that_were_shared_and_any_other_those_of_the_config() {
+    let world = World::open(json!({}), two(), |opening| {
+        opening.bindings = Some(channels(&[("web", Binding { access: Access::ReadOnly, ..text() })]));
+        opening.room = "room/3".into();
+        opening.depth = 1;
+        opening.metadata = json!({ "why": "digest" });
+    });
+    assert_eq!(world.room().bindings().keys().map(ChannelId::as_str).collect::<Vec<_>>(), ["web"]);
+    assert_eq!((world.room().parent(), world.room().metadata()), (Some("room".into()), &json!({ "why": "digest" })));
+    let world = World::held(two());
+    assert_eq!((world.room().bindings(), world.room().parent()), (&two(), None));
+}
+
+#[test]
+fn a_room_that_is_not_held_hears_while_it_is_at_work_and_no_longer() {
+    let setup = json!({ "tasks": { "desk": {}, "other": {} } });
+    let mut world = World::open(setup, two(), |opening| (opening.hold, opening.content) = (false, Some("go".into())));
+    let call = world.step();
+    assert_eq!(world.says("web", "two"), accepted(0));
+    let idle = world.comes(Inbound { to: Some("other".into()), ..Inbound::new("web", "x") }).expect_err("it is not at work");
+    assert_eq!((idle.error, idle.allowed), (RefusalCode::UnknownAgent, vec!["desk".to_owned()]));
+    world.told();
+    world.ends(call, "end");
+    assert!(world.told().is_empty(), "the result of a run is its outcome's to tell");
+    assert!(world.room().outcome().is_none(), "a channel has not said yet whether it took what came in");
+    assert_eq!(world.refused(Inbound::new("web", "late")), RefusalCode::RoomClosed);
+    world.hear(None);
+    assert_eq!(world.refused(Inbound::new("web", "later")), RefusalCode::RoomClosed);
+    world.folds();
+}
+
+#[test]
+fn a_task_that_fails_says_so_on_the_channels_and_the_room_goes_on() {
+    let mut world = World::held(channels(&[("web", text())]));
+    world.says("web", "one").expect("it counts");
+    let call = world.step();
+    world.told();
+    world.happened(Event::TaskKilled { task: "desk".into(), reason: "enough".to_owned() });
+    assert!(!world.room().is_in_flight(call) && world.told().is_empty(), "whoever stops it knows");
+    world.says("web", "two").expect("it counts");
+    for _ in 0..3 {
+        let call = world.step();
+        let fault = conclave_core::fault::Fault::new(conclave_core::fault::FaultKind::Trap, "boom");
+        world.happened(Event::AgentStepped { call, answer: Err(fault), report: CallReport::default() });
+    }
+    let told = world.told();
+    assert!(told.len() == 1 && told[0].starts_with("web: There is no answer"), "{told:?}");
+    world.says("web", "three").expect("it counts");
+    world.finishes("fine");
+    world.folds();
+}
+
+#[test]
+fn a_turn_that_takes_too_long_ends_and_the_room_does_not() {
+    let mut world = World::open(json!({}), two(), |opening| {
+        opening.limits.wall_ms = Some(5_000);
+        opening.deadline = Some(START.plus(5_000));
+    });
+    assert!(world.begun.is_empty(), "no turn, no time");
+    world.now = world.now.plus(60_000);
+    world.says("web", "one").expect("it counts");
+    let timer = |world: &mut World| -> (TimerId, Millis) {
+        let timers = world.take(|effect| matches!(effect, Effect::SetTimer { .. }));
+        let [Effect::SetTimer { timer, at }] = timers[..] else { panic!("one timer: {timers:?}") };
+        (timer, at)
+    };
+    let (first, at) = timer(&mut world);
+    assert_eq!(at, START.plus(65_000));
+    world.finishes("in time");
+    world.says("web", "two").expect("it counts");
+    let (second, _) = timer(&mut world);
+    world.now = at;
+    world.happened(Event::TimerFired { timer: first });
+    let call = world.step();
+    assert!(world.room().is_in_flight(call), "the time of a turn that is over is nobody's");
+    world.happened(Event::TimerFired { timer: second });
+    assert!(!world.room().is_in_flight(call) && world.room().outcome().is_none());
+    world.says("web", "three").expect("the room goes on");
+    world.finishes("end");
+    world.folds();
+}
+
+#[test]
+fn a_budget_is_that_of_the_whole_room_and_closes_it() {
+    let mut world = World::open(json!({}), two(), |opening| opening.limits.turns = Some(1));
+    world.says("web", "one").expect("it counts");
+    world.finishes("end");
+    world.hear(None);
+    world.told();
+    world.says("web", "two").expect("it counts");
+    assert_eq!(world.room().status(), RoomStatus::Closed);
+    let told = world.told();
+    assert!(told.iter().any(|text| text.starts_with("web: The room is closed: ")), "{told:?}");
+    world.hear(None);
+    assert_eq!(world.room().outcome().map(|outcome| outcome.status), Some(Status::MaxTurns));
+    world.folds();
+}
+
+#[test]
+fn stopping_a_turn_ends_it_and_stopping_the_run_ends_the_room() {
+    let mut world = World::held(two());
+    world.says("web", "one").expect("it counts");
+    world.step();
+    world.hear(None);
+    world.happened(Event::TurnStopped { reason: "wait".to_owned() });
+    assert!(world.room().outcome().is_none() && world.room().calls_in_flight().next().is_none());
+    world.says("web", "two").expect("it counts");
+    world.happened(Event::Cancelled { reason: "enough".to_owned() });
+    assert_eq!(world.room().outcome().map(|outcome| outcome.status), Some(Status::Kill));
+    world.folds();
+}
+
+#[test]
+fn a_paused_room_takes_messages_and_begins_no_turn() {
+    let mut world = World::held(two());
+    world.happened(Event::Paused { reason: "lunch".to_owned() });
+    assert_eq!(world.room().status(), RoomStatus::Paused);
+    assert_eq!(world.says("web", "one"), accepted(0));
+    assert!(world.begun.is_empty());
+    world.happened(Event::Unpaused);
+    world.finishes("end");
+    world.folds();
+}
+
+#[test]
+fn a_room_that_is_held_begins_with_what_it_was_opened_with() {
+    let mut world = World::open(json!({}), two(), |opening| opening.content = Some("hello".into()));
+    world.finishes("hi");
+    assert_eq!(world.told(), ["terminal: hi", "web: hi"]);
+    assert!(world.room().outcome().is_none());
+    world.says("web", "more").expect("it counts");
+    let call = world.step();
+    assert!(world.history(call).contains(&"hello".to_owned()), "`restart` is for another run");
+    world.folds();
+}
+
+#[test]
+fn what_somebody_says_without_a_channel_begins_a_turn_too() {
+    let mut world = World::held(two());
+    world.happened(Event::UserSaid { task: None, text: "psst".to_owned(), attachments: Vec::new() });
+    let call = world.step();
+    assert!(world.history(call).contains(&"psst".to_owned()) && world.told().is_empty());
+    world.folds();
+}
+
+/// What came in waits at the gates; the world goes on.
+fn at_the_gates(world: &mut World, key: &str, text: &str) -> (u64, Vec<CallId>) {
+    let inbound = Inbound { key: Some(key.to_owned()), ..Inbound::new("web", text) };
+    let request = world.ask(Request::Inbound { inbound });
+    let calls = world.take(|effect| matches!(effect, Effect::Consult { .. })).iter().filter_map(Effect::starts).collect();
+    (request, calls)
+}
+
+fn verdict(world: &mut World, call: CallId, verdict: GateVerdict) {
+    world.happened(Event::Consulted { call, answer: Ok(Advice::Gate { verdict }), report: CallReport::default() });
+}
+
+#[test]
+fn the_same_message_twice_at_the_gates_is_one() {
+    let mut world = World::open(guarded(), two(), |_| {});
+    let (first, calls) = at_the_gates(&mut world, "k", "one");
+    let (second, none) = at_the_gates(&mut world, "k", "one");
+    assert_eq!((calls.len(), none.len(), world.replies.len()), (1, 0, 0));
+    world.folds();
+    verdict(&mut world, calls[0], GateVerdict::Modify { text: "ONE".to_owned() });
+    assert_eq!((world.replies[&first].clone(), world.replies[&second].clone()), (accepted(0), duplicate(0)));
+    assert_eq!(world.told(), ["terminal: web: ONE"]);
+    let call = world.step();
+    assert!(world.history(call).contains(&"ONE".to_owned()));
+    world.folds();
+}
+
+#[test]
+fn a_message_that_a_gate_blocks_has_no_number_and_may_come_again() {
+    let mut world = World::open(guarded(), two(), |_| {});
+    let (first, calls) = at_the_gates(&mut world, "k", "one");
+    let (second, _) = at_the_gates(&mut world, "k", "one");
+    verdict(&mut world, calls[0], GateVerdict::Block { reason: "no".to_owned() });
+    for request in [first, second] {
+        let refusal = world.replies[&request].clone().expect_err("it is blocked");
+        assert!(refusal.error == RefusalCode::Blocked && refusal.message.contains("guard"), "{refusal:?}");
+    }
+    assert!(world.told().is_empty() && world.take(|effect| matches!(effect, Effect::StepAgent { .. })).is_empty());
+    let (again, calls) = at_the_gates(&mut world, "k", "one");
+    verdict(&mut world, calls[0], GateVerdict::Allow);
+    assert_eq!(world.replies[&again], accepted(0));
+    world.folds();
+}
+
+#[test]
+fn a_room_that_closes_while_a_message_is_at_the_gates_does_not_take_it() {
+    let mut world = World::open(guarded(), two(), |_| {});
+    let (request, calls) = at_the_gates(&mut world, "k", "one");
+    world.close().expect("done");
+    if world.room().outcome().is_none() {
+        verdict(&mut world, calls[0], GateVerdict::Allow);
+    }
+    let refusal = world.replies[&request].clone().expect_err("it is not taken");
+    assert!(matches!(refusal.error, RefusalCode::RoomClosed | RefusalCode::Blocked), "{refusal:?}");
+    assert!(world.told().is_empty() && world.room().outcome().is_some());
+    world.folds();
+}
+
+#[test]
+fn a_background_task_of_a_held_room_outlives_the_turn() {
+    let mut world = World::open(json!({ "tasks": { "desk": {}, "worker": {} } }), two(), |opening| {
+        opening.limits.wall_ms = Some(5_000);
+    });
+    world.says("web", "one").expect("it counts");
+    world.now = world.now.plus(4_000);
+    let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    world.asked(Request::Delegate { delegation: Box::new(delegation), by: None }).expect("a receipt");
+    let started = world.take(|effect| matches!(effect, Effect::StartBackground { .. }));
+    let [Effect::StartBackground { call, opening, .. }] = &started[..] else { panic!("one task: {started:?}") };
+    assert_eq!((opening.deadline, opening.hold), (Some(START.plus(9_000)), false));
+    assert_eq!(opening.bindings, Some(BTreeMap::new()), "it has the channels that were shared, and these are none");
+    world.finishes("the turn");
+    assert!(world.room().is_in_flight(*call));
+    world.hear(None);
+    world.close().expect("done");
+    assert!(world.room().outcome().is_none(), "what it used is still to come");
+    let ended = EndedTask::interrupted("its parent stopped it".to_owned());
+    world.happened(Event::BackgroundEnded { call: *call, ended, spent: Spent::default(), used: UsedByPlugin::new() });
+    assert!(world.room().outcome().is_some());
+    world.folds();
+}

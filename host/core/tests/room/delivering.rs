@@ -1,0 +1,284 @@
+//! Deliveries by hand: what a strategy decides, what becomes of it, what an agent reads of results, and that each is told once. Here is the
+//! desk that they happen at.
+
+mod announcing;
+mod deciding;
+mod telling;
+
+use conclave_core::action::{Action, Reply as Said, Turn};
+use conclave_core::channel::{Activity, Binding, ChannelKind};
+use conclave_core::delegation::Delegation;
+use conclave_core::delivery::{self, BackgroundStatus, Decision, DeliveryRecord, DeliveryState, EndedTask, Wake};
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
+use conclave_core::fault::CallReport;
+use conclave_core::ids::{BackgroundId, CallId, Millis, TaskName, TimerId};
+use conclave_core::message::{Entity, Label};
+use conclave_core::notice::Notice;
+use conclave_core::request::{Refusal, Reply, Request, RequestId};
+use conclave_core::room::Room;
+use conclave_core::setup::Setup;
+use serde_json::{Value, json};
+
+use crate::case::{Case, START};
+use crate::checks::violations;
+use crate::properties::Recorded;
+
+/// A room whose agent `desk` may delegate to `slow`, which `teller` delivers.
+struct Desk {
+    recorded: Recorded,
+    at: Millis,
+    /// Effects that were not dealt with.
+    to_do: Vec<Effect>,
+    requests: u64,
+}
+
+fn plan(desk: Value, slow: Value) -> Value {
+    let mut slow = slow;
+    if slow.get("deliver").is_none() {
+        slow["deliver"] = json!("teller");
+    }
+    json!({
+        "tasks": { "desk": desk, "slow": slow },
+        "plugins": {
+            "desk": { "grants": { "delegate": ["slow"], "at_once": 100_000, "total": 100_000 } },
+            "teller": { "kinds": ["delivery-strategy"], "grants": { "rooms": ["terminal", "phone"] } },
+            "other": { "kinds": ["delivery-strategy"], "grants": { "rooms": ["terminal"] } },
+        },
+        "limits": { "turns": 100_000 },
+    })
+}
+
+fn interactive() -> Value {
+    json!({ "interactive": true })
+}
+
+impl Desk {
+    fn open(setup: Value) -> Self {
+        Self::open_with(setup, |_| {}, |_| {})
+    }
+
+    fn open_with(setup: Value, change: impl FnOnce(&mut Setup), opened: impl FnOnce(&mut Opening)) -> Self {
+        let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case");
+        let (mut setup, mut opening) = (case.setup(), case.opening());
+        setup.channels.insert("phone".into(), Binding::of(ChannelKind::Voice));
+        change(&mut setup);
+        opened(&mut opening);
+        let mut desk = Self { recorded: Recorded::default(), at: START, to_do: Vec::new(), requests: 0 };
+        desk.happened(Event::RoomOpened { setup: setup.into(), opening });
+        desk
+    }
+
+    fn happened(&mut self, event: Event) {
+        self.at = self.at.plus(1);
+        self.recorded.handle(event, self.at);
+        let effects = self.recorded.take_effects();
+        for effect in effects {
+            if let Effect::AbandonCall { call } = effect {
+                self.to_do.retain(|effect| effect.starts() != Some(call));
+            }
+            self.to_do.push(effect);
+        }
+    }
+
+    fn take<T>(&mut self, is_it: impl Fn(&Effect) -> Option<T>) -> Option<T> {
+        let place = self.to_do.iter().position(|effect| is_it(effect).is_some())?;
+        is_it(&self.to_do.remove(place))
+    }
+
+    fn all<T>(&mut self, is_it: impl Fn(&Effect) -> Option<T>) -> Vec<T> {
+        std::iter::from_fn(|| self.take(&is_it)).collect()
+    }
+
+    fn step(&mut self, action: Action) {
+        let call = self.begins();
+        self.stepped(call, action);
+    }
+
+    /// The agent's next step; a user who is asked before is not there.
+    fn begins(&mut self) -> CallId {
+        loop {
+            if let Some(call) = self.take(step) {
+                return call;
+            }
+            let (call, _) = self.take(user).expect("an agent steps, or its user is asked");
+            self.happened(Event::UserAnswered { call, text: None, attachments: Vec::new() });
+        }
+    }
+
+    fn stepped(&mut self, call: CallId, action: Action) {
+        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        self.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
+    }
+
+    /// The agent delegates so often, each in a step of its own.
+    fn delegate(&mut self, times: usize) {
+        for _ in 0..times {
+            self.step(delegates());
+        }
+    }
+
+    /// The oldest background task that goes on ends.
+    fn ends(&mut self, output: &str) -> BackgroundId {
+        let (call, id) = self.take(background).expect("a background task");
+        self.ended(call, BackgroundStatus::Completed, output);
+        id
+    }
+
+    fn ended(&mut self, call: CallId, status: BackgroundStatus, text: &str) {
+        let mut ended = EndedTask { status, ..EndedTask::interrupted(text.to_owned()) };
+        if status == BackgroundStatus::Completed {
+            (ended.output, ended.error) = (Some(text.to_owned()), None);
+        }
+        self.happened(Event::BackgroundEnded { call, ended, spent: Spent::default(), used: UsedByPlugin::new() });
+    }
+
+    fn woken(&mut self) -> (CallId, Wake) {
+        self.take(wakes).expect("a strategy is woken")
+    }
+
+    fn decides(&mut self, decisions: Vec<Decision>) -> Wake {
+        let (call, wake) = self.woken();
+        self.happened(Event::StrategyDecided { call, answer: Ok(decisions), report: CallReport::default() });
+        wake
+    }
+
+    fn spoken(&mut self, failure: Option<&str>) -> delivery::Speech {
+        let (call, speech) = self.take(speeches).expect("something is said");
+        self.happened(Event::Spoken { call, failure: failure.map(str::to_owned) });
+        speech
+    }
+
+    fn timer(&mut self) -> Millis {
+        let (timer, at) = self.take(timers).expect("a timer");
+        self.at = self.at.max(at);
+        self.happened(Event::TimerFired { timer });
+        at
+    }
+
+    fn asks(&mut self, what: Request) -> RequestId {
+        let request = RequestId(self.requests);
+        self.requests += 1;
+        self.happened(Event::Requested { request, what });
+        request
+    }
+
+    fn reply(&mut self, request: RequestId) -> Option<Result<Reply, Refusal>> {
+        self.take(|effect| match effect {
+            Effect::Reply { request: of, reply } if *of == request => Some(reply.clone()),
+            _ => None,
+        })
+    }
+
+    fn room(&self) -> &Room {
+        &self.recorded.room
+    }
+
+    fn record(&self, id: &str) -> DeliveryRecord {
+        self.room().tasks().find(|record| record.id.as_str() == id).expect("it is recorded").delivery.clone()
+    }
+
+    fn state(&self, id: &str) -> DeliveryState {
+        self.record(id).state
+    }
+
+    fn told(&self, is_it: impl Fn(&Notice) -> bool) -> usize {
+        self.recorded.notices.iter().filter(|notice| is_it(notice)).count()
+    }
+
+    /// Why results stay where they are, in order.
+    fn kept(&self) -> Vec<String> {
+        let reason = |notice: &Notice| match notice {
+            Notice::NotDelivered { reason, .. } => Some(reason.clone()),
+            _ => None,
+        };
+        self.recorded.notices.iter().filter_map(reason).collect()
+    }
+
+    /// What the agent has in its history, and what of it is new in the step that is under way.
+    fn history(&self) -> Vec<(Entity, Vec<Label>, String)> {
+        let history = self.room().history(&TaskName::from("desk"));
+        history.iter().map(|message| (message.sender, message.labels.clone(), message.text().to_owned())).collect()
+    }
+
+    fn activity(&mut self, channel: &str, activity: Activity) {
+        self.asks(Request::Activity { channel: channel.into(), activity });
+    }
+
+    fn is_sound(&self) {
+        assert_eq!(violations(self.room(), &self.recorded.records), Vec::<String>::new());
+        let mut again = Room::new();
+        for record in &self.recorded.records {
+            again.handle(record.event.clone(), record.at);
+            while again.poll_effect().is_some() {}
+            while again.poll_notice().is_some() {}
+        }
+        assert!(again == *self.room(), "a room is the fold of its events");
+    }
+}
+
+fn delegates() -> Action {
+    Action::DelegateTask(Box::new(Delegation { agent: "slow".to_owned(), task: "dig".to_owned(), ..Delegation::default() }))
+}
+
+fn finish() -> Action {
+    Action::Finish { outputs: json!("end") }
+}
+
+fn says(text: &str) -> Action {
+    Action::Reply(Said { content: Some(text.to_owned()), ..Said::default() })
+}
+
+fn step(effect: &Effect) -> Option<CallId> {
+    if let Effect::StepAgent { call, .. } = effect { Some(*call) } else { None }
+}
+
+fn background(effect: &Effect) -> Option<(CallId, BackgroundId)> {
+    if let Effect::StartBackground { call, id, .. } = effect { Some((*call, id.clone())) } else { None }
+}
+
+fn wakes(effect: &Effect) -> Option<(CallId, Wake)> {
+    if let Effect::WakeStrategy { call, wake, .. } = effect { Some((*call, wake.clone())) } else { None }
+}
+
+fn speeches(effect: &Effect) -> Option<(CallId, delivery::Speech)> {
+    if let Effect::Speak { call, speech } = effect { Some((*call, (**speech).clone())) } else { None }
+}
+
+fn timers(effect: &Effect) -> Option<(TimerId, Millis)> {
+    if let Effect::SetTimer { timer, at } = effect { Some((*timer, *at)) } else { None }
+}
+
+fn user(effect: &Effect) -> Option<(CallId, String)> {
+    if let Effect::AskUser { call, prompt, .. } = effect { Some((*call, prompt.clone())) } else { None }
+}
+
+fn speak(tasks: &[&str]) -> Decision {
+    Decision::Speak { tasks: tasks.iter().map(|task| (*task).to_owned()).collect(), channel: None, prompt: None, interrupt: false }
+}
+
+fn on(channel: &str, tasks: &[&str]) -> Decision {
+    let tasks = tasks.iter().map(|task| (*task).to_owned()).collect();
+    Decision::Speak { tasks, channel: Some(channel.to_owned()), prompt: None, interrupt: true }
+}
+
+fn wait(channel: Option<&str>, at_most_ms: u64) -> Decision {
+    Decision::Wait { channel: channel.map(str::to_owned), at_most_ms }
+}
+
+/// A desk that waits for nothing but its background tasks.
+fn draining(times: usize) -> Desk {
+    // Half of what is left of a limit is set aside for each task.
+    let mut desk = Desk::open_with(plan(json!({}), json!({})), |_| {}, |opening| opening.limits.turns = None);
+    desk.delegate(times);
+    desk.step(finish());
+    desk
+}
+
+/// An interactive desk with one task under way that waits for its user.
+fn asking(slow: Value) -> Desk {
+    let mut desk = Desk::open(plan(interactive(), slow));
+    desk.delegate(1);
+    desk.step(says("Anything else?"));
+    desk
+}

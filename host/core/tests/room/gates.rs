@@ -1,0 +1,343 @@
+//! Gates: what passes, what is changed, what is blocked; one that fails in whatever way blocks, and nothing else waits for it
+//!
+
+use conclave_core::consult::{Advice, GateVerdict, PASSING_MAX, Passing, Question};
+use conclave_core::delegation::Delegation;
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Opening};
+use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::ids::{CallId, ChannelId, Millis, TimerId};
+use conclave_core::notice::Notice;
+use conclave_core::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::setup::GatePoint;
+use conclave_core::unfinished::Unfinished;
+use serde_json::{Value, json};
+
+use crate::case::{Case, START};
+use crate::properties::Recorded;
+
+/// A room that is held open, with these gates; the task `worker` may be delegated to.
+fn opened(gates: Value) -> Recorded {
+    let setup = json!({
+        "tasks": { "desk": {}, "worker": {} },
+        "plugins": { "desk": { "grants": { "delegate": ["worker"] } }, "guard": { "kinds": ["gate"] }, "second": { "kinds": ["gate"] } },
+        "gates": gates,
+    });
+    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let mut recorded = Recorded::default();
+    let opening = Opening { hold: true, content: None, ..case.opening() };
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening }, START);
+    recorded.take_effects();
+    recorded
+}
+
+fn guard(on: &str) -> Value {
+    json!({ "on": on, "plugin": "guard", "deadline_ms": 200 })
+}
+
+fn ask(recorded: &mut Recorded, request: u64, what: Request) {
+    recorded.handle(Event::Requested { request: RequestId(request), what }, START);
+}
+
+fn say(recorded: &mut Recorded, request: u64, channel: &str, text: &str) {
+    ask(
+        recorded,
+        request,
+        Request::Inbound { inbound: Inbound { sender: "ann".to_owned(), ..Inbound::new(ChannelId::from(channel), text) } },
+    );
+}
+
+/// The gate that is asked now, if one is: its call, its name, what it is shown, and the timer of its deadline.
+fn asked(recorded: &mut Recorded) -> Option<(CallId, String, Passing, TimerId)> {
+    let effects = recorded.take_effects();
+    let asked = effects.iter().find_map(|effect| match effect {
+        Effect::Consult { call, plugin, question: Question::Gate { passing }, .. } => {
+            Some((*call, plugin.to_string(), Passing::clone(passing)))
+        }
+        _ => None,
+    });
+    let timer = effects.iter().find_map(|effect| match effect {
+        Effect::SetTimer { timer, .. } => Some(*timer),
+        _ => None,
+    });
+    // What else there was is still to be looked at.
+    recorded.effects = effects;
+    let (call, plugin, passing) = asked?;
+    recorded.effects.clear();
+    Some((call, plugin, passing, timer.expect("every gate has a deadline")))
+}
+
+fn answer(recorded: &mut Recorded, call: CallId, answer: Result<GateVerdict, Fault>) {
+    let answer = answer.map(|verdict| Advice::Gate { verdict });
+    recorded.handle(Event::Consulted { call, answer, report: CallReport::default() }, START);
+}
+
+fn modify(text: &str) -> Result<GateVerdict, Fault> {
+    Ok(GateVerdict::Modify { text: text.to_owned() })
+}
+
+fn replies(recorded: &Recorded) -> Vec<(u64, Result<Reply, Refusal>)> {
+    let of = |effect: &Effect| match effect {
+        Effect::Reply { request, reply } => Some((request.0, reply.clone())),
+        _ => None,
+    };
+    recorded.effects.iter().filter_map(of).collect()
+}
+
+/// Why the one request was blocked.
+fn blocked(recorded: &Recorded) -> String {
+    match &replies(recorded)[..] {
+        [(_, Err(refusal))] => {
+            assert_eq!(refusal.error, RefusalCode::Blocked);
+            refusal.message.clone()
+        }
+        other => panic!("expected one that is blocked: {other:?}"),
+    }
+}
+
+/// What an agent is asked about.
+fn heard(recorded: &Recorded) -> Vec<String> {
+    let step = |effect: &Effect| match effect {
+        Effect::StepAgent { call, .. } => recorded.room.agent_view(*call)?.pending.map(|message| message.text().to_owned()),
+        _ => None,
+    };
+    recorded.effects.iter().filter_map(step).collect()
+}
+
+fn folds(recorded: &Recorded) {
+    assert!(conclave_core::journal::fold(recorded.records.iter().cloned()) == recorded.room);
+    let json = serde_json::to_string(&recorded.room).expect("a room is serialisable");
+    let read: conclave_core::room::Room = serde_json::from_str(&json).expect("and can be read again");
+    assert!(read == recorded.room);
+}
+
+#[test]
+fn without_gates_of_its_point_nothing_is_asked() {
+    let mut recorded = opened(json!([guard("deliver")]));
+    say(&mut recorded, 1, "terminal", "hello");
+    assert_eq!(heard(&recorded), ["hello"]);
+    assert!(matches!(replies(&recorded)[..], [(1, Ok(Reply::Accepted { .. }))]));
+}
+
+#[test]
+fn a_message_counts_once_its_gate_has_let_it_pass() {
+    let mut recorded = opened(json!([guard("inbound")]));
+    say(&mut recorded, 1, "terminal", "hello");
+    assert!(heard(&recorded).is_empty() && replies(&recorded).is_empty(), "it waits");
+    folds(&recorded);
+    let (call, plugin, passing, _) = asked(&mut recorded).expect("the gate is asked");
+    assert_eq!((plugin.as_str(), passing.on, passing.text.as_str()), ("guard", GatePoint::Inbound, "hello"));
+    assert_eq!((passing.channel, passing.room.as_str()), (Some(ChannelId::from("terminal")), "room"));
+    assert_eq!(passing.metadata["sender"], "ann");
+    assert!(recorded.room.agent_view(call).is_none(), "a gate sees what passes and no task");
+    answer(&mut recorded, call, Ok(GateVerdict::Allow));
+    assert_eq!(heard(&recorded), ["hello"]);
+    assert!(matches!(replies(&recorded)[..], [(1, Ok(Reply::Accepted { .. }))]));
+    folds(&recorded);
+}
+
+#[test]
+fn gates_are_asked_one_after_the_other_and_each_sees_what_the_one_before_made_of_it() {
+    let second = json!({ "on": "inbound", "plugin": "second", "deadline_ms": 1 });
+    let mut recorded = opened(json!([guard("inbound"), guard("delegate"), second]));
+    say(&mut recorded, 1, "terminal", "my number is 1234");
+    let (call, ..) = asked(&mut recorded).expect("the first");
+    answer(&mut recorded, call, modify("my number is …"));
+    let (call, plugin, passing, _) = asked(&mut recorded).expect("the second");
+    assert_eq!((plugin.as_str(), passing.text.as_str()), ("second", "my number is …"));
+    answer(&mut recorded, call, Ok(GateVerdict::Allow));
+    assert_eq!(heard(&recorded), ["my number is …"]);
+    let changed: Vec<_> = recorded.notices.iter().filter(|notice| matches!(notice, Notice::GateModified { .. })).collect();
+    assert!(matches!(changed[..], [Notice::GateModified { point: GatePoint::Inbound, plugin }] if plugin.as_str() == "guard"));
+}
+
+#[test]
+fn the_first_that_blocks_stops_it_and_its_reason_is_told() {
+    let second = json!({ "on": "inbound", "plugin": "second", "deadline_ms": 1 });
+    let mut recorded = opened(json!([guard("inbound"), second]));
+    say(&mut recorded, 1, "terminal", "hello");
+    let (call, ..) = asked(&mut recorded).expect("the first");
+    answer(&mut recorded, call, Ok(GateVerdict::Block { reason: "not today".to_owned() }));
+    assert_eq!(blocked(&recorded), "gate guard blocked it: not today");
+    assert!(heard(&recorded).is_empty() && asked(&mut recorded).is_none(), "nobody else is asked");
+    let told = |notice: &&Notice| matches!(notice, Notice::GateBlocked { plugin, reason, .. } if plugin.as_str() == "guard" && reason.contains("not today"));
+    assert_eq!(recorded.notices.iter().filter(told).count(), 1);
+    assert!(!recorded.notices.iter().any(|notice| matches!(notice, Notice::PluginFaulted { .. })), "it did what a gate does");
+}
+
+#[test]
+fn a_gate_that_fails_in_whatever_way_blocks() {
+    let fault = |kind, text: &str| Err(Fault::new(kind, text));
+    let cases: [(Result<Advice, Fault>, &str); 6] = [
+        (fault(FaultKind::Trap, "it broke"), "gate guard failed: it broke"),
+        (fault(FaultKind::Error, "it does not know"), "gate guard failed: it does not know"),
+        (fault(FaultKind::Error, "it was refused files: /etc"), "gate guard failed: it was refused files: /etc"),
+        (Ok(Advice::Memories { memories: Vec::new() }), "gate guard failed: it answered another question"),
+        (
+            Ok(Advice::Gate { verdict: GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) } }),
+            "gate guard failed: its text has 1048577 bytes",
+        ),
+        (Ok(Advice::Gate { verdict: GateVerdict::Modify { text: " ".to_owned() } }), "gate guard failed: it changed the text to nothing"),
+    ];
+    for (answer, expected) in cases {
+        let mut recorded = opened(json!([guard("inbound")]));
+        say(&mut recorded, 1, "terminal", "hello");
+        let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+        recorded.handle(Event::Consulted { call, answer, report: CallReport::default() }, START);
+        let reason = blocked(&recorded);
+        assert!(reason.starts_with(expected), "{reason}");
+        assert!(heard(&recorded).is_empty(), "{expected}");
+        let faulted =
+            recorded.notices.iter().any(|notice| matches!(notice, Notice::PluginFaulted { plugin, .. } if plugin.as_str() == "guard"));
+        assert!(faulted, "{expected}");
+        folds(&recorded);
+    }
+}
+
+#[test]
+fn one_that_takes_too_long_is_cut_off_and_what_it_says_later_changes_nothing() {
+    let mut recorded = opened(json!([guard("inbound")]));
+    say(&mut recorded, 1, "terminal", "hello");
+    let at = recorded.effects.iter().find_map(|effect| match effect {
+        Effect::SetTimer { at, .. } => Some(*at),
+        _ => None,
+    });
+    assert_eq!(at, Some(START.plus(200)));
+    let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
+    recorded.handle(Event::TimerFired { timer }, START.plus(200));
+    assert!(recorded.effects.contains(&Effect::AbandonCall { call }), "{:?}", recorded.effects);
+    assert!(blocked(&recorded).starts_with("gate guard failed: it gave no answer within 200 ms"));
+    recorded.take_effects();
+    answer(&mut recorded, call, Ok(GateVerdict::Allow));
+    assert!(recorded.take_effects().is_empty(), "nobody waits for it");
+    folds(&recorded);
+}
+
+#[test]
+fn a_deadline_that_was_met_does_nothing() {
+    let mut recorded = opened(json!([guard("inbound")]));
+    say(&mut recorded, 1, "terminal", "hello");
+    let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
+    answer(&mut recorded, call, Ok(GateVerdict::Allow));
+    recorded.take_effects();
+    recorded.handle(Event::TimerFired { timer }, START.plus(200));
+    assert!(recorded.take_effects().is_empty());
+}
+
+#[test]
+fn messages_of_one_channel_keep_their_order_and_others_do_not_wait_for_them() {
+    let mut recorded = opened(json!([guard("inbound")]));
+    say(&mut recorded, 1, "terminal", "first");
+    let (first, ..) = asked(&mut recorded).expect("the gate is asked");
+    say(&mut recorded, 2, "terminal", "second");
+    assert!(asked(&mut recorded).is_none(), "the second waits behind the first");
+    say(&mut recorded, 3, "pager", "elsewhere");
+    let (other, _, passing, _) = asked(&mut recorded).expect("another channel does not wait");
+    assert_eq!(passing.text, "elsewhere");
+    folds(&recorded);
+    answer(&mut recorded, other, Ok(GateVerdict::Block { reason: String::new() }));
+    assert_eq!(blocked(&recorded), "gate guard blocked it, and gave no reason");
+    recorded.take_effects();
+    answer(&mut recorded, first, Ok(GateVerdict::Allow));
+    assert!(matches!(replies(&recorded)[..], [(1, Ok(Reply::Accepted { .. }))]), "{:?}", replies(&recorded));
+    let (second, _, passing, _) = asked(&mut recorded).expect("now it is the second's turn");
+    assert_eq!(passing.text, "second");
+    answer(&mut recorded, second, Ok(GateVerdict::Allow));
+    assert!(matches!(replies(&recorded)[..], [(2, Ok(Reply::Accepted { .. }))]), "{:?}", replies(&recorded));
+}
+
+#[test]
+fn what_waits_in_front_of_the_gates_of_a_channel_is_bounded() {
+    let mut recorded = opened(json!([guard("inbound")]));
+    for request in 0..1_000 {
+        say(&mut recorded, request, "terminal", "hello");
+    }
+    recorded.take_effects();
+    say(&mut recorded, 1_000, "terminal", "one too many");
+    assert!(blocked(&recorded).contains("1000 messages of the channel wait"), "{}", blocked(&recorded));
+}
+
+#[test]
+fn a_gate_reads_and_changes_what_a_worker_is_told_not_only_its_label() {
+    let mut recorded = opened(json!([guard("delegate")]));
+    let delegation = Delegation {
+        agent: "worker".to_owned(),
+        task: "a label".to_owned(),
+        brief: Some("all that is secret".to_owned()),
+        context: json!({ "n": 1 }),
+        ..Delegation::default()
+    };
+    ask(&mut recorded, 1, Request::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    let (call, _, passing, _) = asked(&mut recorded).expect("the gate is asked");
+    assert_eq!((passing.on, passing.text.as_str(), passing.to.as_deref()), (GatePoint::Delegate, "all that is secret", Some("worker")));
+    assert_eq!(passing.agent, Some("desk".into()));
+    assert_eq!((&passing.metadata["label"], &passing.metadata["context"]), (&json!("a label"), &json!({ "n": 1 })));
+    answer(&mut recorded, call, modify("what may be known"));
+    let opening = recorded.effects.iter().find_map(|effect| match effect {
+        Effect::StartBackground { opening, .. } => Some(opening),
+        _ => None,
+    });
+    let told = serde_json::to_string(opening.expect("it begins")).expect("JSON");
+    assert!(told.contains("what may be known") && !told.contains("all that is secret") && !told.contains("a label"), "{told}");
+}
+
+#[test]
+fn a_delegation_that_is_blocked_starts_nothing() {
+    let mut recorded = opened(json!([guard("delegate")]));
+    let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    ask(&mut recorded, 1, Request::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+    answer(&mut recorded, call, Ok(GateVerdict::Block { reason: "no digging".to_owned() }));
+    assert!(blocked(&recorded).contains("gate guard blocked it: no digging"), "{}", blocked(&recorded));
+    assert!(!recorded.effects.iter().any(|effect| matches!(effect, Effect::StartBackground { .. })));
+}
+
+#[test]
+fn a_room_is_not_over_while_something_is_on_its_way_and_what_is_when_it_stops_is_answered() {
+    let mut recorded = opened(json!([guard("inbound")]));
+    say(&mut recorded, 1, "terminal", "hello");
+    say(&mut recorded, 2, "terminal", "are you there?");
+    let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+    ask(&mut recorded, 3, Request::Close { reason: "enough".to_owned() });
+    assert!(recorded.room.outcome().is_none(), "two messages are on their way");
+    recorded.take_effects();
+    recorded.handle(Event::Cancelled { reason: "stop".to_owned() }, START);
+    assert!(recorded.room.outcome().is_some());
+    assert!(recorded.effects.contains(&Effect::AbandonCall { call }));
+    let mut answered: Vec<u64> = replies(&recorded).iter().filter(|(_, reply)| reply.is_err()).map(|(request, _)| *request).collect();
+    answered.sort_unstable();
+    assert_eq!(answered, [1, 2]);
+    folds(&recorded);
+}
+
+#[test]
+fn a_gate_that_was_cut_off_is_asked_again() {
+    let mut recorded = opened(json!([guard("inbound")]));
+    say(&mut recorded, 1, "terminal", "hello");
+    let (call, .., timer) = asked(&mut recorded).expect("the gate is asked");
+    let unfinished = Unfinished::fold(recorded.records.iter().cloned());
+    let resumption = unfinished.resumption(Millis(START.0 + 50_000));
+    let consult = resumption.again.iter().find(|again| matches!(&again.effect, Effect::Consult { call: of, .. } if *of == call));
+    assert!(consult.is_some_and(|again| again.start.is_some()), "{:?}", resumption.again);
+    // Time in which no host ran is no time that the gate took.
+    let at = resumption.again.iter().find_map(|again| match &again.effect {
+        Effect::SetTimer { timer: of, at } if *of == timer => Some(*at),
+        _ => None,
+    });
+    assert_eq!(at, Some(START.plus(50_200)));
+}
+
+#[test]
+fn a_gate_of_which_the_operator_says_so_lets_pass_when_it_fails() {
+    let open = json!({ "on": "delegate", "plugin": "guard", "deadline_ms": 200, "fails_open": true });
+    // The next one is asked all the same.
+    let mut recorded = opened(json!([open, { "on": "delegate", "plugin": "second", "deadline_ms": 200 }]));
+    let delegation = Delegation { agent: "worker".to_owned(), task: "dig".to_owned(), ..Delegation::default() };
+    ask(&mut recorded, 1, Request::Delegate { delegation: Box::new(delegation), by: Some("desk".into()) });
+    let (call, ..) = asked(&mut recorded).expect("the gate is asked");
+    answer(&mut recorded, call, Err(Fault::new(FaultKind::Trap, "it broke")));
+    let (call, plugin, passing, _) = asked(&mut recorded).expect("the second gate is asked");
+    assert_eq!((plugin.as_str(), passing.text.as_str()), ("second", "dig"));
+    answer(&mut recorded, call, Ok(GateVerdict::Allow));
+    assert!(recorded.effects.iter().any(|effect| matches!(effect, Effect::StartBackground { .. })));
+}

@@ -1,0 +1,199 @@
+//! The background tasks of a room, for whoever lists them or waits for one: what the room said of each last. It stays readable after the
+//! room is over. Not what becomes of a task, which is the core's.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conclave_core::channel::Binding;
+use conclave_core::delegation::BackgroundRecord;
+use conclave_core::ids::{BackgroundId, ChannelId};
+use tokio::sync::oneshot;
+
+/// Why nobody can say how a task ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum WaitError {
+    /// It goes on as before, and can be waited for again.
+    #[error("the task has not ended in this time; it goes on")]
+    TimedOut,
+    /// There is no task of that name.
+    #[error("there is no task of that name here")]
+    Unknown,
+    /// The room's run is over, and the task had not ended: it was left to go on alone, or its host gave up.
+    #[error("the room is over, and nobody waits for this task any more")]
+    RoomOver,
+}
+
+/// What is known of a room from outside; fed by its loop.
+#[derive(Debug, Default)]
+pub(crate) struct Known(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    /// In the order in which they began.
+    tasks: Vec<Arc<BackgroundRecord>>,
+    places: HashMap<BackgroundId, usize>,
+    waiting: HashMap<BackgroundId, Vec<oneshot::Sender<()>>>,
+    bindings: Arc<BTreeMap<ChannelId, Binding>>,
+    /// No run goes on, so nothing here changes.
+    is_over: bool,
+}
+
+impl Known {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A run begins, or goes on.
+    pub(crate) fn open(&self) {
+        self.lock().is_over = false;
+    }
+
+    /// No run goes on any more: whoever waits need wait no more.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.is_over = true;
+        state.waiting.clear();
+    }
+
+    /// A task as it is now.
+    pub(crate) fn put(&self, record: Arc<BackgroundRecord>) {
+        let mut state = self.lock();
+        let is_settled = record.state.is_end() || record.detached;
+        let settled = is_settled.then(|| state.waiting.remove(&record.id)).flatten();
+        match state.places.get(&record.id).copied() {
+            Some(place) => {
+                if let Some(kept) = state.tasks.get_mut(place) {
+                    *kept = record;
+                }
+            }
+            None => {
+                let place = state.tasks.len();
+                state.places.insert(record.id.clone(), place);
+                state.tasks.push(record);
+            }
+        }
+        drop(state);
+        for waiting in settled.into_iter().flatten() {
+            let _ = waiting.send(());
+        }
+    }
+
+    /// The channels as they are bound now.
+    pub(crate) fn bind(&self, bindings: &BTreeMap<ChannelId, Binding>) {
+        let mut state = self.lock();
+        if *state.bindings != *bindings {
+            state.bindings = Arc::new(bindings.clone());
+        }
+    }
+
+    pub(super) fn bindings(&self) -> Arc<BTreeMap<ChannelId, Binding>> {
+        Arc::clone(&self.lock().bindings)
+    }
+
+    pub(super) fn tasks(&self) -> Vec<Arc<BackgroundRecord>> {
+        self.lock().tasks.clone()
+    }
+
+    pub(super) fn task(&self, id: &BackgroundId) -> Option<Arc<BackgroundRecord>> {
+        let state = self.lock();
+        state.tasks.get(*state.places.get(id)?).cloned()
+    }
+
+    /// The end of a task, when it is there; else what fires when it has ended or nobody waits any more.
+    fn end_or_wait(&self, id: &BackgroundId) -> Result<Result<Arc<BackgroundRecord>, oneshot::Receiver<()>>, WaitError> {
+        let mut state = self.lock();
+        let record = state.places.get(id).and_then(|place| state.tasks.get(*place)).cloned().ok_or(WaitError::Unknown)?;
+        if record.state.is_end() {
+            return Ok(Ok(record));
+        }
+        if state.is_over || record.detached {
+            return Err(WaitError::RoomOver);
+        }
+        let (sender, receiver) = oneshot::channel();
+        let waiting = state.waiting.entry(id.clone()).or_default();
+        // Those whose time was over.
+        waiting.retain(|waiting| !waiting.is_closed());
+        waiting.push(sender);
+        Ok(Err(receiver))
+    }
+
+    pub(super) async fn ended(&self, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, WaitError> {
+        loop {
+            match self.end_or_wait(id)? {
+                Ok(record) => return Ok(record),
+                // Also when nobody fires it any more; then the next look says why.
+                Err(fired) => drop(fired.await),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::delegation::BackgroundState;
+    use conclave_core::delivery::DeliveryRecord;
+    use conclave_core::ids::{Millis, RoomId, TaskName};
+
+    use super::*;
+
+    fn record(id: &str, state: BackgroundState) -> Arc<BackgroundRecord> {
+        Arc::new(BackgroundRecord {
+            id: BackgroundId::from(id),
+            agent: TaskName::from("worker"),
+            task: "count".to_owned(),
+            room: RoomId::from("r/1"),
+            notify: TaskName::from("desk"),
+            state,
+            started: Millis(0),
+            ended: None,
+            output: None,
+            error: None,
+            metadata: serde_json::Value::Null,
+            delivery: DeliveryRecord::default(),
+            by: None,
+            chain_depth: 0,
+            detached: false,
+        })
+    }
+
+    #[tokio::test]
+    async fn many_wait_for_one_task_and_each_is_told() {
+        let known = Arc::new(Known::default());
+        known.put(record("task-1", BackgroundState::Running));
+        let (one, other) = (BackgroundId::from("task-1"), BackgroundId::from("task-9"));
+        assert_eq!(known.ended(&other).await, Err(WaitError::Unknown));
+        let ((), first, second) = tokio::join!(
+            async {
+                tokio::task::yield_now().await;
+                known.put(record("task-1", BackgroundState::Cancelled));
+            },
+            known.ended(&one),
+            known.ended(&one)
+        );
+        assert_eq!(first.unwrap().state, BackgroundState::Cancelled);
+        assert_eq!(second.unwrap().state, BackgroundState::Cancelled);
+        known.close();
+        assert_eq!(known.ended(&one).await.unwrap().state, BackgroundState::Cancelled, "readable after the room is over");
+    }
+
+    #[tokio::test]
+    async fn a_room_that_ends_leaves_nobody_waiting() {
+        let known = Known::default();
+        known.put(record("task-1", BackgroundState::Running));
+        let id = BackgroundId::from("task-1");
+        let (waited, ()) = tokio::join!(known.ended(&id), async { known.close() });
+        assert_eq!(waited, Err(WaitError::RoomOver));
+    }
+
+    #[tokio::test]
+    async fn whoever_gave_up_leaves_no_place_behind() {
+        let known = Known::default();
+        known.put(record("task-1", BackgroundState::Running));
+        let id = BackgroundId::from("task-1");
+        for _ in 0..100 {
+            let waited = tokio::time::timeout(std::time::Duration::ZERO, known.ended(&id)).await;
+            assert!(waited.is_err());
+        }
+        assert!(known.lock().waiting[&id].len() <= 1);
+    }
+}

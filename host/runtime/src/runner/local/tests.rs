@@ -1,0 +1,196 @@
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use conclave_core::delivery::BackgroundStatus;
+use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
+use conclave_core::ids::{BackgroundId, TaskName};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use super::super::{Child, Ended, Place, Progressing};
+use super::*;
+
+/// A task whose work is a future of a test, and the ends that its parent was told.
+struct Task {
+    submission: Submission,
+    told: UnboundedReceiver<Ended>,
+}
+
+fn ended(status: BackgroundStatus, why: &str) -> Ended {
+    let task = EndedTask { status, ..EndedTask::interrupted(why.to_owned()) };
+    Ended { task, spent: Spent::default(), used: UsedByPlugin::new() }
+}
+
+fn task<F: Future<Output = Ended> + Send + 'static>(room: &str, work: impl FnOnce(UnboundedReceiver<Event>) -> F) -> Task {
+    let (events, received) = unbounded_channel();
+    let (tell, told): (UnboundedSender<Ended>, _) = unbounded_channel();
+    let opening = Box::new(Opening { room: RoomId::from(room), entry: TaskName::from("worker"), ..Opening::default() });
+    let (parent, id, progressing) = (RoomId::from("r"), BackgroundId::from(room), Progressing::default());
+    let place = Place::new(Spent { turns: 7, ..Spent::default() }, move |ended| drop(tell.send(ended)));
+    let child = Child { parent, id, opening, events, progressing };
+    Task { submission: Submission::new(child, Box::pin(work(received)), place), told }
+}
+
+/// Works until it is cancelled.
+fn endless(room: &str) -> Task {
+    task(room, |mut events| async move {
+        loop {
+            match events.recv().await {
+                Some(Event::Cancelled { reason }) => return ended(BackgroundStatus::Cancelled, &reason),
+                Some(_) => {}
+                None => std::future::pending().await,
+            }
+        }
+    })
+}
+
+fn quick(room: &str) -> Task {
+    task(room, |_| std::future::ready(ended(BackgroundStatus::Completed, "")))
+}
+
+impl Task {
+    /// The one end that it was told.
+    async fn end(&mut self) -> Ended {
+        let first = self.told.recv().await.expect("the parent is told");
+        assert!(self.told.recv().await.is_none(), "and only once");
+        first
+    }
+}
+
+/// Hands it in, and gives what its parent is told.
+fn submit(runner: &LocalRunner, task: Task) -> Task {
+    let Task { submission, told } = task;
+    runner.submit(submission);
+    // What is left to look at is what is told.
+    let Task { submission, .. } = quick("unused");
+    Task { submission, told }
+}
+
+fn limited(at_once: usize) -> LocalRunner {
+    LocalRunner::with_limit(NonZeroUsize::new(at_once).unwrap())
+}
+
+fn states(runner: &LocalRunner) -> Vec<(String, BackgroundState)> {
+    runner.list().into_iter().map(|task| (task.room.to_string(), task.state)).collect()
+}
+
+#[tokio::test]
+async fn however_a_task_ends_its_parent_is_told_once() {
+    let runner = LocalRunner::new();
+    let mut quick = submit(&runner, quick("r/1"));
+    assert_eq!(quick.end().await.task.status, BackgroundStatus::Completed);
+
+    let mut panicked = submit(&runner, task("r/2", |_| async { panic!("a fault of the host's") }));
+    let told = panicked.end().await;
+    assert_eq!((told.task.status, told.spent.turns), (BackgroundStatus::Interrupted, 7), "all that was set aside counts");
+
+    let Task { submission, told } = endless("r/3");
+    drop(submission);
+    let mut dropped = Task { told, ..endless("unused") };
+    assert_eq!(dropped.end().await.task.status, BackgroundStatus::Interrupted);
+
+    let Task { submission, told } = endless("r/4");
+    submission.finish(ended(BackgroundStatus::Completed, "elsewhere"));
+    let mut elsewhere = Task { told, ..endless("unused") };
+    assert_eq!(elsewhere.end().await.task.status, BackgroundStatus::Completed);
+    assert_eq!(runner.list(), [], "none is left");
+}
+
+#[tokio::test]
+async fn no_more_run_at_once_than_may_and_the_first_comes_first() {
+    let runner = limited(2);
+    let mut tasks: Vec<Task> = (1..=4).map(|n| submit(&runner, endless(&format!("r/{n}")))).collect();
+    // The workers begin with the next turn of the executor.
+    tokio::task::yield_now().await;
+    let (running, pending) = (BackgroundState::Running, BackgroundState::Pending);
+    let named = |list: &[(&str, BackgroundState)]| list.iter().map(|(room, state)| ((*room).to_owned(), *state)).collect::<Vec<_>>();
+    assert_eq!(states(&runner), named(&[("r/1", running), ("r/2", running), ("r/3", pending), ("r/4", pending)]));
+    assert!(runner.cancel(&RoomId::from("r/2"), "enough"));
+    assert_eq!(tasks[1].end().await.task.error.as_deref(), Some("enough"));
+    tokio::task::yield_now().await;
+    assert_eq!(states(&runner), named(&[("r/1", running), ("r/3", running), ("r/4", pending)]));
+    // One that waits is stopped without having begun: it used nothing.
+    assert!(runner.cancel(&RoomId::from("r/4"), "not needed"));
+    let stopped = tasks[3].end().await;
+    assert_eq!((stopped.task.status, stopped.spent), (BackgroundStatus::Cancelled, Spent::default()));
+    assert!(!runner.cancel(&RoomId::from("r/4"), "again"), "it is not here any more");
+    assert_eq!(states(&runner), named(&[("r/1", running), ("r/3", running)]));
+}
+
+#[tokio::test]
+async fn a_panic_leaves_its_place_to_the_next() {
+    let runner = limited(1);
+    let mut first = submit(&runner, task("r/1", |_| async { panic!("a fault of the host's") }));
+    let mut second = submit(&runner, quick("r/2"));
+    assert_eq!(first.end().await.task.status, BackgroundStatus::Interrupted);
+    assert_eq!(second.end().await.task.status, BackgroundStatus::Completed);
+}
+
+#[tokio::test]
+async fn waiting_leaves_a_task_alone() {
+    let runner = LocalRunner::new();
+    let room = RoomId::from("r/1");
+    assert_eq!(runner.wait(&room, None).await, Err(WaitError::Unknown));
+    let mut task = submit(&runner, endless("r/1"));
+    assert_eq!(runner.wait(&room, Some(Duration::ZERO)).await, Err(WaitError::TimedOut));
+    assert!(runner.inspect(&room).is_some() && runner.message(&room, "hurry"));
+    let waits = runner.wait(&room, None);
+    runner.cancel(&room, "enough");
+    assert_eq!(waits.await.unwrap().status, BackgroundStatus::Cancelled);
+    assert_eq!(task.end().await.task.status, BackgroundStatus::Cancelled);
+    assert!(!runner.message(&room, "too late") && runner.progress(&room).is_none());
+}
+
+#[tokio::test]
+async fn a_runner_that_closes_leaves_nothing_behind() {
+    let runner = limited(2);
+    let mut tasks: Vec<Task> = (1..=3).map(|n| submit(&runner, endless(&format!("r/{n}")))).collect();
+    tokio::task::yield_now().await;
+    let closed = runner.close("the program ends");
+    tasks.push(submit(&runner, endless("r/4")));
+    closed.await;
+    assert_eq!(runner.list(), []);
+    for task in &mut tasks {
+        let told = task.end().await.task;
+        assert_eq!((told.status, told.error.as_deref()), (BackgroundStatus::Cancelled, Some("the program ends")));
+    }
+    runner.close("twice").await;
+}
+
+/// A program may throw away the executor that the tasks ran on, and go on with another.
+#[test]
+fn tasks_of_an_executor_that_is_gone_hold_no_place() {
+    let runner = limited(1);
+    let executor = || tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let first = executor();
+    let mut lost = first.block_on(async {
+        let lost = submit(&runner, endless("r/1"));
+        tokio::task::yield_now().await;
+        lost
+    });
+    drop(first);
+    executor().block_on(async {
+        assert_eq!(lost.end().await.task.status, BackgroundStatus::Interrupted);
+        assert_eq!(submit(&runner, quick("r/2")).end().await.task.status, BackgroundStatus::Completed);
+    });
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn thousands_of_tasks_end_each_once() {
+    let (runner, at_work, most) = (limited(8), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+    let mut tasks = Vec::new();
+    for n in 0..5_000 {
+        let (at_work, most) = (Arc::clone(&at_work), Arc::clone(&most));
+        tasks.push(submit(
+            &runner,
+            task(&format!("r/{n}"), |_| async move {
+                most.fetch_max(at_work.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
+                tokio::task::yield_now().await;
+                at_work.fetch_sub(1, Ordering::SeqCst);
+                ended(BackgroundStatus::Completed, "")
+            }),
+        ));
+    }
+    for task in &mut tasks {
+        assert_eq!(task.end().await.task.status, BackgroundStatus::Completed);
+    }
+    assert!(most.load(Ordering::SeqCst) <= 8);
+}

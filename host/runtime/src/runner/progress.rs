@@ -1,0 +1,82 @@
+//! How far the guests of a background task have come, for whoever wants to know. Beside the journal: what nobody follows is not kept.
+
+use std::sync::{Arc, OnceLock};
+
+use tokio::sync::broadcast;
+
+/// What a follower may be behind before it misses something.
+const BEHIND: usize = 64;
+
+/// How far a call of a background task has come, in the plugin's own words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Progress {
+    pub done: u64,
+    /// None: the plugin does not know how much there is.
+    pub total: Option<u64>,
+    pub message: String,
+}
+
+/// What a background task says of its progress from now on.
+#[derive(Debug)]
+pub struct ProgressStream(broadcast::Receiver<Progress>);
+
+impl ProgressStream {
+    /// The next word; none once the task has ended. Whoever is far behind misses words.
+    pub async fn next(&mut self) -> Option<Progress> {
+        loop {
+            match self.0.recv().await {
+                Ok(progress) => return Some(progress),
+                Err(broadcast::error::RecvError::Lagged(_)) => {}
+                Err(broadcast::error::RecvError::Closed) => return None,
+            }
+        }
+    }
+}
+
+/// Where the guests of one task tell it. Nothing is set aside until somebody follows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progressing(Arc<OnceLock<broadcast::Sender<Progress>>>);
+
+impl Progressing {
+    pub(crate) fn tell(&self, progress: impl FnOnce() -> Progress) {
+        if let Some(followers) = self.0.get() {
+            // Nobody may follow any more.
+            let _ = followers.send(progress());
+        }
+    }
+
+    /// From now on.
+    pub(crate) fn follow(&self) -> ProgressStream {
+        ProgressStream(self.0.get_or_init(|| broadcast::Sender::new(BEHIND)).subscribe())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(done: u64) -> Progress {
+        Progress { done, total: None, message: String::new() }
+    }
+
+    #[tokio::test]
+    async fn followers_get_what_is_told_from_then_on_and_its_end() {
+        let progressing = Progressing::default();
+        progressing.tell(|| panic!("nobody follows, so nothing is made up"));
+        let mut first = progressing.follow();
+        progressing.tell(|| at(1));
+        let mut second = progressing.follow();
+        progressing.tell(|| at(2));
+        drop(progressing);
+        assert_eq!((first.next().await, first.next().await, first.next().await), (Some(at(1)), Some(at(2)), None));
+        assert_eq!((second.next().await, second.next().await), (Some(at(2)), None));
+    }
+
+    #[tokio::test]
+    async fn whoever_is_far_behind_misses_words_and_is_not_stopped() {
+        let progressing = Progressing::default();
+        let mut slow = progressing.follow();
+        (0..1_000).for_each(|done| progressing.tell(|| at(done)));
+        assert!(slow.next().await.unwrap().done > 900);
+    }
+}

@@ -1,0 +1,83 @@
+//! Native gates in front of a room that a program speaks to, and a conversation that is handed over and stays there from run to run.
+
+use std::sync::{Arc, Mutex};
+
+use conclave_core::consult::{GateVerdict, Passing};
+use conclave_runtime::RunOptions;
+use conclave_runtime::manifest::Capability;
+use conclave_runtime::native::{self, Check, Failure, Plugin, Step};
+use conclave_runtime::notice::Notice;
+use conclave_runtime::request::RefusalCode;
+use conclave_runtime::setup::GatePoint;
+use serde_json::json;
+
+use crate::support::{Told, config, prepared};
+
+/// Answers by what the text says, and keeps what it was shown.
+fn guard(shown: &Arc<Mutex<Vec<Passing>>>) -> Plugin {
+    let shown = Arc::clone(shown);
+    Plugin::gate("app", move |ask: Check| {
+        shown.lock().unwrap().push(ask.passing.clone());
+        async move {
+            match ask.passing.text.as_str() {
+                "hang" => std::future::pending().await,
+                "panic" => panic!("the gate panics"),
+                "fail" => Err(Failure::new("no idea")),
+                "long" => Ok(GateVerdict::Block { reason: "x".repeat(5_000) }),
+                text if text.contains("password") => Ok(GateVerdict::Block { reason: "no passwords".to_owned() }),
+                text => Ok(GateVerdict::Modify { text: text.replace("1234", "…") }),
+            }
+        }
+    })
+}
+
+#[tokio::test]
+async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it_blocks() {
+    let (shown, told) = (Arc::default(), Told::default());
+    let heard = Arc::new(Mutex::new(Vec::new()));
+    let desk = Plugin::agent("desk", {
+        let heard = Arc::clone(&heard);
+        move |step: Step| {
+            heard.lock().unwrap().push(step.text().to_owned());
+            async { Ok(native::finish("yes")) }
+        }
+    });
+    let gates = "[[gates]]\non = \"inbound\"\nplugin = \"app\"\ndeadline = \"100 ms\"";
+    let prepared = prepared([desk, guard(&shown)], &config("", gates)).await;
+    let (room, hosted) = prepared.open_room(told.options()).unwrap();
+    for (text, expected) in [
+        ("the password is x", "gate app blocked it: no passwords"),
+        ("hang", "gate app failed: it gave no answer within 100 ms"),
+        ("panic", "gate app failed: it panicked: the gate panics"),
+        ("fail", "gate app failed: "),
+        ("long", "gate app failed: the reason of its `block` has 5000 bytes"),
+    ] {
+        let refused = room.say("terminal", text).await.unwrap_err();
+        assert!(refused.error == RefusalCode::Blocked && refused.message.contains(expected), "{text}: {refused:?}");
+    }
+    room.say("terminal", "it is 1234").await.unwrap();
+    room.close("enough").await.unwrap();
+    hosted.closed().await.unwrap();
+    assert_eq!(*heard.lock().unwrap(), ["it is …"], "nothing that was blocked reached anybody");
+    let shown = shown.lock().unwrap();
+    assert!(shown.iter().all(|passing| passing.on == GatePoint::Inbound && passing.agent.is_none()));
+    assert_eq!(told.notices().iter().filter(|notice| matches!(notice, Notice::GateBlocked { .. })).count(), 5);
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_handed_over_stays_there_in_later_runs() {
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        Ok(match step.view.task.as_str() {
+            "desk" => native::call("handoff_conversation", json!({ "target": "billing", "reason": "money", "summary": "charged twice" })),
+            task => native::finish(format!("{task}: {}", step.text())),
+        })
+    })
+    .may_use(Capability::Route, "Hands conversations over.");
+    let text = "entry = \"desk\"\n[plugins.desk]\nsource = \"native:desk\"\ngrants.route = [\"billing\"]\n[tasks.desk]\nagent = \"desk\"\n\
+        tools = [\"handoff_conversation\"]\n[tasks.billing]\nagent = \"desk\"\nrestart = false\n";
+    let mut session = prepared([desk], text).await.session(RunOptions::default()).unwrap();
+    let first = session.run("one").await.unwrap();
+    assert_eq!(first.content.as_deref(), Some("billing: one"), "{first:?}");
+    let second = session.run("two").await.unwrap();
+    assert_eq!(second.content.as_deref(), Some("billing: two"), "it is sticky");
+}

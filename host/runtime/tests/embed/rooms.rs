@@ -1,0 +1,589 @@
+//! Rooms that stay open, as a program speaks to them: messages, tasks in the background and their ends, a close, a host that stops.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conclave_core::event::Event;
+use conclave_core::ids::Millis;
+use conclave_runtime::binding::{Activity, Binding, ChannelKind};
+use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
+use conclave_runtime::clock::{BoxFuture, Clock};
+use conclave_runtime::delegation::{BackgroundState, Delegation, OnClose};
+use conclave_runtime::ids::{BackgroundId, ChannelId, RoomId, TaskName};
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::native::{self, Failure, Plugin, Step};
+use conclave_runtime::outcome::Status;
+use conclave_runtime::request::{Inbound, RefusalCode, Request};
+use conclave_runtime::runner::{LocalRunner, Progress, TaskRunner};
+use conclave_runtime::{Ask, Host, HostOptions, Prepared, RoomHandle, RunOptions, SessionError, WaitError};
+use tokio::sync::{Notify, mpsc, watch};
+
+use crate::support::{Told, parse};
+
+const TEXT: &str = r#"
+entry = "desk"
+[plugins.desk]
+source = "native:desk"
+[plugins.worker]
+source = "native:worker"
+[tasks.desk]
+agent = "desk"
+restart = false
+[tasks.worker]
+agent = "worker"
+"#;
+
+/// What the tests and the worker share.
+#[derive(Clone, Default)]
+struct Bench {
+    /// Texts that workers began with, of which each waits for its word.
+    begun: Arc<Mutex<Vec<String>>>,
+    begins: Arc<Notify>,
+    /// Work that may end.
+    goes_on: Arc<watch::Sender<bool>>,
+}
+
+impl Bench {
+    /// A worker has begun: its call is in the journal.
+    async fn begun(&self) {
+        self.begins.notified().await;
+    }
+
+    fn go_on(&self) {
+        self.goes_on.send_replace(true);
+    }
+
+    /// `never` waits for ever, `wait` for the test's word, and reads in its next step what it was told; anything else ends at once.
+    fn worker(&self) -> Plugin {
+        let bench = self.clone();
+        Plugin::agent("worker", move |step: Step| {
+            let bench = bench.clone();
+            async move {
+                let text = step.text().to_owned();
+                if !step.results().is_empty() {
+                    let told = step.view.intent.as_deref().map(|message| message.text().to_owned());
+                    return Ok(native::finish(format!("done: {}", told.unwrap_or_default())));
+                }
+                if text.starts_with("never") || text.starts_with("wait") {
+                    step.host.progress(1, Some(2), "half of it");
+                    bench.begun.lock().unwrap().push(text.clone());
+                    bench.begins.notify_one();
+                }
+                if text.starts_with("never") {
+                    std::future::pending::<()>().await;
+                }
+                if text.starts_with("wait") {
+                    let _ = bench.goes_on.subscribe().wait_for(|goes_on| *goes_on).await;
+                }
+                match text.as_str() {
+                    // There is no such tool, which is an answer too: its next step comes.
+                    "wait for a word" => Ok(native::call("nothing", serde_json::json!({}))),
+                    "say nothing" => Ok(native::finish("")),
+                    text => Ok::<_, Failure>(native::finish(format!("done: {text}"))),
+                }
+            }
+        })
+    }
+
+    fn host(&self) -> Host {
+        let desk =
+            Plugin::agent("desk", |step: Step| async move { Ok(native::finish(format!("{} ({})", step.text(), step.view.history.len()))) });
+        Host::new(HostOptions { native: vec![desk, self.worker()], ..HostOptions::default() }).unwrap()
+    }
+
+    async fn prepared(&self, more: &str) -> Prepared {
+        self.host().load(&parse(&format!("{TEXT}{more}"))).await.unwrap_or_else(|error| panic!("{error}"))
+    }
+}
+
+/// Hands on what is said.
+struct Loud(mpsc::UnboundedSender<Speech>);
+
+impl Channels for Loud {
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        Nobody.ask(channel, task, prompt)
+    }
+
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let _ = self.0.send(speech);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+fn loud() -> (Arc<Loud>, mpsc::UnboundedReceiver<Speech>) {
+    let (said, heard) = mpsc::unbounded_channel();
+    (Arc::new(Loud(said)), heard)
+}
+
+fn work(text: &str) -> Delegation {
+    Delegation { agent: "worker".to_owned(), task: text.to_owned(), ..Delegation::default() }
+}
+
+/// Stands still until it is moved.
+#[derive(Default)]
+struct Hands(AtomicU64, Arc<watch::Sender<u64>>, Arc<Notify>);
+
+impl Hands {
+    fn set(&self, millis: u64) {
+        self.0.store(millis, Ordering::SeqCst);
+        self.1.send_replace(millis);
+    }
+}
+
+impl Clock for Hands {
+    fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+        let mut moved = self.1.subscribe();
+        self.2.notify_one();
+        Box::pin(async move {
+            let _ = moved.wait_for(|now| *now >= at.0).await;
+        })
+    }
+}
+
+#[tokio::test]
+async fn what_comes_in_is_answered_on_the_channel_and_the_room_stays_open() {
+    let (channels, mut heard) = loud();
+    let prepared = Bench::default().prepared("").await;
+    let (room, hosted) = prepared.open_room(RunOptions { channels, ..RunOptions::default() }).unwrap();
+    let first = room.say("terminal", "one").await.unwrap();
+    let said = heard.recv().await.unwrap();
+    assert_eq!((said.channel.as_str(), said.text.as_str()), ("terminal", "one (1)"));
+    let keyed = Inbound { key: Some("k".to_owned()), ..Inbound::new("terminal", "two") };
+    let second = room.inbound(keyed.clone()).await.unwrap();
+    assert_eq!(heard.recv().await.unwrap().text, "two (3)", "it remembers");
+    assert_eq!((first.index, second.index, second.duplicate), (0, 1, false));
+    let again = room.inbound(keyed).await.unwrap();
+    assert_eq!((again.index, again.duplicate), (1, true));
+    let refused = room.say("phone", "three").await.unwrap_err();
+    assert_eq!((refused.error, refused.allowed), (RefusalCode::UnknownChannel, vec!["terminal".to_owned()]));
+    assert!(!hosted.is_over());
+    room.close("that was all").await.unwrap();
+    let outcome = hosted.closed().await.unwrap();
+    assert_eq!(outcome.content.as_deref(), Some("two (3)"));
+    assert_eq!(room.say("terminal", "four").await.unwrap_err().error, RefusalCode::RoomClosed);
+    assert_eq!(room.close("again").await, Ok(()), "it is closed");
+    assert!(heard.try_recv().is_err(), "each answer was said once");
+}
+
+#[tokio::test]
+async fn a_wait_that_is_given_up_leaves_its_task_alone() {
+    let (bench, clock) = (Bench::default(), Arc::new(Hands::default()));
+    let options = RunOptions { clock: clock.clone(), ..RunOptions::default() };
+    let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
+    let task = room.delegate(work("wait a little")).await.unwrap();
+    assert_eq!((task.agent.as_str(), task.from_cache), ("worker", false));
+    bench.begun().await;
+    let patience = tokio::spawn({
+        let (room, id) = (room.clone(), task.id.clone());
+        async move { room.wait(&id, Some(Duration::from_secs(1))).await }
+    });
+    while !patience.is_finished() {
+        clock.set(clock.now().0 + 1_000);
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(patience.await.unwrap(), Err(WaitError::TimedOut));
+    let record = room.task(&task.id).unwrap();
+    assert_eq!((record.state, record.room.clone(), record.task.as_str()), (BackgroundState::Running, task.room.clone(), "wait a little"));
+    bench.go_on();
+    let ended = task.wait(None).await.unwrap();
+    assert_eq!((ended.state, ended.output.as_deref()), (BackgroundState::Completed, Some("done: wait a little")));
+    assert_eq!(task.wait(Some(Duration::ZERO)).await.unwrap(), ended, "it has ended, so no time is needed");
+    assert_eq!(room.wait(&BackgroundId::from("task-99"), None).await, Err(WaitError::Unknown));
+    let failed = room.delegate(work("say nothing")).await.unwrap().wait(None).await.unwrap();
+    assert_eq!(failed.state, BackgroundState::Failed);
+    assert!(failed.error.is_some() && failed.output.is_none(), "{failed:?}");
+    let states: Vec<_> = room.tasks().iter().map(|task| (task.id.to_string(), task.state)).collect();
+    assert_eq!(states, [("task-1".to_owned(), BackgroundState::Completed), ("task-2".to_owned(), BackgroundState::Failed)]);
+    room.close("enough").await.unwrap();
+    hosted.closed().await.unwrap();
+    assert_eq!(room.tasks().len(), 2, "readable after the room is over");
+}
+
+#[tokio::test]
+async fn what_cannot_be_delegated_is_refused_with_a_word() {
+    let prepared = Bench::default().prepared("").await;
+    let (room, _hosted) = prepared.open_room(RunOptions::default()).unwrap();
+    let unknown = room.delegate(Delegation { agent: "plumber".to_owned(), ..work("mend it") }).await.unwrap_err();
+    assert_eq!(unknown.error, RefusalCode::UnknownAgent);
+    assert!(unknown.allowed.contains(&"worker".to_owned()), "{unknown:?}");
+    assert_eq!(room.delegate(work("  ")).await.unwrap_err().error, RefusalCode::EmptyTask);
+    assert_eq!(room.delegate_for("desk", work("mend it")).await.unwrap_err().error, RefusalCode::NotGranted);
+    assert!(room.tasks().is_empty());
+}
+
+#[tokio::test]
+async fn a_task_is_stopped_and_its_neighbours_go_on() {
+    let bench = Bench::default();
+    let runner = LocalRunner::new();
+    let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
+    let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
+    let stuck = room.delegate(work("never")).await.unwrap();
+    bench.begun().await;
+    let neighbour = room.delegate(work("wait")).await.unwrap();
+    bench.begun().await;
+    assert_eq!(runner.list().len(), 2);
+    assert_eq!(room.cancel(&stuck.id, "it takes too long").await, Ok(true));
+    let ended = stuck.wait(None).await.unwrap();
+    assert_eq!((ended.state, ended.error.as_deref()), (BackgroundState::Cancelled, Some("cancelled: it takes too long")));
+    assert_eq!(stuck.cancel("again").await, Ok(false), "it has ended");
+    assert_eq!(room.cancel(&BackgroundId::from("task-99"), "").await, Ok(false));
+    assert_eq!(room.tell(&stuck.id, "hello?").await.unwrap_err().error, RefusalCode::TaskEnded);
+    // Its loop is gone too.
+    let _ = runner.wait(&stuck.room, None).await;
+    let left: Vec<RoomId> = runner.list().into_iter().map(|task| task.room).collect();
+    assert_eq!(left, [neighbour.room.clone()]);
+    bench.go_on();
+    assert_eq!(neighbour.wait(None).await.unwrap().state, BackgroundState::Completed);
+    room.close("enough").await.unwrap();
+    hosted.closed().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_running_task_reads_what_it_is_told() {
+    let bench = Bench::default();
+    let (room, _hosted) = bench.prepared("").await.open_room(RunOptions::default()).unwrap();
+    let task = room.delegate(work("wait for a word")).await.unwrap();
+    bench.begun().await;
+    let mut progress = room.progress(&task.id).expect("it is at work");
+    room.tell(&task.id, "hurry").await.unwrap();
+    bench.go_on();
+    let ended = task.wait(None).await.unwrap();
+    assert_eq!(ended.output.as_deref(), Some("done: hurry"));
+    assert_eq!(progress.next().await, None, "it has ended");
+    assert!(room.progress(&task.id).is_none());
+}
+
+#[tokio::test]
+async fn the_progress_of_a_task_can_be_followed() {
+    let bench = Bench::default();
+    let held = Arc::new(Notify::new());
+    let (room, _hosted) =
+        bench.prepared("").await.open_room(RunOptions { runner: Arc::new(Held::new(&held)), ..RunOptions::default() }).unwrap();
+    let task = room.delegate(work("never")).await.unwrap();
+    let mut progress = room.progress(&task.id).expect("it is here");
+    held.notify_one();
+    assert_eq!(progress.next().await, Some(Progress { done: 1, total: Some(2), message: "half of it".to_owned() }));
+}
+
+/// A runner of the program's own: each task waits for a word before it begins.
+struct Held {
+    inner: LocalRunner,
+    word: Arc<Notify>,
+    waiting: Arc<Mutex<BTreeMap<RoomId, conclave_runtime::runner::Reins>>>,
+}
+
+impl Held {
+    fn new(word: &Arc<Notify>) -> Self {
+        Self { inner: LocalRunner::new(), word: Arc::clone(word), waiting: Arc::default() }
+    }
+}
+
+impl TaskRunner for Held {
+    fn submit(&self, submission: conclave_runtime::runner::Submission) {
+        let (inner, word, waiting) = (self.inner.clone(), Arc::clone(&self.word), Arc::clone(&self.waiting));
+        waiting.lock().unwrap().insert(submission.room().clone(), submission.reins());
+        tokio::spawn(async move {
+            word.notified().await;
+            inner.submit(submission);
+        });
+    }
+
+    fn cancel(&self, room: &RoomId, reason: &str) -> bool {
+        self.waiting.lock().unwrap().get(room).map(|reins| reins.cancel(reason)).is_some()
+    }
+
+    fn message(&self, room: &RoomId, text: &str) -> bool {
+        self.waiting.lock().unwrap().get(room).map(|reins| reins.tell(text)).is_some()
+    }
+
+    fn wait(
+        &self,
+        room: &RoomId,
+        at_most: Option<Duration>,
+    ) -> BoxFuture<'static, Result<Arc<conclave_runtime::delivery::EndedTask>, WaitError>> {
+        self.inner.wait(room, at_most)
+    }
+
+    fn list(&self) -> Vec<conclave_runtime::runner::Submitted> {
+        self.inner.list()
+    }
+
+    fn inspect(&self, room: &RoomId) -> Option<conclave_runtime::runner::Submitted> {
+        self.inner.inspect(room)
+    }
+
+    fn progress(&self, room: &RoomId) -> Option<conclave_runtime::runner::ProgressStream> {
+        self.waiting.lock().unwrap().get(room).map(conclave_runtime::runner::Reins::progress)
+    }
+
+    fn detach(&self, room: &RoomId) -> bool {
+        self.inner.detach(room)
+    }
+
+    fn close(&self, reason: &str) -> BoxFuture<'static, ()> {
+        self.inner.close(reason)
+    }
+}
+
+#[tokio::test]
+async fn no_more_tasks_run_at_once_than_the_runner_lets() {
+    let bench = Bench::default();
+    let runner = LocalRunner::with_limit(1.try_into().unwrap());
+    let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
+    let (room, _hosted) = bench.prepared("").await.open_room(options).unwrap();
+    let first = room.delegate(work("wait 1")).await.unwrap();
+    let second = room.delegate(work("wait 2")).await.unwrap();
+    let third = room.delegate(work("wait 3")).await.unwrap();
+    bench.begun().await;
+    assert_eq!(*bench.begun.lock().unwrap(), ["wait 1"]);
+    // One that has not begun is stopped all the same.
+    assert_eq!(second.cancel("not needed").await, Ok(true));
+    bench.go_on();
+    assert_eq!(first.wait(None).await.unwrap().state, BackgroundState::Completed);
+    assert_eq!(third.wait(None).await.unwrap().state, BackgroundState::Completed);
+    assert_eq!(second.wait(None).await.unwrap().state, BackgroundState::Cancelled);
+    assert_eq!(*bench.begun.lock().unwrap(), ["wait 1", "wait 3"]);
+}
+
+#[tokio::test]
+async fn a_handle_does_not_hold_its_room_open() {
+    let bench = Bench::default();
+    let journals = MemoryJournals::default();
+    let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(RoomId::from("r")), ..RunOptions::default() };
+    let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
+    let task = room.delegate(work("never")).await.unwrap();
+    bench.begun().await;
+    let waits = tokio::spawn({
+        let task = task.clone();
+        async move { task.wait(None).await }
+    });
+    drop(hosted);
+    let ended = waits.await.unwrap();
+    assert!(matches!(&ended, Err(WaitError::RoomOver)) || ended.is_ok_and(|record| record.state == BackgroundState::Cancelled));
+    // Whoever asks while it is being stopped gets a reply, if only that the room is over.
+    while room.say("terminal", "hello?").await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed);
+    let stopped = |record: &Arc<conclave_runtime::event::Record>| matches!(record.event, Event::Cancelled { .. });
+    assert!(journals.records(&RoomId::from("r")).iter().any(stopped), "the journal says that it was stopped");
+}
+
+#[tokio::test]
+async fn a_session_is_asked_only_while_a_run_goes_on() {
+    let mut session = Bench::default().prepared("").await.session(RunOptions::default()).unwrap();
+    let room = session.handle();
+    assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed, "no run goes on");
+    session.run(Ask::from("one")).await.unwrap();
+    assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed, "none goes on any more");
+    let (_, hosted) = session.host(Ask::from("two"));
+    room.close("that was all").await.unwrap();
+    assert_eq!(hosted.closed().await.unwrap().content.as_deref(), Some("two (3)"), "the handle of before speaks to the next run too");
+}
+
+#[tokio::test]
+async fn a_room_with_an_unknown_entry_says_so_when_it_is_waited_for() {
+    let session = Bench::default().prepared("").await.session(RunOptions::default()).unwrap();
+    let (room, hosted) = session.host(Ask { entry: Some(TaskName::from("nobody")), ..Ask::default() });
+    assert!(matches!(hosted.closed().await, Err(SessionError::UnknownTask { .. })));
+    assert_eq!(room.say("terminal", "hello?").await.unwrap_err().error, RefusalCode::RoomClosed);
+}
+
+#[tokio::test]
+async fn a_task_that_is_let_go_comes_to_its_end_after_its_room() {
+    let bench = Bench::default();
+    let (journals, runner) = (MemoryJournals::default(), LocalRunner::new());
+    let options = RunOptions { journals: Arc::new(journals.clone()), runner: Arc::new(runner.clone()), ..RunOptions::default() };
+    let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
+    let alone = room.delegate(Delegation { on_close: Some(OnClose::Detach), ..work("wait alone") }).await.unwrap();
+    bench.begun().await;
+    let with_it = room.delegate(work("never")).await.unwrap();
+    bench.begun().await;
+    room.close("that was all").await.unwrap();
+    hosted.closed().await.unwrap();
+    assert_eq!(room.task(&with_it.id).unwrap().state, BackgroundState::Cancelled);
+    assert!(room.task(&alone.id).unwrap().detached);
+    assert_eq!(alone.wait(None).await, Err(WaitError::RoomOver), "nobody here learns its end");
+    let left = runner.inspect(&alone.room).unwrap();
+    assert!(left.is_detached);
+    let waits = runner.wait(&alone.room, None);
+    bench.go_on();
+    assert_eq!(waits.await.unwrap().output.as_deref(), Some("done: wait alone"));
+    let folded = conclave_core::journal::fold(journals.records(&alone.room).iter().map(|record| (**record).clone()));
+    assert_eq!(folded.outcome().and_then(|outcome| outcome.content.clone()).as_deref(), Some("done: wait alone"));
+    assert_eq!(runner.list(), []);
+}
+
+#[tokio::test]
+async fn a_host_that_stops_everything_stops_what_was_let_go_too() {
+    let (bench, runner) = (Bench::default(), LocalRunner::new());
+    let host = bench.host();
+    let prepared = host.load(&parse(TEXT)).await.unwrap_or_else(|error| panic!("{error}"));
+    let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
+    let (room, hosted) = prepared.open_room(options).unwrap();
+    let alone = room.delegate(Delegation { on_close: Some(OnClose::Detach), ..work("never") }).await.unwrap();
+    bench.begun().await;
+    room.close("that was all").await.unwrap();
+    hosted.closed().await.unwrap();
+    let waits = runner.wait(&alone.room, None);
+    assert_eq!(host.stop_all("the program ends"), 1);
+    assert_eq!(waits.await.unwrap().error.as_deref(), Some("the program ends"));
+}
+
+#[tokio::test]
+async fn a_runner_that_closes_stops_the_tasks_of_its_rooms() {
+    let (bench, runner) = (Bench::default(), LocalRunner::new());
+    let options = RunOptions { runner: Arc::new(runner.clone()), ..RunOptions::default() };
+    let (room, _hosted) = bench.prepared("").await.open_room(options).unwrap();
+    let stuck = room.delegate(work("never")).await.unwrap();
+    bench.begun().await;
+    runner.close("the program ends").await;
+    assert_eq!(stuck.wait(None).await.unwrap().state, BackgroundState::Cancelled);
+    let late = room.delegate(work("never")).await.unwrap();
+    assert_eq!(late.wait(None).await.unwrap().state, BackgroundState::Cancelled, "it takes no more");
+}
+
+#[tokio::test]
+async fn a_held_room_that_was_cut_off_goes_on() {
+    let (bench, room_id) = (Bench::default(), RoomId::from("r"));
+    let prepared = bench.prepared("").await;
+    let kept = {
+        let journals = MemoryJournals::default();
+        let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(room_id.clone()), ..RunOptions::default() };
+        let (room, _hosted) = prepared.open_room(options).unwrap();
+        room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
+        room.delegate(work("wait a little")).await.unwrap();
+        bench.begun().await;
+        // What the machine had written when it lost its power.
+        journals
+    };
+    let cut_off = MemoryJournals::default();
+    for room in kept.rooms() {
+        let records = kept.records(&room);
+        // Its `Cancelled` is from the end of the block above.
+        let records = records.into_iter().take_while(|record| !matches!(record.event, Event::Cancelled { .. }));
+        put(&cut_off, &room, records);
+    }
+    let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
+    let session = prepared.reopen(&room_id, options).unwrap();
+    assert!(session.is_cut_off());
+    let (room, hosted) = session.host_on();
+    let tasks = room.tasks();
+    assert_eq!(tasks.len(), 1);
+    assert_eq!(tasks[0].state, BackgroundState::Running, "the list is there before anything happens");
+    assert!(room.bindings().contains_key("desk"), "{:?}", room.bindings());
+    bench.go_on();
+    assert_eq!(room.wait(&tasks[0].id, None).await.unwrap().output.as_deref(), Some("done: wait a little"));
+    // Replies find whoever asked now, and nobody of before.
+    room.say("desk", "still there?").await.unwrap();
+    room.close("that was all").await.unwrap();
+    hosted.closed().await.unwrap();
+    let numbers = cut_off
+        .records(&room_id)
+        .iter()
+        .filter_map(|record| match record.event {
+            Event::Requested { request, .. } => Some(request),
+            _ => None,
+        })
+        .collect::<Vec<_>>();
+    assert_eq!(numbers.len(), 4);
+    assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+}
+
+/// Puts records into journals as if a host had left them.
+fn put(journals: &MemoryJournals, room: &RoomId, records: impl Iterator<Item = Arc<conclave_runtime::event::Record>>) {
+    use conclave_runtime::journal::{Entry, Journals};
+    let records: Vec<_> = records.collect();
+    let mut journal = journals.open(room).unwrap();
+    let spent = conclave_core::event::Spent::default();
+    journal.append(&Entry { records: &records, waits: &[], outcome: None, spent }).map(drop).unwrap();
+}
+
+#[tokio::test]
+async fn channels_are_told_of_the_room_that_they_serve() {
+    /// Says something as soon as the room is open.
+    struct Eager(Arc<Mutex<Vec<RoomId>>>);
+
+    impl Channels for Eager {
+        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+            Nobody.ask(channel, task, prompt)
+        }
+
+        fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+            Nobody.speak(speech)
+        }
+
+        fn opened(&self, room: &RoomHandle) {
+            self.0.lock().unwrap().push(room.room().clone());
+            let room = room.clone();
+            tokio::spawn(async move {
+                room.say("terminal", "hello").await.unwrap();
+                room.delegate(work("mend it")).await.unwrap().wait(None).await.unwrap();
+                room.close("that was all").await.unwrap();
+            });
+        }
+    }
+
+    let opened = Arc::new(Mutex::new(Vec::new()));
+    let options = RunOptions { channels: Arc::new(Eager(opened.clone())), ids: Arc::new(RoomId::from("r")), ..RunOptions::default() };
+    let (_room, hosted) = Bench::default().prepared("").await.open_room(options).unwrap();
+    assert_eq!(hosted.closed().await.unwrap().content.as_deref(), Some("hello (1)"));
+    assert_eq!(*opened.lock().unwrap(), [RoomId::from("r")], "the room, and not those below it");
+}
+
+#[tokio::test]
+async fn a_simulated_voice_keeps_its_channel_busy() {
+    let (channels, mut heard) = loud();
+    let (clock, told) = (Arc::new(Hands::default()), Told::default());
+    let options = RunOptions { channels, clock: clock.clone(), ..told.options() };
+    let prepared = Bench::default().prepared("[channels.phone]\nkind = \"voice\"\nsimulate = \"100 ms\"\n").await;
+    let (room, hosted) = prepared.open_room(options).unwrap();
+    assert_eq!(room.bindings().get("phone").and_then(|binding| binding.simulate_ms), Some(100));
+    room.say("phone", "one").await.unwrap();
+    loop {
+        let said = heard.recv().await.unwrap();
+        if said.channel.as_str() == "phone" {
+            break;
+        }
+    }
+    clock.2.notified().await;
+    clock.set(1_000);
+    room.close("that was all").await.unwrap();
+    hosted.closed().await.unwrap();
+    let activities: Vec<Activity> = told
+        .happenings()
+        .into_iter()
+        .filter_map(|happening| match happening.what {
+            conclave_runtime::subscribe::What::Recorded { record } => match &record.event {
+                Event::Requested { what: Request::Activity { activity, .. }, .. } => Some(*activity),
+                _ => None,
+            },
+            _ => None,
+        })
+        .collect();
+    assert_eq!(activities, [Activity::Speaking, Activity::Idle]);
+}
+
+#[tokio::test]
+async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
+    let bench = Bench::default();
+    let mut session = bench.prepared("").await.session(RunOptions::default()).unwrap();
+    let room = session.handle();
+    let run = session.run(Ask { entry: Some(TaskName::from("worker")), ..Ask::from("wait for a word") });
+    let ((), outcome) = tokio::join!(
+        async {
+            bench.begun().await;
+            room.say("terminal", "hurry").await.unwrap();
+            bench.go_on();
+        },
+        run
+    );
+    let outcome = outcome.unwrap();
+    assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("done: hurry")));
+}

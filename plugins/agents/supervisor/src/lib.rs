@@ -1,0 +1,81 @@
+//! Supervisor: does nothing itself. Its workers do the task, one after the other, each with what those before gave, or all at once; then,
+//! if it is told to, somebody reviews it, and it is done again until it is approved or the revisions are over (R-132). No model stands
+//! behind it: the order is the point. A supervisor with a model of its own is a `stock:chat` with one `delegate_task` for each worker.
+//!
+//! ```toml
+//! [plugins.supervisor]
+//! source = "stock:supervisor"
+//! grants.delegate = { tasks = ["research", "write", "review"], at_once = 2 }
+//! config = { workers = ["research", "write"], mode = "sequential", review = "review", revisions = 3 }
+//!
+//! [tasks.article]
+//! agent = "supervisor"
+//!
+//! [tasks.research]
+//! agent = "chat"
+//! ```
+//!
+//! A worker gets `task`, in words, with what the others gave and what the reviewer wants otherwise. Beside it, for workers that read their
+//! inputs: `original`, the user's words alone, `outputs`, what the others gave by name, and `feedback`. The reviewer gets the same with
+//! `result`, and gives `approved`, true or false, and `feedback`, as outputs or as JSON in its words. **Anything else is a no.**
+
+mod progress;
+
+use conclave_sdk::actions::Action;
+use conclave_sdk::{Agent, Result, Turn, View, config, reject, scratch};
+use serde::Deserialize;
+
+use progress::Progress;
+
+/// The `config` table of this plugin.
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    workers: Vec<String>,
+    mode: Mode,
+    /// Empty: nobody reviews.
+    review: String,
+    revisions: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Mode {
+    Sequential,
+    Parallel,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { workers: Vec::new(), mode: Mode::Sequential, review: String::new(), revisions: 3 }
+    }
+}
+
+struct Supervisor;
+
+impl Agent for Supervisor {
+    fn step(view: &View) -> Result<Turn> {
+        let settings: Settings = config::get()?;
+        let kept: Option<Progress> = if view.iteration() == 0 { None } else { scratch::get()? };
+        let (progress, turn) = match kept {
+            None => Progress::begin(&settings, view.intent().or_else(|| view.pending().map(|message| message.content)).unwrap_or_default()),
+            Some(progress) => progress.go_on(&settings, view.observations()),
+        };
+        Ok(match scratch::set(&progress) {
+            Err(error) if !is_last(&turn) => {
+                reject(format!("What was done is too large to go on with ({error}): limits.scratch of this plugin."))
+            }
+            _ => turn,
+        })
+    }
+}
+
+/// Nothing is remembered after it.
+fn is_last(turn: &Turn) -> bool {
+    matches!(turn.action(), Action::Finish(_) | Action::Reject(_))
+}
+
+conclave_sdk::export!(agent: Supervisor);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,196 @@
+//! What has been done so far, and what is next. Pure: an observation goes in, a turn comes out.
+
+use conclave_sdk::{Observation, Turn, act, finish, reject};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use crate::{Mode, Settings};
+
+/// Kept between steps, because each is a fresh instance. Results are texts here: the scratch is small, and a result is read by a model.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Progress {
+    task: String,
+    /// Done again so often.
+    revision: u32,
+    is_reviewed: bool,
+    /// What the workers of this revision gave, by name, in their order.
+    outputs: Vec<(String, String)>,
+    /// What they gave in the revision before, which was not good.
+    before: Vec<(String, String)>,
+    feedback: String,
+}
+
+/// What one delegate came to.
+type Came = Result<Map<String, Value>, String>;
+
+impl Progress {
+    pub(crate) fn begin(settings: &Settings, task: String) -> (Self, Turn) {
+        let progress = Self { task, ..Self::default() };
+        let turn = match settings.workers.as_slice() {
+            [] => reject("I have no workers: the operator names them in config.workers of this plugin."),
+            _ if progress.task.trim().is_empty() => reject("I was given no task."),
+            _ => progress.work(settings),
+        };
+        (progress, turn)
+    }
+
+    /// Workers, or the reviewer, have given what they have.
+    pub(crate) fn go_on(self, settings: &Settings, observed: Vec<Observation>) -> (Self, Turn) {
+        let came: Vec<Came> = observed.into_iter().filter_map(came_of).collect();
+        if self.is_reviewed { self.reviewed(settings, came) } else { self.worked(settings, came) }
+    }
+
+    fn worked(mut self, settings: &Settings, mut came: Vec<Came>) -> (Self, Turn) {
+        let asked: Vec<String> = match settings.mode {
+            Mode::Sequential => settings.workers.iter().skip(self.outputs.len()).take(1).cloned().collect(),
+            Mode::Parallel => settings.workers.clone(),
+        };
+        // What could not be asked at all comes as one error for all.
+        came.resize_with(asked.len().max(1), || Err("it gave nothing".to_owned()));
+        let mut failed = Vec::new();
+        for (worker, came) in asked.into_iter().zip(came) {
+            match came {
+                Ok(outputs) => self.outputs.push((worker, text_of(&outputs))),
+                Err(why) => failed.push(format!("{worker} failed: {why}")),
+            }
+        }
+        let turn = if failed.is_empty() { self.next(settings) } else { reject(self.stopped(&failed)) };
+        (self, turn)
+    }
+
+    fn next(&mut self, settings: &Settings) -> Turn {
+        if self.outputs.len() < settings.workers.len() {
+            return self.work(settings);
+        }
+        if settings.review.is_empty() {
+            return finish(self.result(settings));
+        }
+        self.is_reviewed = true;
+        let result = self.result(settings);
+        let task = format!(
+            "Review what was done. The task was:\n{}\n\nWhat was done:\n{result}\n\nAnswer with JSON and nothing else: \
+             {{\"approved\": true or false, \"feedback\": \"what must be otherwise\"}}",
+            self.task
+        );
+        let inputs = json!({ "task": task, "original": self.task, "result": result, "outputs": self.by_name() });
+        act::delegate(&settings.review, inputs).because("somebody else should look at it")
+    }
+
+    fn reviewed(mut self, settings: &Settings, came: Vec<Came>) -> (Self, Turn) {
+        let verdict = came.into_iter().next().unwrap_or_else(|| Err("it gave nothing".to_owned()));
+        let feedback = match verdict.map(|outputs| verdict_of(&outputs)) {
+            Ok((true, _)) => {
+                let turn = finish(self.result(settings));
+                return (self, turn);
+            }
+            Ok((false, feedback)) => feedback,
+            // Without a verdict there is nothing to do otherwise: doing it again would not help.
+            Err(why) => {
+                let result = self.result(settings);
+                let turn =
+                    reject(format!("It was not approved: {} could not review it: {why}\n\nWhat was done:\n{result}", settings.review));
+                return (self, turn);
+            }
+        };
+        if self.revision >= settings.revisions {
+            let times = if self.revision == 1 { "once".to_owned() } else { format!("{} times", self.revision) };
+            let result = self.result(settings);
+            let turn = reject(format!("It was revised {times} and is not approved: {feedback}\n\nWhat was done last:\n{result}"));
+            return (self, turn);
+        }
+        let before = std::mem::take(&mut self.outputs);
+        let again = Self { revision: self.revision + 1, is_reviewed: false, before, feedback, ..self };
+        let turn = again.work(settings);
+        (again, turn)
+    }
+
+    fn work(&self, settings: &Settings) -> Turn {
+        let inputs = |worker: &str| {
+            let mut task = self.task.clone();
+            if !self.outputs.is_empty() {
+                task += &format!("\n\nWhat the others gave:\n{}", sections(&self.outputs));
+            }
+            if let Some((_, text)) = self.before.iter().find(|(name, _)| name == worker) {
+                task += &format!("\n\nWhat you gave before:\n{text}");
+            }
+            if !self.feedback.is_empty() {
+                task += &format!("\n\nIt was not approved. Do it again, with this in mind:\n{}", self.feedback);
+            }
+            json!({ "task": task, "original": self.task, "outputs": self.by_name(), "feedback": self.feedback })
+        };
+        match settings.mode {
+            Mode::Sequential => {
+                let worker = settings.workers.get(self.outputs.len()).map_or("", String::as_str);
+                act::delegate(worker, inputs(worker)).because(self.why())
+            }
+            Mode::Parallel => {
+                let all = settings.workers.iter().map(|worker| (worker.as_str(), inputs(worker)));
+                act::delegate_all(all).because(self.why())
+            }
+        }
+    }
+
+    fn why(&self) -> String {
+        if self.revision == 0 { "it is their work".to_owned() } else { format!("revision {}", self.revision) }
+    }
+
+    /// One worker after the other: what the last one gave. At once: what each gave, under its name.
+    fn result(&self, settings: &Settings) -> String {
+        match (settings.mode, self.outputs.as_slice()) {
+            (Mode::Sequential, [.., (_, last)]) => last.clone(),
+            (_, outputs) => sections(outputs),
+        }
+    }
+
+    fn by_name(&self) -> Value {
+        Value::Object(self.outputs.iter().map(|(worker, text)| (worker.clone(), json!(text))).collect())
+    }
+
+    /// A worker that failed is never told as one that worked, and what others gave is not lost.
+    fn stopped(&self, failed: &[String]) -> String {
+        let failed = failed.join("\n");
+        if self.outputs.is_empty() { failed } else { format!("{failed}\n\nWhat was done before it stopped:\n{}", sections(&self.outputs)) }
+    }
+}
+
+fn sections(outputs: &[(String, String)]) -> String {
+    outputs.iter().map(|(worker, text)| format!("## {worker}\n\n{text}")).collect::<Vec<_>>().join("\n\n")
+}
+
+/// What a delegate gave, or why it gave nothing; none for an observation of something else.
+fn came_of(observed: Observation) -> Option<Came> {
+    match observed {
+        Observation::Delegated((_, outputs)) => {
+            let outputs: Map<String, Value> =
+                serde_json::from_str(&outputs).unwrap_or_else(|_| Map::from_iter([("content".to_owned(), Value::String(outputs))]));
+            let is_rejected = outputs.get("rejected") == Some(&Value::Bool(true));
+            Some(if is_rejected { Err(text_of(&outputs)) } else { Ok(outputs) })
+        }
+        Observation::Error(text) => Some(Err(text)),
+        _ => None,
+    }
+}
+
+/// Outputs in words: a text alone as it is, else their JSON.
+fn text_of(outputs: &Map<String, Value>) -> String {
+    let told: Vec<_> = outputs.iter().filter(|(key, _)| *key != "rejected" && *key != "metrics").collect();
+    match told.as_slice() {
+        [(_, Value::String(text))] => text.clone(),
+        _ => Value::Object(told.into_iter().map(|(key, value)| (key.clone(), value.clone())).collect()).to_string(),
+    }
+}
+
+/// Only `approved` with the value true is a yes. What the reviewer says of it, else all that it said.
+fn verdict_of(outputs: &Map<String, Value>) -> (bool, String) {
+    let words = text_of(outputs);
+    let verdict = if outputs.contains_key("approved") {
+        outputs.clone()
+    } else {
+        match conclave_sdk::value_in(&words) {
+            Ok(Value::Object(verdict)) => verdict,
+            _ => Map::new(),
+        }
+    };
+    let feedback = ["feedback", "reason"].iter().find_map(|key| verdict.get(*key)?.as_str().filter(|text| !text.trim().is_empty()));
+    (verdict.get("approved") == Some(&Value::Bool(true)), feedback.map_or(words, str::to_owned))
+}

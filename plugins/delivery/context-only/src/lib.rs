@@ -1,0 +1,57 @@
+//! Context-only: says nothing. Each result is left in the inbox, where the agent finds it in its next turn. It needs no grant, and it is
+//! what the host falls back to when another strategy fails.
+//!
+//! ```toml
+//! [plugins.context-only]
+//! source = "stock:context-only"
+//!
+//! [tasks.digest]
+//! agent = "digest"
+//! deliver = "context-only"
+//! ```
+
+use conclave_sdk::Result;
+use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, EndedTask, Wake, attach};
+
+struct ContextOnly;
+
+impl DeliveryStrategy for ContextOnly {
+    fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
+        Ok(next(&context.waiting()))
+    }
+}
+
+fn next(waiting: &[EndedTask]) -> Vec<Decision> {
+    vec![attach(waiting.iter().map(|ended| &ended.task_id))]
+}
+
+conclave_sdk::export!(delivery: ContextOnly);
+
+#[cfg(test)]
+mod tests {
+    use conclave_sdk::delivery::harness::{Harness, ended};
+    use conclave_sdk::delivery::{Activity, DeliveryStrategy, TaskStatus};
+
+    use super::{ContextOnly, attach, next};
+
+    #[test]
+    fn all_that_waits_is_attached() {
+        assert_eq!(next(&[ended("a"), ended("b")]), [attach(["a", "b"])]);
+    }
+
+    #[test]
+    fn it_says_nothing_whatever_happens() {
+        let report = Harness::new(ContextOnly::decide)
+            .voice("phone", 2_000)
+            .completes("a", "48 m")
+            .at(10)
+            .activity("phone", Activity::UserSpeaking)
+            .ends("b", TaskStatus::TimedOut, "over")
+            .at(20)
+            .crashes(1_000)
+            .burst("task", 1_000)
+            .run();
+        report.check().expect("it keeps its guarantees");
+        assert_eq!((report.told.len(), report.kept.len()), (0, 1_002));
+    }
+}

@@ -1,0 +1,140 @@
+//! Wait-for-idle: results are told when nobody is speaking. While the channel says something, or a model makes what it will say, it waits,
+//! at most for a while; then it speaks anyway, or with `interrupt` at once. While the *user* speaks it waits in any case, and in the end
+//! leaves the results for the agent's next turn: nobody is talked down (R-107 done right).
+//!
+//! ```toml
+//! [plugins.wait-for-idle]
+//! source = "stock:wait-for-idle"
+//! grants.rooms = ["phone"]
+//! config = { at_most = "15 s", buffer = "1 s", interrupt = false, channels = "any" }
+//! ```
+
+use conclave_sdk::config::{self, Span};
+use conclave_sdk::delivery::{
+    Activity, Channel, ChannelKind, Context, Decision, DeliveryStrategy, Due, EndedTask, Waited, Wake, attach, due, interrupt, speak_on,
+    wait_for, worded,
+};
+use conclave_sdk::{Result, scratch};
+use serde::{Deserialize, Serialize};
+
+/// While a user speaks it looks again so often; when they stop, it is woken.
+const LOOK_AGAIN_MS: u64 = 15_000;
+/// A user who speaks longer than this has gone, and their program has not said so.
+const LONGEST_MS: u64 = 10 * 60 * 1_000;
+
+/// The `config` table of this plugin.
+#[derive(Debug, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    at_most: Span,
+    buffer: Span,
+    interrupt: bool,
+    channels: Awaited,
+    /// Empty: the host's words.
+    prompt: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Awaited {
+    Any,
+    Voice,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { at_most: Span::from_secs(15), buffer: Span::from_secs(1), interrupt: false, channels: Awaited::Any, prompt: String::new() }
+    }
+}
+
+/// What it remembers of a room: each call is a fresh instance.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+struct Memory {
+    waited: Waited,
+    quiet: Quiet,
+}
+
+/// Whether the channel was busy when it was last looked at, and since when it is not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+enum Quiet {
+    #[default]
+    Always,
+    NotYet,
+    Since(u64),
+}
+
+struct WaitForIdle;
+
+impl DeliveryStrategy for WaitForIdle {
+    fn decide(wake: Wake, context: &Context) -> Result<Vec<Decision>> {
+        let settings: Settings = config::get()?;
+        let memory: Memory = scratch::get()?.unwrap_or_default();
+        let (decisions, memory) = next(&settings, &wake, &context.waiting(), context.transport_channel(), context.now_ms(), memory);
+        scratch::set(&memory)?;
+        Ok(worded(decisions, &settings.prompt))
+    }
+}
+
+fn next(
+    settings: &Settings,
+    wake: &Wake,
+    waiting: &[EndedTask],
+    channel: Option<Channel>,
+    now: u64,
+    mut memory: Memory,
+) -> (Vec<Decision>, Memory) {
+    let all = || attach(waiting.iter().map(|ended| &ended.task_id));
+    let Some(channel) = channel else { return (vec![all()], Memory::default()) };
+    let waited = memory.waited.ms(waiting, now);
+    // What is left of the time; 0: it is over.
+    let left = settings.at_most.ms().saturating_sub(waited);
+    let Due { now: told, rest } = due(wake, waiting);
+    let is_awaited = settings.channels == Awaited::Any || channel.kind == ChannelKind::Voice;
+    let id = channel.id.as_str();
+    if matches!(wake, Wake::ChannelChanged(_)) {
+        memory.quiet = Quiet::NotYet;
+    }
+    let say = if channel.activity == Activity::UserSpeaking {
+        if waited >= LONGEST_MS {
+            return (vec![all()], Memory::default());
+        }
+        memory.quiet = Quiet::NotYet;
+        wait_for(id, LOOK_AGAIN_MS)
+    } else if channel.activity == Activity::Idle || !is_awaited {
+        match not_quiet_for(settings.buffer.ms(), &mut memory.quiet, now) {
+            // Within it, the channel may be busy again.
+            more @ 1.. => wait_for(id, more),
+            0 => speak_on(id, told.iter().cloned()),
+        }
+    } else {
+        memory.quiet = Quiet::NotYet;
+        match left {
+            _ if settings.interrupt => interrupt(id, told.iter().cloned()),
+            0 => speak_on(id, told.iter().cloned()),
+            left => wait_for(id, left),
+        }
+    };
+    let is_speech = matches!(say, Decision::Speak(_));
+    if is_speech {
+        memory.quiet = Quiet::Always;
+    }
+    // Those that failed wait for their time, though nothing else keeps it from speaking.
+    let say = (!is_speech || !told.is_empty()).then_some(say);
+    (say.into_iter().chain(rest).collect(), memory)
+}
+
+/// Milliseconds that are missing until an idle channel has been idle for long enough; 0 when it was not seen busy.
+fn not_quiet_for(buffer: u64, quiet: &mut Quiet, now: u64) -> u64 {
+    if *quiet == Quiet::NotYet {
+        *quiet = Quiet::Since(now);
+    }
+    match *quiet {
+        Quiet::Since(since) => buffer.saturating_sub(now.saturating_sub(since)),
+        _ => 0,
+    }
+}
+
+conclave_sdk::export!(delivery: WaitForIdle);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,133 @@
+//! What a strategy sees: read from the host in a component, and from a snapshot in a test, so that an author writes one function.
+
+use super::{Channel, ChannelKind, EndedTask};
+use crate::bindings::delivery::conclave::plugin::delivery_context as import;
+
+/// The room as this decision may see it. Reading is lazy: in a component each method asks the host, and gives a copy.
+pub struct Context<'a>(Source<'a>);
+
+enum Source<'a> {
+    Host(&'a import::Context),
+    Snapshot(&'a Snapshot),
+}
+
+/// A room as a test writes it down, [`Snapshot::context`] is what a strategy sees of it.
+///
+/// ```
+/// use conclave_sdk::delivery::{Activity, Channel, ChannelKind, Snapshot};
+///
+/// let phone = Channel { id: "phone".into(), kind: ChannelKind::Voice, activity: Activity::Idle, muted: false };
+/// let room = Snapshot { channels: vec![phone], ..Snapshot::default() };
+/// assert_eq!(room.context().transport().as_deref(), Some("phone"));
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Snapshot {
+    /// The room's id.
+    pub room_id: String,
+    /// Milliseconds since the Unix epoch.
+    pub now_ms: u64,
+    /// Results that wait for this strategy, oldest first.
+    pub waiting: Vec<EndedTask>,
+    /// Channels that it may speak on.
+    pub channels: Vec<Channel>,
+    /// The task that is to be told.
+    pub notify: Option<String>,
+}
+
+impl Snapshot {
+    /// It, as a strategy sees it.
+    pub fn context(&self) -> Context<'_> {
+        Context(Source::Snapshot(self))
+    }
+
+    /// Voice first, then any other; a muted one and an agent's never (R-101 done right).
+    fn transport(&self) -> Option<&Channel> {
+        let mut open = self.channels.iter().filter(|channel| !channel.muted && channel.kind != ChannelKind::Agent);
+        open.clone().find(|channel| channel.kind == ChannelKind::Voice).or_else(|| open.next())
+    }
+}
+
+impl<'a> Context<'a> {
+    #[doc(hidden)]
+    pub fn new(context: &'a import::Context) -> Self {
+        Self(Source::Host(context))
+    }
+
+    /// The room's id.
+    pub fn room_id(&self) -> String {
+        match self.0 {
+            Source::Host(context) => context.room_id(),
+            Source::Snapshot(snapshot) => snapshot.room_id.clone(),
+        }
+    }
+
+    /// Milliseconds since the Unix epoch, as recorded: the only clock that a strategy should read.
+    pub fn now_ms(&self) -> u64 {
+        match self.0 {
+            Source::Host(context) => context.now_ms(),
+            Source::Snapshot(snapshot) => snapshot.now_ms,
+        }
+    }
+
+    /// Results not yet delivered, oldest first.
+    pub fn waiting(&self) -> Vec<EndedTask> {
+        match self.0 {
+            Source::Host(context) => context.waiting(),
+            Source::Snapshot(snapshot) => snapshot.waiting.clone(),
+        }
+    }
+
+    /// Channels of the room that this strategy may speak on.
+    pub fn channels(&self) -> Vec<Channel> {
+        match self.0 {
+            Source::Host(context) => context.channels(),
+            Source::Snapshot(snapshot) => snapshot.channels.clone(),
+        }
+    }
+
+    /// Id of the best of them: voice first, then any other; none when there is none that may be spoken on.
+    pub fn transport(&self) -> Option<String> {
+        match self.0 {
+            Source::Host(context) => context.transport(),
+            Source::Snapshot(snapshot) => snapshot.transport().map(|channel| channel.id.clone()),
+        }
+    }
+
+    /// The same, with what it is doing.
+    pub fn transport_channel(&self) -> Option<Channel> {
+        let id = self.transport()?;
+        self.channels().into_iter().find(|channel| channel.id == id)
+    }
+
+    /// The task that is to be told; none when nobody waits for the results.
+    pub fn notify(&self) -> Option<String> {
+        match self.0 {
+            Source::Host(context) => context.notify(),
+            Source::Snapshot(snapshot) => snapshot.notify.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Snapshot;
+    use crate::delivery::{Activity, Channel, ChannelKind};
+
+    fn transport(channels: &[(&str, ChannelKind, bool)]) -> Option<String> {
+        let channel = |(id, kind, muted): &(&str, ChannelKind, bool)| Channel {
+            id: (*id).to_owned(),
+            kind: *kind,
+            activity: Activity::Idle,
+            muted: *muted,
+        };
+        Snapshot { channels: channels.iter().map(channel).collect(), ..Snapshot::default() }.context().transport()
+    }
+
+    #[test]
+    fn voice_is_the_best_and_muted_ones_and_agents_are_none() {
+        let (text, voice) = (("terminal", ChannelKind::Text, false), ("phone", ChannelKind::Voice, false));
+        assert_eq!(transport(&[text, voice]).as_deref(), Some("phone"));
+        assert_eq!(transport(&[text, ("phone", ChannelKind::Voice, true)]).as_deref(), Some("terminal"));
+        assert_eq!(transport(&[("desk", ChannelKind::Agent, false)]), None);
+    }
+}

@@ -1,0 +1,444 @@
+//! The host, as far as a strategy can tell: it wakes, checks and performs, keeps one timer, one
+//! channel that is waited for, and the scratch, and gives each result one end.
+
+use std::collections::VecDeque;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use super::report::{Guarantee, Kept, Report, Told, Woken};
+use super::script::{Happening, Script};
+use crate::delivery::{Activity, Channel, Context, Decision, EndedTask, MOST_ATTEMPTS, Pause, Snapshot, Speech, TaskStatus, Wake};
+use crate::native;
+
+/// The script begins at a time as a clock shows it, not at 0: a strategy that takes 0 for "never" would go unseen.
+const BEGINNING_MS: u64 = 1_760_000_000_000;
+/// The longest that a strategy can wait at a time, as in the host.
+const MAX_WAIT_MS: u64 = 60 * 60 * 1_000;
+/// Timers nearer to each other than this, so many in a row with nothing done between them, are a loop.
+const BUSY_MS: u64 = 100;
+const BUSY_TIMERS: u32 = 20;
+/// Wakes of one play; a strategy that takes more will never end.
+const MAX_WAKES: usize = 50_000;
+
+/// One time that a script is played.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Play {
+    /// For people; empty for the first.
+    pub(super) name: &'static str,
+    /// Each wake is asked twice: the answers must be the same.
+    pub(super) asks_twice: bool,
+    /// What happens in one moment is one wake.
+    pub(super) joins: bool,
+    /// The first answer to each wake is lost.
+    pub(super) loses_answers: bool,
+}
+
+pub(super) struct Room<'a, F> {
+    decide: &'a F,
+    script: &'a Script,
+    play: Play,
+    now: u64,
+    channels: Vec<Open>,
+    results: Vec<Known>,
+    /// Ids of those that wait, oldest first.
+    waiting: Vec<usize>,
+    timer: Option<u64>,
+    /// The channel that it waits for, and whether that was idle when it was looked at last.
+    waits_for: Option<(String, bool)>,
+    scratch: Vec<u8>,
+    wakes: VecDeque<Wake>,
+    crash_ms: Option<u64>,
+    /// Results of the speech that failed, until the strategy is told; then those that it is being told of.
+    failed: Vec<String>,
+    told_failed: Vec<String>,
+    busy: Busy,
+    report: Report,
+}
+
+struct Open {
+    channel: Channel,
+    says_ms: u64,
+    refusals: u32,
+    /// It is silent again at that time.
+    quiet_at: Option<u64>,
+}
+
+struct Known {
+    ended: EndedTask,
+    state: State,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Waiting,
+    Told,
+    Kept,
+}
+
+fn weight(wake: &Wake) -> u8 {
+    match wake {
+        Wake::Ended(_) => 0,
+        Wake::Timer => 1,
+        Wake::ChannelChanged(_) => 2,
+        Wake::SendFailed(_) => 3,
+    }
+}
+
+#[derive(Default)]
+struct Busy {
+    last: Option<u64>,
+    timers: u32,
+    is_told: bool,
+}
+
+impl<'a, F: Fn(Wake, &Context<'_>) -> crate::Result<Vec<Decision>>> Room<'a, F> {
+    pub(super) fn new(decide: &'a F, script: &'a Script, play: Play) -> Self {
+        let open = |opened: &super::script::Opened| Open {
+            channel: Channel { id: opened.id.clone(), kind: opened.kind, activity: Activity::Idle, muted: false },
+            says_ms: opened.says_ms,
+            refusals: 0,
+            quiet_at: None,
+        };
+        Self {
+            decide,
+            script,
+            play,
+            now: 0,
+            channels: script.channels.iter().map(open).collect(),
+            results: Vec::new(),
+            waiting: Vec::new(),
+            timer: None,
+            waits_for: None,
+            scratch: Vec::new(),
+            wakes: VecDeque::new(),
+            crash_ms: None,
+            failed: Vec::new(),
+            told_failed: Vec::new(),
+            busy: Busy::default(),
+            report: Report::default(),
+        }
+    }
+
+    pub(super) fn play(mut self) -> Report {
+        let (end, script) = (self.script.end(), self.script);
+        let mut lines = script.lines.iter().peekable();
+        loop {
+            let quiet = self.channels.iter().filter_map(|open| open.quiet_at).min();
+            let next = [lines.peek().map(|line| line.at), quiet, self.timer].into_iter().flatten().min();
+            let Some(next) = next.filter(|next| *next <= end) else { break };
+            self.now = self.now.max(next);
+            // Time may have jumped over several of them: they come in their order all the same.
+            while let Some(line) = lines.next_if(|line| line.at <= next) {
+                self.happen(&line.what);
+                if !self.play.joins {
+                    self.wake_all();
+                }
+            }
+            self.fall_silent(next);
+            if self.timer.is_some_and(|timer| timer <= next) {
+                self.timer = None;
+                self.wakes.push_back(Wake::Timer);
+            }
+            if self.play.joins {
+                // The most telling stands for all, of equals the last.
+                let wake = std::mem::take(&mut self.wakes).into_iter().max_by_key(weight);
+                self.wakes.extend(wake);
+            }
+            self.wake_all();
+            if self.report.woken.len() >= MAX_WAKES {
+                self.breaks(Guarantee::NotBusy, format!("it was woken {MAX_WAKES} times, and is not done"));
+                break;
+            }
+        }
+        self.end(end)
+    }
+
+    fn happen(&mut self, what: &Happening) {
+        match what {
+            Happening::Ends(ended) => {
+                self.waiting.push(self.results.len());
+                self.results.push(Known { ended: ended.clone(), state: State::Waiting });
+                self.wakes.push_back(Wake::Ended(ended.task_id.clone()));
+            }
+            Happening::Activity { channel, activity } => self.becomes(channel, *activity, None),
+            Happening::Refuses { channel, times } => {
+                if let Some(open) = self.open(channel) {
+                    open.refusals = *times;
+                }
+            }
+            Happening::Mutes { channel, muted } => {
+                if let Some(open) = self.open(channel) {
+                    open.channel.muted = *muted;
+                }
+            }
+            Happening::Leaves { channel } => self.channels.retain(|open| open.channel.id != *channel),
+            Happening::Crashes { for_ms } => self.crash_ms = Some(*for_ms),
+        }
+    }
+
+    fn open(&mut self, id: &str) -> Option<&mut Open> {
+        self.channels.iter_mut().find(|open| open.channel.id == id)
+    }
+
+    fn becomes(&mut self, id: &str, activity: Activity, quiet_at: Option<u64>) {
+        let Some(open) = self.open(id) else { return };
+        open.quiet_at = quiet_at;
+        open.channel.activity = activity;
+        let Some((_, was_idle)) = self.waits_for.as_mut().filter(|(waited, _)| waited == id) else { return };
+        let is_idle = activity == Activity::Idle;
+        if !std::mem::replace(was_idle, is_idle) && is_idle {
+            self.wakes.push_back(Wake::ChannelChanged(id.to_owned()));
+        }
+    }
+
+    fn fall_silent(&mut self, now: u64) {
+        let silent: Vec<String> = self
+            .channels
+            .iter()
+            .filter(|open| open.quiet_at.is_some_and(|quiet| quiet <= now))
+            .map(|open| open.channel.id.clone())
+            .collect();
+        for id in silent {
+            self.becomes(&id, Activity::Idle, None);
+        }
+    }
+
+    fn wake_all(&mut self) {
+        while let Some(wake) = self.wakes.pop_front() {
+            if self.report.woken.len() >= MAX_WAKES {
+                return;
+            }
+            self.told_failed = std::mem::take(&mut self.failed);
+            if !self.waiting.is_empty() {
+                self.wake(&wake);
+            }
+        }
+    }
+
+    fn wake(&mut self, wake: &Wake) {
+        if self.play.loses_answers || self.crash_ms.is_some() {
+            // The host stopped before the answer was kept: nothing came of it, and it is asked again when the host is back.
+            let _ = self.ask(wake, &self.snapshot());
+            self.now += self.crash_ms.take().unwrap_or(1_000);
+        }
+        match wake {
+            Wake::Timer => self.waits_for = None,
+            Wake::ChannelChanged(id) => drop(self.waits_for.take_if(|(waited, _)| waited == id)),
+            Wake::Ended(_) | Wake::SendFailed(_) => {}
+        }
+        let room = self.snapshot();
+        let (decided, scratch) = self.ask(wake, &room);
+        if self.play.asks_twice && self.ask(wake, &room) != (decided.clone(), scratch.clone()) {
+            self.breaks(Guarantee::Deterministic, format!("asked twice for {wake:?}, it answered otherwise the second time"));
+        }
+        let woken = Woken { at: self.now, wake: wake.clone(), waiting: self.waiting.len(), decided: decided.clone() };
+        self.report.woken.push(woken);
+        match decided {
+            Ok(decisions) => {
+                self.scratch = scratch;
+                self.check_words(wake, &room, &decisions);
+                self.perform_all(wake, decisions);
+            }
+            Err(error) => {
+                self.breaks(Guarantee::Answers, format!("woken by {wake:?}, it failed: {error}"));
+                self.keep_all("the strategy failed");
+            }
+        }
+        self.check_pace(wake);
+    }
+
+    fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            room_id: "room".to_owned(),
+            now_ms: BEGINNING_MS + self.now,
+            waiting: self.waiting.iter().map(|at| self.results[*at].ended.clone()).collect(),
+            channels: self.channels.iter().map(|open| open.channel.clone()).collect(),
+            notify: Some(self.script.notify.clone().unwrap_or_else(|| "desk".to_owned())),
+        }
+    }
+
+    /// The answer, and the scratch as it would be kept.
+    fn ask(&self, wake: &Wake, room: &Snapshot) -> (Result<Vec<Decision>, String>, Vec<u8>) {
+        native::set_scratch(self.scratch.clone());
+        let asked = catch_unwind(AssertUnwindSafe(|| (self.decide)(wake.clone(), &room.context())));
+        let scratch = native::scratch();
+        native::set_scratch(Vec::new());
+        let answer = match asked {
+            Ok(answer) => answer.map_err(|error| error.to_string()),
+            Err(_) => Err("it panicked".to_owned()),
+        };
+        (answer, scratch)
+    }
+
+    /// The earliest wait of an answer stands in the place of those of the answers before; without one these hold.
+    fn perform_all(&mut self, wake: &Wake, decisions: Vec<Decision>) {
+        let mut waits: Option<u64> = None;
+        for decision in decisions {
+            match decision {
+                Decision::Speak(speech) => self.speak(wake, speech),
+                Decision::Attach(tasks) => {
+                    for at in self.named(&tasks) {
+                        self.keep(at, "attached");
+                    }
+                }
+                Decision::Wait(Pause { channel, at_most_ms }) => {
+                    if waits.is_none() || channel.is_some() {
+                        self.waits_for = channel.and_then(|id| {
+                            let open = self.open(&id)?;
+                            Some((id, open.channel.activity == Activity::Idle))
+                        });
+                    }
+                    let until = self.now + at_most_ms.min(MAX_WAIT_MS);
+                    waits = Some(waits.map_or(until, |earliest| earliest.min(until)));
+                }
+                Decision::GiveUp(reason) => self.keep_all(&format!("given up: {reason}")),
+            }
+        }
+        self.timer = waits.or(self.timer);
+        if self.waiting.is_empty() && self.failed.is_empty() {
+            (self.timer, self.waits_for) = (None, None);
+        }
+    }
+
+    /// Those of the tasks that wait; each other one is a breach.
+    fn named(&mut self, tasks: &[String]) -> Vec<usize> {
+        let mut found = Vec::new();
+        for task in tasks {
+            match self.results.iter().position(|known| known.ended.task_id == *task) {
+                Some(at) if self.results[at].state == State::Waiting && !found.contains(&at) => found.push(at),
+                Some(_) => self.breaks(Guarantee::ToldOnce, format!("it decides about {task} a second time")),
+                None => self.breaks(Guarantee::OnlyWhatWaits, format!("it decides about {task:?}, and there is no such task")),
+            }
+        }
+        found
+    }
+
+    fn speak(&mut self, wake: &Wake, speech: Speech) {
+        let Speech { tasks, channel, prompt, interrupt } = speech;
+        let results = self.named(&tasks);
+        let named =
+            |results: &[usize], room: &Self| -> Vec<String> { results.iter().map(|at| room.results[*at].ended.task_id.clone()).collect() };
+        let ids = named(&results, self);
+        if ids.is_empty() {
+            return;
+        }
+        if matches!(wake, Wake::SendFailed(_)) && ids.iter().any(|id| self.told_failed.contains(id)) {
+            self.breaks(Guarantee::BacksOff, format!("told that a speech about {} failed, it says it again at once", ids.join(", ")));
+        }
+        let wanted = channel.clone().or_else(|| self.snapshot().context().transport());
+        let now = self.now;
+        let Some(open) = wanted.as_deref().and_then(|id| self.open(id)).filter(|open| !open.channel.muted) else {
+            let why = match (channel, wanted) {
+                (Some(id), _) => format!("it speaks on {id:?}, which is muted or was not offered"),
+                _ => "it speaks, and there is no channel to speak on".to_owned(),
+            };
+            self.breaks(Guarantee::OnlyItsChannels, why.clone());
+            results.into_iter().for_each(|at| self.keep(at, &why));
+            return;
+        };
+        let id = open.channel.id.clone();
+        if open.channel.activity == Activity::UserSpeaking {
+            self.breaks(Guarantee::NeverOverAUser, format!("it speaks about {} on {id:?}, whose user is speaking", ids.join(", ")));
+        } else if open.refusals == 0 && open.says_ms > 0 {
+            let begins = if interrupt { now } else { open.quiet_at.unwrap_or(now).max(now) };
+            let quiet_at = Some(begins + open.says_ms);
+            self.becomes(&id, Activity::Speaking, quiet_at);
+        }
+        match self.open(&id).filter(|open| open.refusals > 0) {
+            Some(open) => {
+                open.refusals -= 1;
+                self.not_taken(&results, ids);
+            }
+            None => self.taken(&results, Told { at: now, tasks: ids, channel: id, prompt, interrupted: interrupt }),
+        }
+    }
+
+    fn taken(&mut self, results: &[usize], told: Told) {
+        for at in results {
+            self.leave(*at, State::Told);
+        }
+        self.report.told.push(told);
+    }
+
+    fn not_taken(&mut self, results: &[usize], ids: Vec<String>) {
+        for at in results {
+            self.results[*at].ended.attempts += 1;
+            if self.results[*at].ended.attempts >= MOST_ATTEMPTS {
+                self.keep(*at, "tried as often as the host tries");
+            }
+        }
+        self.failed = ids;
+        self.wakes.push_front(Wake::SendFailed("the channel did not take it".to_owned()));
+    }
+
+    fn keep(&mut self, at: usize, why: &str) {
+        self.leave(at, State::Kept);
+        let kept = Kept { at: self.now, why: why.to_owned() };
+        self.report.kept.insert(self.results[at].ended.task_id.clone(), kept);
+    }
+
+    fn keep_all(&mut self, why: &str) {
+        for at in self.waiting.clone() {
+            self.keep(at, why);
+        }
+    }
+
+    fn leave(&mut self, at: usize, state: State) {
+        self.results[at].state = state;
+        self.waiting.retain(|waiting| *waiting != at);
+        self.busy.is_told = true;
+    }
+
+    /// Words of the strategy's own about a failed task, against those that it has in the same room when the task completed.
+    fn check_words(&mut self, wake: &Wake, room: &Snapshot, decisions: &[Decision]) {
+        let words = |decisions: &[Decision], id: &str| -> Option<String> {
+            decisions.iter().find_map(|decision| match decision {
+                Decision::Speak(speech) if speech.tasks.iter().any(|task| task == id) => speech.prompt.clone(),
+                _ => None,
+            })
+        };
+        for ended in room.waiting.iter().filter(|ended| ended.status != TaskStatus::Completed) {
+            let Some(said) = words(decisions, &ended.task_id) else { continue };
+            let mut other = room.clone();
+            for same in other.waiting.iter_mut().filter(|same| same.task_id == ended.task_id) {
+                (same.status, same.output, same.error) = (TaskStatus::Completed, same.output.take().or(same.error.take()), None);
+            }
+            if let (Ok(decided), _) = self.ask(wake, &other)
+                && words(&decided, &ended.task_id) == Some(said)
+            {
+                let what = format!("what it says about {} would be the same had it completed", ended.task_id);
+                self.breaks(Guarantee::TellsFailures, what);
+            }
+        }
+    }
+
+    fn check_pace(&mut self, wake: &Wake) {
+        if *wake != Wake::Timer {
+            return;
+        }
+        let is_near = self.busy.last.is_some_and(|last| self.now - last < BUSY_MS) && !self.busy.is_told;
+        let timers = if is_near { self.busy.timers + 1 } else { 0 };
+        self.busy = Busy { last: Some(self.now), timers, is_told: false };
+        if timers == BUSY_TIMERS {
+            self.breaks(Guarantee::NotBusy, format!("it waits for less than {BUSY_MS} ms again and again, and nothing comes of it"));
+        }
+    }
+
+    fn end(mut self, end: u64) -> Report {
+        self.now = end;
+        let waiting: Vec<String> = self.waiting.iter().map(|at| self.results[*at].ended.task_id.clone()).collect();
+        if let [first, ..] = waiting.as_slice() {
+            let others = if waiting.len() == 1 { String::new() } else { format!(" (and {} more)", waiting.len() - 1) };
+            let why = if self.timer.is_some() { "though the script is long over" } else { "and nothing will wake the strategy again" };
+            self.breaks(Guarantee::NothingLost, format!("{first}{others} still waits, {why}"));
+        }
+        self.report.waiting = waiting;
+        self.report
+    }
+
+    fn breaks(&mut self, guarantee: Guarantee, what: String) {
+        self.report.breaks(guarantee, self.now, what);
+        if let Some(breach) = self.report.breaches.last_mut() {
+            breach.play = self.play.name;
+        }
+    }
+}

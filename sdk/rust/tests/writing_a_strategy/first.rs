@@ -1,0 +1,13 @@
+//! Tells everything at once.
+use conclave_sdk::Result;
+use conclave_sdk::delivery::{Context, Decision, DeliveryStrategy, Wake, speak};
+
+pub struct Polite;
+
+impl DeliveryStrategy for Polite {
+    fn decide(_wake: Wake, context: &Context) -> Result<Vec<Decision>> {
+        Ok(vec![speak(context.waiting().into_iter().map(|ended| ended.task_id))])
+    }
+}
+
+conclave_sdk::export!(delivery: Polite, asks: [rooms]);

@@ -1,0 +1,128 @@
+//! A room that stays open: a task is delegated, works in a child room, and its result is delivered in a turn of the agent that has the
+//! conversation, whose answer reaches the channel. What RoomKit calls one cycle.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conclave_core::config::Config;
+use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::delegation::Delegation;
+use conclave_runtime::delivery::DeliveryState;
+use conclave_runtime::ids::{ChannelId, TaskName};
+use conclave_runtime::{Host, Hosted, RoomHandle, RunOptions};
+use tokio::sync::Semaphore;
+
+use crate::BenchError;
+
+/// The longest that anybody waits for a speech.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const CONFIG: &str = r#"
+entry = "front"
+[plugins.front]
+source = "agent_echo.wasm"
+[plugins.worker]
+source = "agent_echo.wasm"
+[plugins.immediate]
+source = "../stock/immediate.wasm"
+grants.rooms = ["terminal"]
+[tasks.front]
+agent = "front"
+[tasks.worker]
+agent = "worker"
+deliver = "immediate"
+hand_back = "relay"
+budget = { turns = 4, cpu = "1 s", tasks = 0 }
+[limits.run]
+turns = 10_000_000
+task_turns = 1_000_000
+tasks = 1_000_000
+tasks_at_once = 100_000
+cpu = "10 h"
+wall = "10 h"
+"#;
+
+/// A room that is open.
+pub(crate) struct Cycles {
+    room: RoomHandle,
+    _hosted: Hosted,
+    said: Arc<Said>,
+}
+
+impl Cycles {
+    pub(crate) async fn open(host: &Host, guests: &Path) -> Result<Self, BenchError> {
+        let folder = std::path::absolute(guests).map_err(|cause| BenchError::Component { path: guests.to_owned(), cause })?;
+        let config = Config::parse("delivery.toml", &folder.to_string_lossy(), CONFIG);
+        let config = config.map_err(|problems| BenchError::Conclave(problems.to_string()))?;
+        let prepared = host.load(&config).await.map_err(|error| BenchError::Conclave(error.to_string()))?;
+        let said = Arc::new(Said(Semaphore::new(0)));
+        let options = RunOptions { channels: Arc::clone(&said) as Arc<dyn Channels>, ..RunOptions::default() };
+        let (room, hosted) = prepared.open_room(options).map_err(|error| BenchError::Conclave(error.to_string()))?;
+        Ok(Self { room, _hosted: hosted, said })
+    }
+
+    /// One task, from the request to the answer on the channel.
+    pub(crate) async fn one(&self) -> Result<(), BenchError> {
+        self.delegate().await?;
+        self.said.next().await
+    }
+
+    /// How long each of so many took on average that were asked for at once, until all were delivered.
+    pub(crate) async fn at_once(&self, tasks: u32) -> Result<Duration, BenchError> {
+        let before = self.delivered();
+        let began = Instant::now();
+        for _ in 0..tasks {
+            self.delegate().await?;
+        }
+        while self.delivered() < before + tasks as usize {
+            self.said.next().await?;
+        }
+        let took = began.elapsed();
+        self.said.forget();
+        Ok(took / tasks)
+    }
+
+    async fn delegate(&self) -> Result<(), BenchError> {
+        let delegation = Delegation { agent: "worker".to_owned(), task: crate::rows::QUESTION.to_owned(), ..Delegation::default() };
+        let asked = self.room.delegate(delegation).await;
+        asked.map(drop).map_err(|refusal| BenchError::Answer(refusal.message))
+    }
+
+    fn delivered(&self) -> usize {
+        self.room.tasks().iter().filter(|task| task.delivery.state == DeliveryState::Delivered).count()
+    }
+}
+
+/// Counts what is said.
+struct Said(Semaphore);
+
+impl Said {
+    async fn next(&self) -> Result<(), BenchError> {
+        match tokio::time::timeout(PATIENCE, self.0.acquire()).await {
+            Ok(Ok(said)) => {
+                said.forget();
+                Ok(())
+            }
+            _ => Err(BenchError::Answer("a result was not delivered".to_owned())),
+        }
+    }
+
+    fn forget(&self) {
+        while let Ok(said) = self.0.try_acquire() {
+            said.forget();
+        }
+    }
+}
+
+impl Channels for Said {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn speak(&self, _: Speech) -> BoxFuture<'static, Result<(), String>> {
+        self.0.add_permits(1);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

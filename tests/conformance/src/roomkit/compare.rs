@@ -1,0 +1,156 @@
+//! Where what a case expects and what was seen differ. Everything that is expected must be there; more may be seen than a case looks at.
+//! A text in pointed brackets, such as `<id>`, stands for any text that is not empty.
+
+use serde_json::{Map, Value};
+
+/// One line for each difference.
+pub(super) fn differences(expected: &Value, got: &Value) -> Vec<String> {
+    let mut differences = Vec::new();
+    below(expected, got, "", &mut differences);
+    differences
+}
+
+fn below(expected: &Value, got: &Value, path: &str, differences: &mut Vec<String>) {
+    match (expected, got) {
+        (Value::Object(fields), Value::Object(seen)) => {
+            for (key, value) in fields {
+                let path = format!("{path}.{key}");
+                match (seen.get(key), about(key, value, seen)) {
+                    (Some(found), _) => below(value, found, &path, differences),
+                    (None, Some(Ok(()))) => {}
+                    (None, Some(Err(found))) => differences.push(format!("{path}: expected {value}, got {found}")),
+                    // What is expected to be null may as well not be there.
+                    (None, None) if value.is_null() => {}
+                    (None, None) => differences.push(format!("{path}: expected {value}, and there is none")),
+                }
+            }
+        }
+        (Value::Array(items), Value::Array(seen)) if items.len() == seen.len() => {
+            for (index, (value, found)) in items.iter().zip(seen).enumerate() {
+                below(value, found, &format!("{path}[{index}]"), differences);
+            }
+        }
+        (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => {}
+        (Value::String(text), Value::String(found)) if is_placeholder(text) && !found.is_empty() => {}
+        _ if expected == got => {}
+        _ => differences.push(format!("{path}: expected {expected}, got {got}")),
+    }
+}
+
+fn is_placeholder(text: &str) -> bool {
+    text.len() > 2 && text.starts_with('<') && text.ends_with('>') && !text[1..text.len() - 1].contains(['<', '>'])
+}
+
+/// What a key with an ending asks of the field in front of it; none when there is no such ending, or no such field.
+fn about(key: &str, wanted: &Value, seen: &Map<String, Value>) -> Option<Result<(), Value>> {
+    const ASKS: [(&str, fn(&Value, &Value) -> bool); 17] = [
+        ("_contains", holds),
+        ("_include", holds),
+        ("_includes", holds),
+        ("_has_keys", has_keys),
+        ("_has_key", has_keys),
+        ("_lacks", lacks),
+        ("_lack", lacks),
+        ("_exclude", lacks),
+        ("_excludes", lacks),
+        ("_prefix", begins),
+        ("_starts_with", begins),
+        ("_matches", matches),
+        ("_pattern", matches),
+        ("_in", |found, wanted| wanted.as_array().is_some_and(|any| any.contains(found))),
+        ("_lt", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found < wanted)),
+        ("_lte", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found <= wanted)),
+        ("_gte", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found >= wanted)),
+    ];
+    if key == "contains" {
+        let text = seen.get("text")?;
+        return Some(if holds(text, wanted) { Ok(()) } else { Err(text.clone()) });
+    }
+    ASKS.iter().find_map(|(ending, asks)| {
+        let found = seen.get(key.strip_suffix(ending)?)?;
+        Some(if asks(found, wanted) { Ok(()) } else { Err(found.clone()) })
+    })
+}
+
+fn compared(found: &Value, wanted: &Value) -> Option<(f64, f64)> {
+    Some((found.as_f64()?, wanted.as_f64()?))
+}
+
+/// One or all of several.
+fn each<'a>(wanted: &'a Value) -> Vec<&'a Value> {
+    wanted.as_array().map_or_else(|| vec![wanted], |all| all.iter().collect::<Vec<&'a Value>>())
+}
+
+fn holds_one(found: &Value, one: &Value) -> bool {
+    match found {
+        Value::String(text) => one.as_str().is_some_and(|part| text.contains(part)),
+        Value::Array(items) => items.iter().any(|item| {
+            // A list of texts holds a text that is one of them, or part of one.
+            item == one || item.as_str().zip(one.as_str()).is_some_and(|(item, part)| item.contains(part))
+        }),
+        Value::Object(fields) => match one {
+            Value::Object(some) => some.iter().all(|(key, value)| fields.get(key) == Some(value)),
+            one => one.as_str().is_some_and(|key| fields.contains_key(key)),
+        },
+        _ => false,
+    }
+}
+
+fn holds(found: &Value, wanted: &Value) -> bool {
+    each(wanted).into_iter().all(|one| holds_one(found, one))
+}
+
+fn lacks(found: &Value, wanted: &Value) -> bool {
+    !found.is_null() && each(wanted).into_iter().all(|one| !holds_one(found, one))
+}
+
+fn has_keys(found: &Value, wanted: &Value) -> bool {
+    each(wanted).into_iter().all(|key| key.as_str().is_some_and(|key| found.get(key).is_some()))
+}
+
+fn matches(found: &Value, wanted: &Value) -> bool {
+    let pattern = wanted.as_str().and_then(|pattern| regex::Regex::new(pattern).ok());
+    found.as_str().zip(pattern).is_some_and(|(text, pattern)| pattern.is_match(text))
+}
+
+fn begins(found: &Value, wanted: &Value) -> bool {
+    found.as_str().zip(wanted.as_str()).is_some_and(|(text, start)| text.starts_with(start))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_expected_must_be_there() {
+        let got = json!({ "a": { "b": 1, "c": ["x", "y"] }, "text": "one two", "n": null, "ms": 5, "id": "task-1", "none": "" });
+        for right in [
+            json!({ "a": { "b": 1.0 } }),
+            json!({ "a": { "c_include": ["y"] }, "text_contains": "two" }),
+            json!({ "text_contains": ["one", "two"], "text_lacks": ["three"], "n": null, "other": null }),
+            json!({ "ms_lt": 6, "a_has_key": "b", "id": "<id>", "id_prefix": "task-" }),
+            json!({ "a": { "c_lacks": ["z"] }, "ms_in": [4, 5], "id_matches": "^task-[0-9]$" }),
+        ] {
+            assert_eq!(differences(&right, &got), Vec::<String>::new(), "{right}");
+        }
+        for wrong in [
+            json!({ "a": { "b": 2 } }),
+            json!({ "a": { "c": ["x"] } }),
+            json!({ "a": { "c_include": ["z"] } }),
+            json!({ "text_contains": ["one", "three"] }),
+            json!({ "text_lacks": ["two"] }),
+            json!({ "other": 1 }),
+            json!({ "other_lacks": ["x"] }),
+            json!({ "n_lacks": ["x"] }),
+            json!({ "ms_lt": 5 }),
+            json!({ "none": "<id>" }),
+            json!({ "a_has_key": "x" }),
+            json!({ "ms_in": [4] }),
+            json!({ "id_matches": "^x" }),
+        ] {
+            assert_eq!(differences(&wrong, &got).len(), 1, "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,209 @@
+//! What is seen of a room from outside: its notices, what its journal holds, and what was said on its channels, each in its order.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use conclave_runtime::channel::{Answer, Channels, Speech};
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::delivery::{Decision, EndedTask};
+use conclave_runtime::event::{Event, Opening};
+use conclave_runtime::ids::{ChannelId, PluginName, RoomId, TaskName};
+use conclave_runtime::notice::Notice;
+use conclave_runtime::request::Request;
+use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use tokio::sync::watch;
+
+use super::agents::lock;
+
+/// A background task that was started.
+#[derive(Clone, Debug)]
+pub(super) struct Started {
+    pub(super) parent: RoomId,
+    pub(super) id: String,
+    pub(super) room: RoomId,
+}
+
+/// A background task that ended, and what had happened by then.
+#[derive(Clone, Debug)]
+pub(super) struct Ended {
+    pub(super) parent: RoomId,
+    pub(super) task: EndedTask,
+    pub(super) order: usize,
+}
+
+/// Everything that was seen.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Seen {
+    /// What happened, by name, in order; of the room at the top unless it says more.
+    pub(super) order: Vec<String>,
+    pub(super) started: Vec<Started>,
+    pub(super) ended: Vec<Ended>,
+    /// How each room was opened.
+    pub(super) openings: BTreeMap<RoomId, Opening>,
+    /// Results that were told, and by which strategy.
+    pub(super) delivered: Vec<(String, PluginName)>,
+    /// Results that were not, and why.
+    pub(super) not_delivered: Vec<(String, String)>,
+    /// What strategies decided.
+    pub(super) decided: Vec<Vec<Decision>>,
+    pub(super) said: Vec<Speech>,
+    /// What the host put to agents of the room at the top about results.
+    pub(super) relayed: Vec<String>,
+    /// Messages that agents of the room at the top posted.
+    pub(super) posted: usize,
+    /// What gates kept back, and why.
+    pub(super) blocked: Vec<String>,
+    /// What plugins failed with.
+    pub(super) faults: Vec<(RoomId, PluginName, String)>,
+    /// Events of each room.
+    pub(super) events: BTreeMap<RoomId, u64>,
+    /// Rooms whose entry task has ended.
+    pub(super) finished: Vec<RoomId>,
+}
+
+impl Seen {
+    pub(super) fn ended(&self, parent: &RoomId, id: &str) -> Option<&Ended> {
+        self.ended.iter().find(|ended| ended.parent == *parent && ended.task.id.as_str() == id)
+    }
+
+    /// What the host said about results, or put to an agent.
+    pub(super) fn inbound(&self) -> usize {
+        self.relayed.len() + self.said.iter().filter(|speech| is_about_results(speech)).count()
+    }
+}
+
+/// Follows a room and all below it, and is its people.
+pub(super) struct Follower {
+    seen: Mutex<Seen>,
+    changed: watch::Sender<u64>,
+    /// Speeches that its channels do not take, before they take any.
+    deaf: Mutex<u32>,
+    /// A speech is never answered.
+    is_stuck: bool,
+}
+
+impl Follower {
+    pub(super) fn new(deaf: u32, is_stuck: bool) -> Arc<Self> {
+        Arc::new(Self { seen: Mutex::default(), changed: watch::Sender::new(0), deaf: Mutex::new(deaf), is_stuck })
+    }
+
+    pub(super) fn seen(&self) -> Seen {
+        lock(&self.seen).clone()
+    }
+
+    /// What it looks for, as soon as it is there; none when it is not within so many milliseconds.
+    pub(super) async fn until<T>(&self, within_ms: u64, find: impl Fn(&Seen) -> Option<T>) -> Option<T> {
+        let mut changes = self.changed.subscribe();
+        let looking = async {
+            loop {
+                changes.mark_unchanged();
+                if let Some(found) = find(&lock(&self.seen)) {
+                    return Some(found);
+                }
+                if changes.changed().await.is_err() {
+                    return None;
+                }
+            }
+        };
+        tokio::time::timeout(Duration::from_millis(within_ms), looking).await.ok().flatten()
+    }
+
+    pub(super) fn note(&self, name: &str) -> usize {
+        self.change(|seen| {
+            seen.order.push(name.to_owned());
+            seen.order.len()
+        })
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Seen) -> T) -> T {
+        let done = change(&mut lock(&self.seen));
+        self.changed.send_modify(|count| *count += 1);
+        done
+    }
+
+    fn noticed(seen: &mut Seen, room: &RoomId, told: &Notice) {
+        let is_child = room.as_str().contains('/');
+        let name = |word: &str| if is_child { format!("child:{word}") } else { word.to_owned() };
+        match told {
+            Notice::BackgroundStarted { id, room: child, .. } => {
+                seen.order.push(name("on_task_delegated"));
+                let id = id.to_string();
+                seen.started.push(Started { parent: room.clone(), id, room: child.clone() });
+            }
+            Notice::BackgroundEnded { ended } => {
+                seen.order.push(name("on_task_completed"));
+                let order = seen.order.len();
+                seen.ended.push(Ended { parent: room.clone(), task: ended.clone(), order });
+            }
+            Notice::Delivered { id, strategy, .. } => seen.delivered.push((id.to_string(), strategy.clone())),
+            Notice::NotDelivered { id, reason, .. } => seen.not_delivered.push((id.to_string(), reason.clone())),
+            Notice::PluginFaulted { plugin, fault, .. } => seen.faults.push((room.clone(), plugin.clone(), fault.message.clone())),
+            Notice::ResultReady { .. } => seen.finished.push(room.clone()),
+            Notice::ResultsRelayed { message, .. } if !is_child => {
+                seen.order.push("process_inbound".to_owned());
+                seen.relayed.push(message.text().to_owned());
+            }
+            Notice::MessagePosted { .. } if !is_child => seen.posted += 1,
+            Notice::GateBlocked { reason, .. } => seen.blocked.push(reason.clone()),
+            _ => {}
+        }
+    }
+
+    fn recorded(seen: &mut Seen, room: &RoomId, event: &Event) {
+        *seen.events.entry(room.clone()).or_default() += 1;
+        match event {
+            Event::RoomOpened { opening, .. } => {
+                seen.openings.insert(room.clone(), opening.clone());
+            }
+            Event::Requested { what: Request::Delegate { .. }, .. } => seen.order.push("delegate_asked".to_owned()),
+            Event::StrategyDecided { answer: Ok(decisions), .. } => {
+                if decisions.iter().any(|decision| matches!(decision, Decision::Speak { interrupt: true, .. })) {
+                    seen.order.push("interrupt_all".to_owned());
+                }
+                if decisions.iter().any(|decision| matches!(decision, Decision::Wait { .. })) {
+                    seen.order.push("wait_playback_done".to_owned());
+                }
+                seen.decided.push(decisions.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+impl Subscriber for Follower {
+    fn on(&self, happening: &Happening) {
+        match &happening.what {
+            What::Told { told } => self.change(|seen| Self::noticed(seen, &happening.room, told)),
+            What::Recorded { record } => self.change(|seen| Self::recorded(seen, &happening.room, &record.event)),
+            _ => {}
+        }
+    }
+}
+
+impl Channels for Follower {
+    fn ask(&self, _: ChannelId, _: TaskName, _: String) -> BoxFuture<'static, Option<Answer>> {
+        Box::pin(std::future::ready(None))
+    }
+
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let mut deaf = lock(&self.deaf);
+        if *deaf > 0 {
+            *deaf -= 1;
+            return Box::pin(std::future::ready(Err("the channel takes nothing now".to_owned())));
+        }
+        drop(deaf);
+        self.change(|seen| {
+            if is_about_results(&speech) {
+                seen.order.push("process_inbound".to_owned());
+            }
+            seen.said.push(speech);
+        });
+        if self.is_stuck { Box::pin(std::future::pending()) } else { Box::pin(std::future::ready(Ok(()))) }
+    }
+}
+
+/// Not what an agent answers, which the room says on its channels as well.
+fn is_about_results(speech: &Speech) -> bool {
+    !speech.tasks.is_empty()
+}

@@ -1,0 +1,177 @@
+//! The runner and its handles: waiting, cancelling, closing, and the ends that a task can come to.
+
+use std::sync::Arc;
+
+use conclave_runtime::clock::SystemClock;
+use conclave_runtime::delegation::{BackgroundRecord, Delegation};
+use conclave_runtime::ids::RoomId;
+use conclave_runtime::journal::{Journal, JournalFailure, Journals, MemoryJournals};
+use conclave_runtime::{TaskHandle, WaitError};
+use serde_json::{Map, Value, json};
+
+use super::agents::Script;
+use super::delegate::{background, child_metadata, error, result, settled, shown};
+use super::stage::{Open, Stage};
+use super::{Case, names};
+use crate::Runner;
+
+/// Who works in these cases.
+const WORKER: &str = "agent-bg";
+/// Milliseconds: as good as for ever.
+const LONG_MS: u64 = 60_000;
+const PATIENCE_MS: u64 = 8_000;
+
+pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let open = staged(case).open_with(runner, journals(case), Arc::new(SystemClock)).await?;
+    match case.op {
+        "wait" => wait(&open, case).await,
+        op if op.contains("wait") || op.contains("set_result") => wait(&open, case).await,
+        op if op.contains("close") => close(&open, case).await,
+        "submit" => submit(&open, case).await,
+        op if op.contains("cancel") => cancel(&open, case).await,
+        _ => submit(&open, case).await,
+    }
+}
+
+fn staged(case: &Case<'_>) -> Stage {
+    let mut stage = Stage::of(case.given);
+    let reply = case.any(&["agent_reply", "reply"]);
+    let replies = case.any(&["agent_replies", "replies"]).and_then(Value::as_array);
+    // A result that a case gives is what the worker comes to.
+    let given = case.get("result").filter(|result| result.is_object());
+    let of_result = |key: &str| given.and_then(|result| result.get(key)).and_then(Value::as_str).map(str::to_owned);
+    let cancels = case.op.contains("cancel") || case.flag("cancelled");
+    stage.add_agent(Script {
+        id: WORKER.to_owned(),
+        replies: match (replies, reply) {
+            (Some(replies), _) => replies.iter().map(|reply| reply.as_str().map(str::to_owned)).collect(),
+            (None, Some(reply)) => vec![reply.as_str().map(str::to_owned)],
+            (None, None) => vec![Some(of_result("output").unwrap_or_else(|| "done".to_owned()))],
+        },
+        delay_ms: case.any(&["delay_ms", "agent_delay_ms"]).and_then(Value::as_u64).unwrap_or(if cancels { LONG_MS } else { 0 }),
+        raises: case.any(&["agent_raises", "raises"]).and_then(Value::as_str).map(str::to_owned).or_else(|| of_result("error")),
+        ..Script::default()
+    });
+    stage
+}
+
+/// A room that is not there cannot be opened: its journal cannot be made.
+fn journals(case: &Case<'_>) -> Arc<dyn Journals> {
+    let is_missing = case.get("child_room").is_some_and(Value::is_null);
+    if is_missing { Arc::new(WithoutChildren::default()) } else { Arc::new(MemoryJournals::default()) }
+}
+
+async fn started(open: &Open, case: &Case<'_>, task: &str) -> Result<TaskHandle, String> {
+    let context = case.get("context").cloned().filter(Value::is_object).unwrap_or_else(|| json!({}));
+    let wanted = Delegation { agent: WORKER.to_owned(), task: task.to_owned(), context, ..Delegation::default() };
+    open.delegate(None, wanted).await.map_err(|refusal| refusal.message)
+}
+
+async fn submit(open: &Open, case: &Case<'_>) -> Result<Value, String> {
+    let task = started(open, case, "do the work").await?;
+    let record = open.wait(&task.id, case.number("wait_ms").unwrap_or(PATIENCE_MS)).await.map_err(|error| error.to_string())?;
+    let returned = open.follower.note("wait_returned");
+    let record = settled(open, record).await;
+    Ok(shown(open, &record, returned))
+}
+
+async fn wait(open: &Open, case: &Case<'_>) -> Result<Value, String> {
+    let task = started(open, case, "do the work").await?;
+    if case.flag("cancelled") {
+        task.cancel("cancelled").await.map_err(|refusal| refusal.message)?;
+    }
+    let before = case.text("when").or_else(|| case.text("order")).unwrap_or("before");
+    if before == "after" || case.flag("result_set") || case.flag("done") {
+        open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    }
+    let at_most = case.number("timeout_ms").unwrap_or(PATIENCE_MS);
+    // Everybody who waits gets the same.
+    let (first, second) = tokio::join!(open.wait(&task.id, at_most), open.wait(&task.id, at_most));
+    let record = match first {
+        Ok(record) => record,
+        Err(WaitError::TimedOut) => {
+            let after = open.handle.task(&task.id).map(|record| names::state(record.state));
+            let later = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+            return Ok(json!({
+                "error": "timeout", "status_after": after, "later_status": names::state(later.state), "later_result": result(open, &later),
+            }));
+        }
+        Err(other) => return Err(other.to_string()),
+    };
+    let same = second.is_ok_and(|second| (second.state, &second.output) == (record.state, &record.output));
+    let again = open.wait(&task.id, 0).await.is_ok_and(|again| again.output == record.output);
+    let shown = result(open, &record);
+    Ok(json!({
+        "status": names::state(record.state), "result": shown, "returns": shown, "output": record.output, "returned": shown,
+        "before": shown, "after": shown, "waiters_equal": same, "all_waiters_same": same, "returns_at_once": again, "immediate": again,
+    }))
+}
+
+async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
+    let is_unknown = case.op.contains("unknown") || case.flag("unknown") || case.given.get("submitted") == Some(&json!(false));
+    let named = case.text("id").filter(|_| case.op == "cancel" && case.given.as_object().is_none_or(Map::is_empty));
+    if is_unknown || named.is_some() {
+        let cancelled = open.handle.cancel(&background(named.unwrap_or("ghost")), "cancelled").await.map_err(|refusal| refusal.message)?;
+        return Ok(json!({ "returns": cancelled, "result": cancelled }));
+    }
+    let task = started(open, case, "do the work").await?;
+    let is_late = case.op.contains("finished") || case.op.contains("done") || case.flag("finished") || case.flag("done");
+    if is_late {
+        open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    }
+    if let Some(after) = case.number("cancel_after_ms") {
+        // As long as the case says; it ends sooner only when the task does.
+        let _ = open.wait(&task.id, after).await;
+    }
+    let times = case.number("times").unwrap_or(1).max(1);
+    let mut answers = Vec::new();
+    for _ in 0..times {
+        answers.push(task.cancel("cancelled").await.map_err(|refusal| refusal.message)?);
+    }
+    let again = task.cancel("cancelled").await.map_err(|refusal| refusal.message)?;
+    let record = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    let returned = open.follower.note("wait_returned");
+    let record = settled(open, record).await;
+    let mut got = shown(open, &record, returned);
+    let first = answers.first().copied().unwrap_or_default();
+    got["returns"] = json!(first);
+    got["second"] = json!(again);
+    got["answers"] = json!(answers);
+    got["result_error"] = json!(error(open, &record));
+    got["child_metadata"] = child_metadata(open, &record);
+    Ok(got)
+}
+
+async fn close(open: &Open, case: &Case<'_>) -> Result<Value, String> {
+    let mut ids = case.texts("ids");
+    if ids.is_empty() {
+        ids = vec!["t1".to_owned()];
+    }
+    let mut tasks = Vec::new();
+    for id in &ids {
+        tasks.push((id.clone(), started(open, case, id).await?));
+    }
+    open.handle.close("the host closes").await.map_err(|refusal| refusal.message)?;
+    let (mut statuses, mut results) = (Map::new(), Map::new());
+    for (id, task) in tasks {
+        let record: Arc<BackgroundRecord> = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+        statuses.insert(id.clone(), json!(names::state(record.state)));
+        results.insert(id, result(open, &record));
+    }
+    let hooks = open.follower.seen().ended.len();
+    Ok(json!({ "statuses": statuses, "results": results, "hooks": { "on_task_completed": hooks } }))
+}
+
+/// Journals in memory, and none for a child room.
+#[derive(Default)]
+struct WithoutChildren(MemoryJournals);
+
+impl Journals for WithoutChildren {
+    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        if room.as_str().contains('/') {
+            let cause = std::io::Error::new(std::io::ErrorKind::NotFound, "the room was not found");
+            return Err(JournalFailure { room: room.clone(), place: "the case's rooms".to_owned(), cause });
+        }
+        self.0.open(room)
+    }
+}

@@ -1,0 +1,88 @@
+//! The reference's words and ours, in one table. What a case calls by a name of theirs is played by ours, and what was seen is told by
+//! theirs.
+
+use conclave_runtime::binding::{Access, ChannelKind};
+use conclave_runtime::delegation::BackgroundState;
+use conclave_runtime::delivery::{BackgroundStatus, DeliveryState};
+use conclave_runtime::request::RefusalCode;
+
+/// Types of their channels; any other is text.
+const KINDS: [(&str, ChannelKind); 4] =
+    [("voice", ChannelKind::Voice), ("realtime_voice", ChannelKind::Voice), ("websocket", ChannelKind::Web), ("ai", ChannelKind::Agent)];
+
+/// Theirs, and our component of `plugins/delivery`.
+pub(super) const STRATEGIES: [(&str, &str); 5] = [
+    ("immediate", "immediate"),
+    ("wait_for_idle", "wait-for-idle"),
+    ("context_only", "context-only"),
+    ("queued", "queued"),
+    ("digest", "digest-delivery"),
+];
+
+/// What a channel of a case is here: `category` says whether it leads to people, `type` how.
+pub(super) fn kind(category: &str, kind: Option<&str>) -> ChannelKind {
+    let named = |name: &str| KINDS.iter().find(|(theirs, _)| *theirs == name).map_or(ChannelKind::Text, |(_, ours)| *ours);
+    if category == "intelligence" { ChannelKind::Agent } else { kind.map_or(ChannelKind::Text, named) }
+}
+
+pub(super) fn access(theirs: &str) -> Access {
+    Access::named(&theirs.replace('_', "-")).unwrap_or_default()
+}
+
+pub(super) fn access_word(ours: Access) -> &'static str {
+    match ours {
+        Access::ReadWrite => "read_write",
+        Access::ReadOnly => "read_only",
+        Access::WriteOnly => "write_only",
+        Access::None => "none",
+    }
+}
+
+/// The states that a task can be in; theirs has no ends of their own for time and for what broke off: both failed.
+pub(super) fn state(ours: BackgroundState) -> &'static str {
+    match ours {
+        BackgroundState::Pending => "pending",
+        BackgroundState::Running => "in_progress",
+        BackgroundState::Completed => "completed",
+        BackgroundState::Cancelled => "cancelled",
+        BackgroundState::Failed | BackgroundState::TimedOut | BackgroundState::Interrupted => "failed",
+    }
+}
+
+pub(super) fn status(ours: BackgroundStatus) -> &'static str {
+    state(ours.into())
+}
+
+/// Their errors and reasons of one outcome, by our word for the refusal.
+pub(super) fn refusal(ours: RefusalCode) -> &'static str {
+    match ours {
+        RefusalCode::RoomNotFound => "room_not_found",
+        RefusalCode::RoomClosed => "room_closed",
+        RefusalCode::UnknownAgent => "channel_not_registered",
+        RefusalCode::UnknownChannel => "unavailable",
+        RefusalCode::NotGranted => "not_granted",
+        RefusalCode::EmptyTask => "empty_task",
+        RefusalCode::BadArguments => "bad_arguments",
+        RefusalCode::LimitReached => "limit_reached",
+        RefusalCode::ChannelNotShared => "channel_not_shared",
+        RefusalCode::UnknownTask => "unknown_task",
+        RefusalCode::TaskEnded => "task_ended",
+        RefusalCode::NoAccess => "no_access",
+        RefusalCode::RateLimited => "rate_limited",
+        RefusalCode::ChainDepth => "event_chain_depth_limit",
+        RefusalCode::Blocked => "blocked",
+        RefusalCode::Busy => "busy",
+    }
+}
+
+/// Their outcome of a delivery, by the state of ours.
+pub(super) fn outcome(ours: DeliveryState) -> &'static str {
+    match ours {
+        DeliveryState::None => "unknown",
+        DeliveryState::Waiting | DeliveryState::Speaking => "queued",
+        DeliveryState::Delivered | DeliveryState::Told => "sent",
+        DeliveryState::Attached => "context",
+        DeliveryState::Blocked => "blocked",
+        DeliveryState::DeadLetter => "failed",
+    }
+}

@@ -1,0 +1,111 @@
+//! What waits to be told: it is the room's, in its journal. A channel that takes nothing is tried again until the result is a dead letter,
+//! and what was on its way when the process went is there again when the room is gone on with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conclave_runtime::RunOptions;
+use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
+use conclave_runtime::delegation::{Delegation, HandBack};
+use conclave_runtime::delivery::{Decision, DeliveryState};
+use conclave_runtime::ids::Millis;
+use conclave_runtime::journal::MemoryJournals;
+use serde_json::{Value, json};
+
+use super::agents::Script;
+use super::delegate::{add_strategy, outcome, settled};
+use super::followed::Follower;
+use super::stage::Stage;
+use super::{Case, names};
+use crate::Runner;
+
+const PATIENCE_MS: u64 = 8_000;
+/// Speeches that are not taken, where the case says how often it fails and not that it ever works.
+const NEVER: u32 = 100;
+
+pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    if case.op.contains("close") { close(runner, case).await } else { failing(runner, case).await }
+}
+
+fn staged(case: &Case<'_>) -> Result<Stage, String> {
+    let mut stage = Stage::of(case.given);
+    if stage.channels.is_empty() {
+        stage.channels.push(("sms-1".to_owned(), Default::default()));
+    }
+    stage.deliver = add_strategy(&mut stage, &json!("immediate"));
+    stage.add_agent(Script { id: "agent-bg".to_owned(), replies: vec![Some("result".to_owned())], ..Script::default() });
+    Ok(stage)
+}
+
+fn wanted() -> Delegation {
+    Delegation { agent: "agent-bg".to_owned(), task: "do the work".to_owned(), hand_back: Some(HandBack::Post), ..Delegation::default() }
+}
+
+/// The process ends while speeches are under way; the next one reads the journal.
+async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let in_flight = case.number("in_flight").unwrap_or(1);
+    let journals = MemoryJournals::default();
+    let stage = Stage { is_stuck: true, ..staged(case)? };
+    let open = stage.open_with(runner, Arc::new(journals.clone()), Arc::new(SystemClock)).await?;
+    for number in 1..=in_flight {
+        let task = open.delegate(None, wanted()).await.map_err(|refusal| refusal.message)?;
+        open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+        let said = |seen: &super::followed::Seen| (seen.said.len() as u64 >= number).then_some(());
+        open.follower.until(PATIENCE_MS, said).await.ok_or("nothing is said")?;
+    }
+    let room = open.room().clone();
+    // As it is at this moment: a process that ends so writes nothing more.
+    let journals = MemoryJournals::of(room.clone(), journals.records(&room));
+    drop(open.hosted);
+    let follower = Follower::new(0, true);
+    let options = RunOptions { channels: Arc::clone(&follower) as _, journals: Arc::new(journals), ..RunOptions::default() };
+    let session = open.prepared.reopen(&room, options).map_err(|error| error.to_string())?;
+    let (handle, hosted) = session.host_on();
+    // It has taken the room up when it answers.
+    handle.unbind("nothing").await.map_err(|refusal| refusal.message)?;
+    let is_there = |state: DeliveryState| !matches!(state, DeliveryState::Delivered | DeliveryState::Told | DeliveryState::None);
+    let waiting = handle.tasks().iter().filter(|record| is_there(record.delivery.state)).count();
+    drop(hosted);
+    Ok(json!({ "queue_depth": waiting, "depth": waiting, "pending": waiting, "said_again": follower.seen().said.len() }))
+}
+
+/// A channel that does not take what is said on it.
+async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let failures = case.any(&["failures", "times", "nacks", "fail_times"]).and_then(Value::as_u64);
+    let deaf = failures.and_then(|count| u32::try_from(count).ok()).unwrap_or(NEVER);
+    let stage = Stage { deaf, ..staged(case)? };
+    let open = stage.open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(Hurried::default())).await?;
+    let task = open.delegate(None, wanted()).await.map_err(|refusal| refusal.message)?;
+    let record = task.wait(None).await.map_err(|error| error.to_string())?;
+    let record = settled(&open, record).await;
+    let seen = open.follower.seen();
+    let pause = |decision: &Decision| if let Decision::Wait { at_most_ms, .. } = decision { Some(*at_most_ms) } else { None };
+    let pauses: Vec<u64> = seen.decided.iter().flatten().filter_map(pause).collect();
+    let dead = u64::from(record.delivery.state == DeliveryState::DeadLetter);
+    let waits = u64::from(matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking));
+    Ok(json!({
+        "dead_letter": dead, "queue_depth": waits, "delays_ms": pauses, "backoff_ms": pauses, "delays": pauses,
+        "delays_s": pauses.iter().map(|ms| ms / 1_000).collect::<Vec<u64>>(), "attempts": record.delivery.attempts,
+        "retry_count": record.delivery.attempts.saturating_sub(1), "outcome": outcome(&record),
+        "status": names::outcome(record.delivery.state),
+        "inbound_calls": seen.inbound(), "reason": record.delivery.reason,
+    }))
+}
+
+/// A clock on which whoever waits has waited already.
+#[derive(Default)]
+struct Hurried(Arc<AtomicU64>);
+
+impl Clock for Hurried {
+    fn now(&self) -> Millis {
+        Millis(self.0.load(Ordering::SeqCst))
+    }
+
+    fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+        let now = Arc::clone(&self.0);
+        Box::pin(async move {
+            tokio::task::yield_now().await;
+            now.fetch_max(at.0, Ordering::SeqCst);
+        })
+    }
+}

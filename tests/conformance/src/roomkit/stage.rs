@@ -1,0 +1,337 @@
+//! The room of a case: its channels, its agents as native plugins, its strategies as components, its gates. What it becomes is a config,
+//! read and checked like anybody's, and a room that is held open.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_core::consult::GateVerdict;
+use conclave_core::ids::BackgroundId;
+use conclave_runtime::binding::{Binding, ChannelKind, Visibility};
+use conclave_runtime::clock::{Clock, SystemClock};
+use conclave_runtime::config::Config;
+use conclave_runtime::delegation::{BackgroundRecord, Delegation};
+use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
+use conclave_runtime::journal::{Journals, MemoryJournals};
+use conclave_runtime::limits::RunLimits;
+use conclave_runtime::native::{Call, Check, Failure, Plugin, Tool};
+use conclave_runtime::request::{Refusal, RefusalCode};
+use conclave_runtime::subscribe::{Subscriber, Subscribers};
+use conclave_runtime::{Ask, Host, HostOptions, Hosted, Prepared, RoomHandle, RunOptions, TaskHandle, WaitError};
+use serde_json::{Map, Value, json};
+
+use super::agents::{Agent, Script};
+use super::followed::Follower;
+use super::names;
+use crate::Runner;
+use crate::toml_text::{string, value};
+
+/// Who has the conversation where a case names nobody.
+const FRONT: &str = "front-desk";
+/// Levels and tasks that a case may take. The host's own limits are lower; an operator may raise them, and here does.
+const DEPTH: u32 = 25;
+const TASKS: u32 = 1_100;
+
+/// A strategy of a case.
+#[derive(Clone, Debug)]
+pub(super) struct Strategy {
+    /// As the case calls it.
+    pub(super) name: String,
+    /// The component, and whether it is a guest of the tests instead of a stock plugin.
+    pub(super) component: &'static str,
+    pub(super) is_guest: bool,
+    pub(super) config: Value,
+}
+
+/// What a gate of a case does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GateMode {
+    Block,
+    Modify,
+    Throw,
+}
+
+/// What a gate that changes texts puts in their place.
+pub(super) const REWRITTEN: &str = "<rewritten>";
+
+/// What is to be set up.
+pub(super) struct Stage {
+    pub(super) room: String,
+    pub(super) metadata: Value,
+    pub(super) channels: Vec<(String, Binding)>,
+    pub(super) agents: Vec<Agent>,
+    /// Ids of agents that have a part in the parent room; the first of them has the conversation.
+    pub(super) front: Vec<String>,
+    pub(super) strategies: Vec<Strategy>,
+    /// The strategy of every task's results.
+    pub(super) deliver: Option<String>,
+    pub(super) gate: Option<(&'static str, GateMode)>,
+    /// `tasks.NAME.background` of whoever has the conversation.
+    pub(super) background: Map<String, Value>,
+    /// What agents are for.
+    pub(super) described: BTreeMap<String, String>,
+    /// Speeches that its channels do not take at first.
+    pub(super) deaf: u32,
+    /// Speeches are never answered.
+    pub(super) is_stuck: bool,
+    /// A tool that whoever has the conversation may call besides, and what it answers.
+    pub(super) tool: Option<(String, String)>,
+    /// How often its task lists `delegate_task`.
+    pub(super) listed: usize,
+}
+
+impl Stage {
+    /// The room that a case gives, where it gives one, and its agents.
+    pub(super) fn of(given: &Value) -> Self {
+        let parent = given.get("parent").unwrap_or(&Value::Null);
+        let entries = |value: Option<&Value>| value.and_then(Value::as_array).cloned().unwrap_or_default();
+        let registered = entries(given.get("registered"));
+        let described = |entry: &Value| {
+            let words = entry.get("role").or_else(|| entry.get("description"))?.as_str()?;
+            Some((entry.get("id")?.as_str()?.to_owned(), words.to_owned()))
+        };
+        let mut stage = Self {
+            room: parent.get("room").and_then(Value::as_str).unwrap_or("room-1").to_owned(),
+            metadata: parent.get("metadata").cloned().unwrap_or(Value::Null),
+            channels: Vec::new(),
+            agents: registered.iter().filter_map(Script::read).map(Agent::new).collect(),
+            front: Vec::new(),
+            strategies: Vec::new(),
+            deliver: None,
+            gate: None,
+            background: Map::new(),
+            described: registered.iter().filter_map(described).collect(),
+            deaf: 0,
+            is_stuck: false,
+            tool: None,
+            listed: 1,
+        };
+        for channel in entries(parent.get("channels")) {
+            stage.add_channel(&channel);
+        }
+        if stage.front.is_empty() {
+            stage.add_front(Script { id: FRONT.to_owned(), ..Script::default() });
+        }
+        stage
+    }
+
+    fn add_channel(&mut self, channel: &Value) {
+        let word = |key: &str| channel.get(key).and_then(Value::as_str);
+        let Some(id) = word("id") else { return };
+        let kind = names::kind(word("category").unwrap_or("transport"), word("type"));
+        if kind == ChannelKind::Agent {
+            self.add_front(Script::read(channel).unwrap_or_default());
+            return;
+        }
+        let binding = Binding {
+            kind,
+            access: word("access").map(names::access).unwrap_or_default(),
+            visibility: word("visibility").map(Visibility::parse).unwrap_or_default(),
+            muted: channel.get("muted").and_then(Value::as_bool).unwrap_or_default(),
+            metadata: channel.get("metadata").cloned().unwrap_or(Value::Null),
+            ..Binding::default()
+        };
+        self.channels.push((id.to_owned(), binding));
+    }
+
+    /// One with a part in the parent room; it may be registered as well.
+    pub(super) fn add_front(&mut self, script: Script) {
+        self.front.push(script.id.clone());
+        if self.agent(&script.id).is_none() {
+            self.agents.push(Agent::new(script));
+        }
+    }
+
+    pub(super) fn add_agent(&mut self, script: Script) {
+        if self.agent(&script.id).is_none() {
+            self.agents.push(Agent::new(script));
+        }
+    }
+
+    pub(super) fn agent(&self, id: &str) -> Option<&Agent> {
+        self.agents.iter().find(|agent| agent.script().id == id)
+    }
+
+    /// Who has the conversation.
+    pub(super) fn entry(&self) -> &str {
+        self.front.first().map_or(FRONT, String::as_str)
+    }
+
+    pub(super) fn text(&self, runner: &Runner) -> Result<String, String> {
+        let all: Vec<String> = self.agents.iter().map(|agent| string(&agent.script().id)).collect();
+        let named: BTreeSet<&str> = self.channels.iter().map(|(id, _)| id.as_str()).chain(["terminal"]).collect();
+        let channels: Vec<String> = named.into_iter().map(string).collect();
+        let mut text = format!("entry = {}\n[limits.run]\ndepth = {DEPTH}\n", string(self.entry()));
+        for (id, binding) in self.channels.iter().filter(|(id, _)| id != "terminal") {
+            text += &format!("\n[channels.{}]\nkind = {}\n", string(id), string(binding.kind.as_str()));
+        }
+        for (number, agent) in self.agents.iter().enumerate() {
+            let Script { id, system, .. } = agent.script();
+            text += &format!("\n[plugins.p{number}]\nsource = \"native:p{number}\"\nlimits = {{ at_once = {TASKS} }}\n");
+            let grant = format!("tasks = [{}], at_once = {TASKS}, total = {TASKS}, channels = [{}]", all.join(", "), channels.join(", "));
+            text += if self.tool.is_some() { "grants.tools = [\"others.*\"]\n" } else { "" };
+            text += &format!("grants.delegate = {{ {grant} }}\n\n[tasks.{}]\nagent = \"p{number}\"\n", string(id));
+            let is_entry = id == self.entry();
+            let mut tools = vec!["\"delegate_task\"".to_owned(); if is_entry { self.listed } else { 1 }];
+            if let Some((name, _)) = self.tool.as_ref().filter(|_| is_entry) {
+                tools.push(format!("{{ tool = {}, as = {} }}", string(&format!("others.{name}")), string(name)));
+            }
+            text += &format!("tools = [{}]\n", tools.join(", "));
+            text += &system.as_ref().map_or_else(String::new, |system| format!("system = {}\n", string(system)));
+            text += &self.described.get(id).map_or_else(String::new, |words| format!("description = {}\n", string(words)));
+            let delivers = self.deliver.as_ref().and_then(|name| self.strategies.iter().position(|strategy| strategy.name == *name));
+            text += &delivers.map_or_else(String::new, |number| format!("deliver = \"s{number}\"\n"));
+            if id == self.entry() && !self.background.is_empty() {
+                let table = value(&Value::Object(self.background.clone())).ok_or("the background of a task holds null")?;
+                text += &format!("background = {table}\n");
+            }
+        }
+        for (number, strategy) in self.strategies.iter().enumerate() {
+            let guest = runner.folder.join(format!("{}.wasm", strategy.component));
+            let stock = runner.folder.parent().map(|parent| parent.join("stock").join(format!("{}.wasm", strategy.component)));
+            let path = if strategy.is_guest { guest } else { stock.unwrap_or(guest) };
+            text += &format!("\n[plugins.s{number}]\nsource = {}\n", string(&path.to_string_lossy()));
+            text += &format!("grants.rooms = [{}]\nlimits = {{ cpu = \"500 ms\" }}\n", channels.join(", "));
+            let config = value(&strategy.config).ok_or("the config of a strategy holds null")?;
+            text += &format!("config = {config}\n");
+        }
+        if self.tool.is_some() {
+            text += "\n[plugins.others]\nsource = \"native:others\"\n";
+        }
+        if let Some((point, mode)) = &self.gate {
+            text += &format!("\n[plugins.gate]\nsource = \"native:gate\"\n\n[[gates]]\non = \"{point}\"\nplugin = \"gate\"\n");
+            // What a case calls a hook that throws lets pass, as an operator may say of a gate; a gate blocks when nothing is said.
+            text += if *mode == GateMode::Throw { "on_failure = \"pass\"\n" } else { "" };
+        }
+        Ok(text)
+    }
+
+    fn natives(&self) -> Vec<Plugin> {
+        let agents = self.agents.iter().enumerate().map(|(number, agent)| agent.plugin(&format!("p{number}")));
+        let gate = self.gate.map(|(_, mode)| {
+            Plugin::gate("gate", move |_: Check| async move {
+                match mode {
+                    GateMode::Block => Ok(GateVerdict::Block { reason: "the case says so".to_owned() }),
+                    GateMode::Modify => Ok(GateVerdict::Modify { text: REWRITTEN.to_owned() }),
+                    GateMode::Throw => Err(Failure::new("the gate is broken")),
+                }
+            })
+        });
+        let others = self.tool.clone().map(|(name, answer)| {
+            let schema = json!({ "type": "object" });
+            let tool = Tool::new(&name, "Answers as the case says.", schema, move |_: Call| std::future::ready(Ok(answer.clone())));
+            Plugin::tools("others", [tool])
+        });
+        agents.chain(gate).chain(others).collect()
+    }
+
+    /// The config, loaded by a host of its own.
+    pub(super) async fn prepare(&self, runner: &Runner) -> Result<(Host, Prepared), String> {
+        let text = self.text(runner)?;
+        let options = HostOptions { cache: runner.cache.clone(), native: self.natives(), ..HostOptions::default() };
+        let host = Host::new(options).map_err(|error| error.to_string())?;
+        let config =
+            Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}\n{text}"))?;
+        let prepared = host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}\n{text}"))?;
+        Ok((host, prepared))
+    }
+
+    /// The room, open and held.
+    pub(super) async fn open(self, runner: &Runner) -> Result<Open, String> {
+        self.open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(SystemClock)).await
+    }
+
+    /// The same with these journals and this clock.
+    pub(super) async fn open_with(self, runner: &Runner, journals: Arc<dyn Journals>, clock: Arc<dyn Clock>) -> Result<Open, String> {
+        let (host, prepared) = self.prepare(runner).await?;
+        let follower = Follower::new(self.deaf, self.is_stuck);
+        let options = RunOptions {
+            ids: Arc::new(RoomId::from(self.room.as_str())),
+            channels: Arc::clone(&follower) as _,
+            journals,
+            clock,
+            subscribers: Subscribers::new([Arc::clone(&follower) as Arc<dyn Subscriber>]),
+            ..RunOptions::default()
+        };
+        // A run's steps are for a run: half of what is left of them would be set aside for each of many tasks.
+        let limits = RunLimits { turns: None, wall_ms: None, ..prepared.setup().limits.clone() };
+        let session = prepared.session(options).map_err(|error| error.to_string())?;
+        let (handle, hosted) = session.host(Ask { metadata: self.metadata.clone(), limits: Some(limits), ..Ask::default() });
+        let refused = |refusal: Refusal| refusal.message;
+        // Only the channels of the case are there, as the case has them.
+        if !self.channels.iter().any(|(id, _)| id == "terminal") {
+            handle.unbind("terminal").await.map_err(refused)?;
+        }
+        for (id, binding) in &self.channels {
+            handle.bind(id.as_str(), binding.clone()).await.map_err(refused)?;
+        }
+        Ok(Open { stage: self, host, prepared, handle, hosted, follower })
+    }
+}
+
+/// A room that is open.
+pub(super) struct Open {
+    pub(super) stage: Stage,
+    pub(super) host: Host,
+    pub(super) prepared: Prepared,
+    pub(super) handle: RoomHandle,
+    pub(super) hosted: Hosted,
+    pub(super) follower: Arc<Follower>,
+}
+
+impl Open {
+    pub(super) fn room(&self) -> &RoomId {
+        self.handle.room()
+    }
+
+    /// As a program that has the room asks; what cannot be shared is left out where the reference leaves it out without a word, and
+    /// the refusal says what can.
+    pub(super) async fn delegate(&self, by: Option<&str>, delegation: Delegation) -> Result<TaskHandle, Refusal> {
+        match self.delegate_once(by, delegation.clone()).await {
+            Err(refusal) if matches!(refusal.error, RefusalCode::ChannelNotShared | RefusalCode::UnknownChannel) => {
+                let share_channels =
+                    delegation.share_channels.iter().filter(|channel| refusal.allowed.contains(channel)).cloned().collect();
+                self.delegate_once(by, Delegation { share_channels, ..delegation }).await
+            }
+            other => other,
+        }
+    }
+
+    async fn delegate_once(&self, by: Option<&str>, delegation: Delegation) -> Result<TaskHandle, Refusal> {
+        match by {
+            Some(task) => self.handle.delegate_for(TaskName::from(task), delegation).await,
+            None => self.handle.delegate(delegation).await,
+        }
+    }
+
+    pub(super) async fn wait(&self, id: &BackgroundId, at_most_ms: u64) -> Result<Arc<BackgroundRecord>, WaitError> {
+        self.handle.wait(id, Some(Duration::from_millis(at_most_ms))).await
+    }
+
+    /// Everything that was to come of it has come: the results are told, kept or blocked.
+    pub(super) async fn settle(&self, id: &BackgroundId) -> Option<Arc<BackgroundRecord>> {
+        let settling = async {
+            loop {
+                if let Some(record) = self.handle.task(id).filter(|record| super::delegate::is_settled(record)) {
+                    return record;
+                }
+                // A record is changed without a notice of its own.
+                tokio::time::sleep(LOOK_AGAIN).await;
+            }
+        };
+        tokio::time::timeout(SETTLED, settling).await.ok()
+    }
+
+    /// What a task's room was given of this one's channels.
+    pub(super) fn child_bindings(&self, room: &RoomId) -> BTreeMap<ChannelId, Binding> {
+        self.follower.seen().openings.get(room).and_then(|opening| opening.bindings.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn child_metadata(&self, room: &RoomId) -> Value {
+        self.follower.seen().openings.get(room).map_or_else(|| json!({}), |opening| opening.metadata.clone())
+    }
+}
+
+/// As long as a delivery may take that is to come.
+const SETTLED: Duration = Duration::from_secs(5);
+const LOOK_AGAIN: Duration = Duration::from_millis(2);

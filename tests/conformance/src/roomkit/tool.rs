@@ -1,0 +1,305 @@
+//! The tool `delegate_task`: its schema, what a call of it leads to, and what it answers when it can lead to nothing.
+
+use std::collections::BTreeSet;
+
+use conclave_runtime::delegation::{Delegation, delegate_tool};
+use conclave_runtime::{Caller, RunOptions, ToolCalling};
+use serde_json::{Map, Value, json};
+
+use super::agents::{Agent, Script};
+use super::delegate::settled;
+use super::stage::{Open, Stage};
+use super::{Case, names};
+use crate::Runner;
+
+/// The tool by its name.
+const TOOL: &str = "delegate_task";
+/// Who calls it where a case does not say it.
+const CALLER: &str = "main-ai";
+const PATIENCE_MS: u64 = 8_000;
+
+pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    match case.op {
+        "handle" => handle(runner, case).await,
+        op if ["concurrent", "parallel", "serial"].iter().any(|word| op.contains(word)) => at_once(runner, case).await,
+        "call_tool" => call(runner, case).await,
+        op if ["wire", "wiring", "setup", "attach"].iter().any(|word| op.contains(word)) => wire(runner, case).await,
+        op if op.contains("tool") => Ok(schema(case)),
+        op => Err(format!("there is no op {op:?} of the tool")),
+    }
+}
+
+/// The core's own form of the tool, for these agents.
+fn schema(case: &Case<'_>) -> Value {
+    let listed = match case.any(&["agents", "targets"]) {
+        Some(Value::Object(by_id)) => by_id.iter().map(|(id, words)| json!([id, words])).collect(),
+        Some(Value::Array(entries)) => entries.clone(),
+        _ => Vec::new(),
+    };
+    let agent = |entry: &Value| {
+        let at = |key: &str, place: usize| entry.get(key).or_else(|| entry.get(place)).and_then(Value::as_str).map(str::to_owned);
+        let id = entry.as_str().map(str::to_owned).or_else(|| at("id", 0)).or_else(|| at("agent_id", 0))?;
+        Some((id, at("description", 1)))
+    };
+    let agents: Vec<(String, Option<String>)> = listed.iter().filter_map(agent).collect();
+    let borrowed: Vec<(&str, Option<&str>)> = agents.iter().map(|(id, words)| (id.as_str(), words.as_deref())).collect();
+    let general = delegate_tool(&[]);
+    let tool = delegate_tool(&borrowed);
+    let is_unmodified = delegate_tool(&[]) == general;
+    let schema = &tool.input_schema;
+    // The order of an object's keys says nothing; a case lists them in its own.
+    let known = ["agent", "task", "context", "share_channels"];
+    let has = |name: &&str| schema.pointer(&format!("/properties/{name}")).is_some();
+    let more = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| !known.contains(name));
+    let properties: Vec<&str> = known.into_iter().filter(has).chain(more).collect();
+    let agents = &schema["properties"]["agent"]["enum"];
+    let lines: Vec<&str> = tool.description.lines().collect();
+    let targets: Vec<&&str> = lines.iter().filter(|line| line.starts_with("  - ")).collect();
+    let is_general = tool == general;
+    json!({
+        "name": tool.name, "description": tool.description, "parameters": schema, "properties": properties, "required": schema["required"],
+        "enum": agents, "agent_enum": agents, "agents": agents, "lines": lines, "description_lines": targets,
+        "generic_unmodified": is_unmodified,
+        "is_generic": is_general,
+    })
+}
+
+/// The room of a call: whoever calls has the conversation, on a channel of its own.
+fn staged(case: &Case<'_>) -> Stage {
+    let mut stage = Stage::of(case.given);
+    let caller = case.any(&["calling_agent_id", "channel"]).and_then(Value::as_str).unwrap_or(CALLER);
+    stage.front.retain(|id| id == caller);
+    if stage.front.is_empty() {
+        stage.add_front(Script { id: caller.to_owned(), ..Script::default() });
+    }
+    stage.room = case.text("room_id").unwrap_or(&stage.room).to_owned();
+    let arguments = case.get("arguments").cloned().unwrap_or_default();
+    let worker = arguments.get("agent").and_then(Value::as_str).filter(|agent| !agent.is_empty());
+    let done = |id: &str| Script { id: id.to_owned(), replies: vec![Some("done".to_owned())], ..Script::default() };
+    if case.given.get("registered").is_none() {
+        stage.add_agent(done(worker.unwrap_or("agent-bg")));
+    }
+    let handler = case.given.get("handler").cloned().unwrap_or_default();
+    let shares = handler.get("default_share_channels").filter(|shares| shares.is_array());
+    if let Some(shares) = shares {
+        stage.background.insert("share".to_owned(), shares.clone());
+    }
+    if let Some(seconds) = handler.pointer("/cache/ttl_s").and_then(Value::as_u64) {
+        stage.background.insert("cache".to_owned(), json!(format!("{seconds} s")));
+    }
+    if let Some(agent) = earlier(case).map(|(agent, _)| agent) {
+        stage.add_agent(done(&agent));
+    }
+    let named = [arguments.get("share_channels"), shares].into_iter().flatten().filter_map(Value::as_array).flatten();
+    let wanted: BTreeSet<&str> = named.filter_map(Value::as_str).chain(["terminal"]).collect();
+    let is_given = case.given.pointer("/parent/channels").is_some();
+    for channel in wanted {
+        let is_there = stage.channels.iter().any(|(id, _)| id == channel);
+        // Where a case says which channels there are, no other is.
+        if !is_there && (!is_given || channel == "terminal") {
+            stage.channels.push((channel.to_owned(), Default::default()));
+        }
+    }
+    stage
+}
+
+/// What was delegated before, by agent and task.
+fn earlier(case: &Case<'_>) -> Option<(String, String)> {
+    let entry = case.get("cache_has")?.as_array()?;
+    Some((entry.get(1)?.as_str()?.to_owned(), entry.get(2)?.as_str()?.to_owned()))
+}
+
+/// The agent calls its tool, as a model would have it.
+async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let open = staged(case).open(runner).await?;
+    let caller = open.stage.entry().to_owned();
+    if let Some((agent, task)) = earlier(case) {
+        finish(&open, &caller, &agent, &task).await?;
+    }
+    let before = open.follower.seen().started.len();
+    let arguments = case.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    let answer = called(&open, &caller, TOOL, arguments).await?;
+    let seen = open.follower.seen();
+    let returns = receipt(&answer);
+    let started = seen.started.get(before);
+    let mut got = json!({
+        "returns": returns, "result": returns, "payload": returns, "delegate_calls": seen.started.len() - before,
+        "returns_from_cache": returns.get("from_cache") == Some(&json!(true)), "from_cache": returns.get("from_cache"), "raises": false,
+    });
+    if let Some(error) = returns.get("error") {
+        got["error"] = error.clone();
+        got["allowed"] = returns["allowed"].clone();
+    }
+    let Some(started) = started.cloned() else { return Ok(got) };
+    let record = open.wait(&started.id.as_str().into(), PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    let record = settled(&open, record).await;
+    let opening = open.follower.seen().openings.get(&started.room).cloned().unwrap_or_default();
+    let shared: Vec<String> = opening.bindings.iter().flatten().map(|(id, _)| id.to_string()).collect();
+    let context = if opening.inputs.is_object() { opening.inputs.clone() } else { json!({}) };
+    got["delegate_called_with"] = json!({
+        "room_id": open.room(), "agent_id": record.agent, "task": record.task, "context": context, "share_channels": shared,
+        "notify": record.notify,
+    });
+    got["notify"] = json!(record.notify);
+    got["delegate_context"] = context;
+    got["task_status"] = json!(names::state(record.state));
+    if case.get("cache_has").is_some() {
+        got["max_entries"] = json!(most_entries(&open, &caller).await?);
+    }
+    Ok(got)
+}
+
+/// Several calls at the same time: the room takes one after the other.
+async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let open = staged(case).open(runner).await?;
+    let caller = open.stage.entry().to_owned();
+    let agent = open.stage.agents.iter().map(|agent| agent.script().id.clone()).find(|id| *id != caller).ok_or("nobody works")?;
+    let calls = case.any(&["calls", "n", "times"]);
+    let count = calls.and_then(Value::as_u64).or_else(|| calls.and_then(Value::as_array).map(|calls| calls.len() as u64)).unwrap_or(3);
+    let call = |number: u64| {
+        let wanted = Delegation { agent: agent.clone(), task: format!("task {number}"), ..Delegation::default() };
+        let handle = open.handle.clone();
+        let caller = caller.clone();
+        tokio::spawn(async move { handle.delegate_for(caller, wanted).await.map(|task| task.id) })
+    };
+    let asked: Vec<_> = (0..count).map(call).collect();
+    let mut started = 0;
+    for asked in asked {
+        started += u64::from(asked.await.is_ok_and(|answer| answer.is_ok()));
+    }
+    let seen = open.follower.seen();
+    let (mut under_way, mut most) = (0_usize, 0);
+    for happened in &seen.order {
+        match happened.as_str() {
+            "delegate_asked" => under_way += 1,
+            "on_task_delegated" => under_way = under_way.saturating_sub(1),
+            _ => {}
+        }
+        most = most.max(under_way);
+    }
+    Ok(json!({ "max_concurrent": most, "delegate_calls": started, "all_delegated": started == count }))
+}
+
+/// A delegation on the agent's behalf, to its end.
+async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<String, String> {
+    let wanted = Delegation { agent: agent.to_owned(), task: task.to_owned(), ..Delegation::default() };
+    let task = open.delegate(Some(caller), wanted).await.map_err(|refusal| refusal.message)?;
+    open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    Ok(task.room.to_string())
+}
+
+/// How many earlier tasks a worker is told of, when there are more than a few.
+async fn most_entries(open: &Open, caller: &str) -> Result<usize, String> {
+    let agent = open.stage.agents.iter().map(|agent| agent.script().id.clone()).find(|id| id != caller).ok_or("nobody works")?;
+    let mut last = String::new();
+    for number in 0..5 {
+        last = finish(open, caller, &agent, &format!("another task {number}")).await?;
+    }
+    let seen = open.follower.seen();
+    let opening = seen.openings.get(last.as_str()).ok_or("the last room is not there")?;
+    Ok(opening.inputs.get("previous_tasks").and_then(Value::as_array).map_or(0, Vec::len))
+}
+
+/// What the tool answered: the agent reads it in its next step.
+async fn called(open: &Open, caller: &str, tool: &str, arguments: Value) -> Result<String, String> {
+    let agent = open.stage.agent(caller).ok_or("nobody calls")?.clone();
+    agent.will_call(tool, arguments);
+    open.handle.say("terminal", "go").await.map_err(|refusal| refusal.message)?;
+    let answer = |_: &super::followed::Seen| last_result(&agent);
+    open.follower.until(PATIENCE_MS, answer).await.ok_or_else(|| "the tool does not answer".to_owned())
+}
+
+fn last_result(agent: &Agent) -> Option<String> {
+    agent.seen().iter().rev().find_map(|step| step.results.last().cloned())
+}
+
+/// Our receipt under their names.
+fn receipt(answer: &str) -> Value {
+    let mut read: Value = serde_json::from_str(answer).unwrap_or_else(|_| json!({ "error": answer }));
+    for (ours, theirs) in [("room_id", "child_room_id"), ("agent", "agent_id")] {
+        if let Some(value) = read.get(ours).cloned() {
+            read[theirs] = value;
+        }
+    }
+    read
+}
+
+/// A tool by its name: in a room by its agent, and without one by whoever holds the config.
+async fn call(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let name = case.text("name").unwrap_or(TOOL);
+    let arguments = case.get("arguments").cloned().unwrap_or_else(|| json!({}));
+    let mut stage = staged(case);
+    let previous = case.any(&["previous_handler", "existing_handler", "other_tools"]);
+    stage.tool = previous.map(|previous| {
+        let given = previous.get(name).or_else(|| previous.get("returns")).unwrap_or(previous);
+        let is_yes = given.is_boolean() || given.is_array();
+        let answer = given.as_str().map_or_else(|| given.to_string(), str::to_owned);
+        (name.to_owned(), if is_yes { "previous result".to_owned() } else { answer })
+    });
+    let has_no_room = case.given.get("room_context").is_some_and(Value::is_null);
+    let payload = if has_no_room {
+        let (_, prepared) = stage.prepare(runner).await?;
+        match prepared.start_tool(Caller::You, name, arguments, RunOptions::default()).map(ToolCalling::outcome) {
+            Err(error) => json!({ "error": error.to_string() }),
+            Ok(outcome) => match outcome.await.map_err(|error| error.to_string())?.answer {
+                Ok(answer) => json!(answer.content),
+                Err(error) => json!({ "error": error.to_text(name) }),
+            },
+        }
+    } else {
+        let open = stage.open(runner).await?;
+        let caller = open.stage.entry().to_owned();
+        let answer = called(&open, &caller, name, arguments).await?;
+        if name == TOOL { receipt(&answer) } else { told(&open, name, answer) }
+    };
+    let called = u64::from(previous.is_some() && payload.get("error").is_none());
+    Ok(json!({
+        "payload": payload, "returns": payload, "result": payload, "error": payload.get("error"), "raises": false,
+        "previous_handler_calls": called, "previous_called": called == 1,
+    }))
+}
+
+/// What another tool answered, or that there is none.
+fn told(open: &Open, name: &str, answer: String) -> Value {
+    let is_known = open.stage.tool.as_ref().is_some_and(|(known, _)| known == name);
+    let read = || serde_json::from_str(&answer).ok().filter(Value::is_object).unwrap_or_else(|| json!(answer));
+    if is_known { read() } else { json!({ "error": answer }) }
+}
+
+/// An agent has the tool because its task lists it, and no second time.
+async fn wire(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let times = case.number("times").unwrap_or(if case.op.contains("twice") { 2 } else { 1 });
+    let is_wired = case.any(&["already_wired", "wired", "already"]).is_some_and(|value| *value != json!(false));
+    let times = times + u64::from(is_wired);
+    let mut stage = staged(case);
+    stage.listed = usize::try_from(times).unwrap_or(1);
+    let caller = stage.entry().to_owned();
+    match stage.prepare(runner).await {
+        Err(problems) => Ok(json!({
+            "error": problems, "error_kind": "refused", "message": problems, "raises": true,
+            "error_message": problems, "names_channel": problems.contains(&caller),
+        })),
+        Ok((_, prepared)) => {
+            let setup = prepared.setup();
+            let offered = setup.tasks.get(caller.as_str()).map(|task| task.toolbox.offered().clone()).unwrap_or_default();
+            let tools: Vec<&str> = offered.iter().map(|tool| tool.name.as_str()).collect();
+            let named: Map<String, Value> = tools.iter().map(|tool| ((*tool).to_owned(), json!(true))).collect();
+            let has = tools.contains(&TOOL);
+            Ok(json!({
+                "tools": tools, "tool_names": tools, "has": named, "tool_added": has, "wired": has, "raises": false, "appended": has,
+            }))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_receipt_has_their_names_and_a_text_is_an_error() {
+        let read = receipt(r#"{"status":"delegated","task_id":"task-1","room_id":"r/1","agent":"a"}"#);
+        assert_eq!((&read["child_room_id"], &read["agent_id"], &read["status"]), (&json!("r/1"), &json!("a"), &json!("delegated")));
+        assert_eq!(receipt("no")["error"], json!("no"));
+    }
+}

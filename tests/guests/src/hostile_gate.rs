@@ -1,0 +1,43 @@
+//! A gate that does as its setting says: what a gate does, and what none may.
+
+use conclave_sdk::gate::{Gate, Passing, Verdict, allow, block, modify};
+use conclave_sdk::{Denial, Error, Result, config, files};
+use serde::Deserialize;
+
+#[derive(Deserialize)]
+struct Settings {
+    /// `allow`, `modify`, `block`, `show`, `spin`, `trap`, `refuse`, `fail`, `huge`, `nothing` or `files`.
+    mode: String,
+}
+
+struct Hostile;
+
+impl Gate for Hostile {
+    fn check(what: &Passing) -> Result<Verdict> {
+        let Settings { mode } = config::get()?;
+        match mode.as_str() {
+            "allow" => Ok(allow()),
+            "modify" => Ok(modify(what.text.replace("folder", "drawer"))),
+            "block" => Ok(block("it is blocked here")),
+            "show" => Ok(block(format!("{:?} {:?} {:?} {:?} {} {}", what.on, what.channel, what.agent, what.to, what.text, what.metadata))),
+            "spin" => loop {
+                std::hint::black_box(0);
+            },
+            "trap" => panic!("the gate panics"),
+            "refuse" => {
+                let denial = Denial { capability: "fetch".into(), target: "https://a.example".into(), detail: "it was not granted".into() };
+                Err(Error::Denied(denial))
+            }
+            "huge" => Ok(modify("x".repeat(10 << 20))),
+            "nothing" => Ok(modify("")),
+            // It was granted no folder, so it never comes to the second line.
+            "files" => {
+                files::read("/etc/passwd")?;
+                Ok(allow())
+            }
+            _ => Err(Error::other("the gate does not know")),
+        }
+    }
+}
+
+conclave_sdk::export!(gate: Hostile, manifest: "manifests/hostile_gate.toml");

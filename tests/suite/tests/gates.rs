@@ -1,0 +1,146 @@
+//! Gates with real components: what passes, what is changed, what is blocked; and that a gate that misbehaves blocks, and holds up nothing
+//! for longer than its deadline (R-009, R-118).
+
+use conclave_core::fault::FaultKind;
+use conclave_core::notice::Notice;
+use conclave_core::outcome::Status;
+use conclave_core::setup::GatePoint;
+use conclave_test_support::{Ran, Rig, guest, refused};
+
+/// A coordinator that has a background task done beside a question; `gates` are tables, `limits` lines of the gate's plugin.
+fn config(mode: &str, gates: &str, limits: &str) -> String {
+    format!(
+        r#"
+entry = "desk"
+[plugins.coordinator]
+source = "stock:coordinator"
+grants.route = ["answer"]
+grants.delegate = ["digest"]
+[plugins.echo]
+source = "{echo}"
+[plugins.immediate]
+source = "stock:immediate"
+grants.rooms = ["terminal"]
+[plugins.guard]
+source = "{gate}"
+config = {{ mode = "{mode}" }}
+{limits}
+[tasks.desk]
+agent = "coordinator"
+subtasks = ["answer"]
+[tasks.answer]
+agent = "echo"
+[tasks.digest]
+agent = "echo"
+deliver = "immediate"
+{gates}
+"#,
+        echo = guest("agent_echo").display(),
+        gate = guest("hostile_gate").display(),
+    )
+}
+
+const DELEGATE: &str = "[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n";
+const DELIVER: &str = "[[gates]]\non = \"deliver\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n";
+
+fn heard(ran: &Ran) -> Vec<&str> {
+    ran.heard.iter().map(|(_, text)| text.as_str()).collect()
+}
+
+/// What gates kept from counting, and why.
+fn blocked(ran: &Ran) -> Vec<(GatePoint, String)> {
+    let reason = |notice: &Notice| match notice {
+        Notice::GateBlocked { point, reason, .. } => Some((*point, reason.clone())),
+        _ => None,
+    };
+    ran.notices().filter_map(reason).collect()
+}
+
+fn begun(ran: &Ran) -> usize {
+    ran.notices().filter(|notice| matches!(notice, Notice::BackgroundStarted { .. })).count()
+}
+
+#[test]
+fn what_a_gate_lets_pass_goes_on_as_it_was() {
+    let ran = Rig::new().run(&config("allow", &format!("{DELEGATE}{DELIVER}"), ""), "hello");
+    assert_eq!((ran.status(), ran.content()), (Status::Done, "hello"));
+    assert_eq!((heard(&ran), blocked(&ran)), (vec!["Digest the folder."], Vec::new()));
+}
+
+#[test]
+fn a_gate_changes_what_a_worker_is_told_and_what_is_said() {
+    for gates in [DELEGATE, DELIVER] {
+        let ran = Rig::new().run(&config("modify", gates, ""), "hello");
+        assert_eq!(heard(&ran), ["Digest the drawer."], "{gates}");
+        assert_eq!(ran.notices().filter(|notice| matches!(notice, Notice::GateModified { .. })).count(), 1, "{gates}");
+    }
+}
+
+#[test]
+fn a_gate_that_blocks_a_delegation_starts_nothing_and_the_rest_goes_on() {
+    let ran = Rig::new().run(&config("block", DELEGATE, ""), "hello");
+    assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 0));
+    assert_eq!(blocked(&ran), [(GatePoint::Delegate, "gate guard blocked it: it is blocked here".to_owned())]);
+}
+
+#[test]
+fn a_gate_that_blocks_a_delivery_leaves_nothing_said() {
+    let ran = Rig::new().run(&config("block", DELIVER, ""), "hello");
+    assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 1));
+    assert!(heard(&ran).is_empty(), "{:?}", ran.heard);
+    assert!(blocked(&ran).iter().all(|(point, _)| *point == GatePoint::Deliver) && !blocked(&ran).is_empty());
+}
+
+#[test]
+fn a_gate_sees_who_asks_whom_for_what() {
+    let ran = Rig::new().run(&config("show", DELEGATE, ""), "hello");
+    let [(_, reason)] = &blocked(&ran)[..] else { panic!("{:?}", blocked(&ran)) };
+    for part in ["Point::Delegate", "None", "Some(\"desk\")", "Some(\"digest\")", "Digest the folder.", "\"share_channels\":[]"] {
+        assert!(reason.contains(part), "{part}: {reason}");
+    }
+}
+
+#[test]
+fn a_gate_that_misbehaves_blocks_and_nothing_else_stops() {
+    for (mode, limits, kind, expected) in [
+        ("spin", "limits.cpu = \"50 ms\"", FaultKind::Cpu, "gate guard failed"),
+        ("trap", "", FaultKind::Panic, "the gate panics"),
+        ("refuse", "", FaultKind::Error, "it was refused fetch"),
+        ("fail", "", FaultKind::Error, "the gate does not know"),
+        ("huge", "", FaultKind::Output, "gate guard failed"),
+        ("nothing", "", FaultKind::BadAnswer, "changed the text to nothing"),
+    ] {
+        let ran = Rig::new().run(&config(mode, DELEGATE, limits), "hello");
+        assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 0), "{mode}");
+        let [(GatePoint::Delegate, reason)] = &blocked(&ran)[..] else { panic!("{mode}: {:?}", blocked(&ran)) };
+        assert!(reason.starts_with("gate guard failed: ") && reason.contains(expected) && reason.len() < 5_000, "{mode}: {reason}");
+        assert_eq!(ran.plugin_faults(), [kind], "{mode}");
+    }
+}
+
+#[test]
+fn a_gate_that_spins_is_cut_off_at_its_deadline() {
+    let gates = "[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"30 ms\"\n";
+    // Nothing but the deadline would stop it in time.
+    let ran = Rig::new().run(&config("spin", gates, "limits = { cpu = \"5 min\", wall = \"5 min\" }"), "hello");
+    assert_eq!((ran.status(), ran.content(), begun(&ran)), (Status::Done, "hello", 0));
+    assert_eq!(blocked(&ran), [(GatePoint::Delegate, "gate guard failed: it gave no answer within 30 ms (gates: `deadline`)".to_owned())]);
+    assert_eq!(ran.plugin_faults(), [FaultKind::Wall]);
+}
+
+#[test]
+fn a_gate_opens_no_file_that_it_was_not_granted() {
+    let ran = Rig::new().run(&config("files", DELEGATE, ""), "hello");
+    assert_eq!((ran.status(), begun(&ran)), (Status::Done, 0));
+    let [(_, reason)] = &blocked(&ran)[..] else { panic!("{:?}", blocked(&ran)) };
+    assert!(reason.contains("it was refused files"), "{reason}");
+    let denied = ran.notices().any(|notice| matches!(notice, Notice::Denied { plugin, record, .. } if plugin.as_str() == "guard" && record.denial.capability == "files"));
+    assert!(denied, "the operator learns of it");
+}
+
+#[test]
+fn a_plugin_that_is_no_gate_is_refused_before_anything_runs() {
+    let text = config("allow", "[[gates]]\non = \"delegate\"\nplugin = \"echo\"\n", "");
+    let problems = refused(&Rig::new(), &text);
+    assert!(problems.contains("the plugin `echo` exports no `gate`") && problems.contains("`guard`"), "{problems}");
+}

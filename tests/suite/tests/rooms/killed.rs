@@ -1,0 +1,162 @@
+//! A thousand tasks at once in one room, each told once, also when the process is killed in the middle.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::delegation::{BackgroundState, Delegation};
+use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
+use conclave_runtime::limits::RunLimits;
+use conclave_runtime::store::{About, Durability, Store};
+use conclave_runtime::{Ask, RunOptions, kill_points};
+use conclave_test_support::block_on;
+use tokio::sync::watch;
+
+use super::{IMMEDIATE, host, prepared};
+
+const TASKS: usize = 1_000;
+/// What the process that is killed is told; only then is [`the_child`] one.
+const WORDS: &str = "CONCLAVE_ROOM_CHILD";
+
+/// A channel as a service behind it would be: it knows what it took, also after a crash, and takes the same key once.
+struct Service {
+    taken: Mutex<Taken>,
+    /// Tasks that were told of.
+    told: watch::Sender<usize>,
+}
+
+struct Taken {
+    file: std::fs::File,
+    keys: BTreeSet<String>,
+    tasks: usize,
+}
+
+/// The keys that were taken, each with the tasks that its speech was about.
+fn taken(file: &Path) -> Vec<(String, Vec<String>)> {
+    let text = std::fs::read_to_string(file).unwrap_or_default();
+    // What is behind the last line break was cut off while it was written, so it was not taken.
+    let whole = text.rfind('\n').map_or("", |end| &text[..=end]);
+    whole.lines().map(|line| serde_json::from_str(line).expect("a whole line")).collect()
+}
+
+impl Service {
+    fn open(file: &Path) -> Self {
+        let before = taken(file);
+        let tasks = before.iter().map(|(_, tasks)| tasks.len()).sum();
+        let whole = before.iter().map(|line| serde_json::to_string(line).expect("it is text").len() + 1).sum::<usize>();
+        let file = std::fs::OpenOptions::new().append(true).create(true).open(file).expect("the file opens");
+        file.set_len(whole as u64).expect("a torn line is cut off");
+        let taken = Taken { file, keys: before.into_iter().map(|(key, _)| key).collect(), tasks };
+        Self { taken: Mutex::new(taken), told: watch::Sender::new(tasks) }
+    }
+}
+
+impl Channels for Service {
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        Nobody.ask(channel, task, prompt)
+    }
+
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        let mut taken = self.taken.lock().expect("nobody panicked");
+        if !speech.tasks.is_empty() && taken.keys.insert(speech.key.clone()) {
+            let line = serde_json::to_string(&(&speech.key, &speech.tasks)).expect("it is text") + "\n";
+            taken.file.write_all(line.as_bytes()).expect("it is written");
+            taken.tasks += speech.tasks.len();
+            self.told.send_replace(taken.tasks);
+        }
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// Opens the room or goes on with it, has all tasks done, and closes it once all are told.
+fn live(folder: &Path) {
+    block_on(async {
+        let host = host();
+        let prepared = prepared(&host, IMMEDIATE).await;
+        let store = Store::open(&folder.join("kept")).expect("the store opens");
+        let service = Arc::new(Service::open(&folder.join("said")));
+        let id = RoomId::from("r");
+        let options = || RunOptions {
+            ids: Arc::new(id.clone()),
+            channels: service.clone(),
+            journals: store.journals(Durability::Group, About::default()),
+            ..RunOptions::default()
+        };
+        let (room, hosted) = match prepared.reopen(&id, options()) {
+            Ok(session) => session.host_on(),
+            Err(_) => {
+                // Each task gets half of what is left, so a thousand get nothing of what has an end.
+                let limits = RunLimits { turns: None, wall_ms: None, ..RunLimits::default() };
+                prepared.session(options()).expect("it opens").host(Ask { limits: Some(limits), ..Ask::default() })
+            }
+        };
+        // Whoever asked before the kill may not have had the reply; the key makes it the same task.
+        let asked = (0..TASKS).map(|number| {
+            let room = room.clone();
+            tokio::spawn(async move {
+                let key = Some(format!("task {number}"));
+                let delegation = Delegation { agent: "quick".to_owned(), task: format!("part {number}"), key, ..Delegation::default() };
+                room.delegate(delegation).await.expect("it may").wait(None).await.expect("it ends").state
+            })
+        });
+        for ended in asked.collect::<Vec<_>>() {
+            assert_eq!(ended.await.expect("nobody panicked"), BackgroundState::Completed);
+        }
+        service.told.subscribe().wait_for(|told| *told >= TASKS).await.expect("the channel is there");
+        room.close("that was all").await.expect("it is open");
+        hosted.closed().await.expect("it ends");
+    });
+}
+
+/// Each task is in one speech, and each speech was taken once.
+fn each_was_told_once(folder: &Path) {
+    let said = taken(&folder.join("said"));
+    let keys: BTreeSet<&String> = said.iter().map(|(key, _)| key).collect();
+    assert_eq!(keys.len(), said.len(), "a key was taken twice");
+    let mut times: BTreeMap<&String, usize> = BTreeMap::new();
+    said.iter().flat_map(|(_, tasks)| tasks).for_each(|task| *times.entry(task).or_default() += 1);
+    let twice: Vec<_> = times.iter().filter(|(_, times)| **times > 1).collect();
+    assert!(twice.is_empty(), "told more than once: {twice:?}");
+    assert_eq!(times.len(), TASKS);
+}
+
+#[test]
+fn a_thousand_tasks_at_once_are_each_told_once() {
+    let folder = tempfile::tempdir().expect("a folder");
+    live(folder.path());
+    each_was_told_once(folder.path());
+}
+
+/// Not a test of its own: the process that [`nor_does_a_kill_in_the_middle_lose_or_repeat_any`] starts and kills.
+#[test]
+fn the_child() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let (folder, kill): (PathBuf, Option<(String, u64)>) = serde_json::from_str(&words).expect("the parent's words");
+    if let Some((name, nth)) = kill {
+        kill_points::arm(&name, nth);
+    }
+    live(&folder);
+}
+
+#[test]
+fn nor_does_a_kill_in_the_middle_lose_or_repeat_any() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let run = |kill: Option<(&str, u64)>| {
+        let mut command = Command::new(std::env::current_exe().expect("a test runs from a file"));
+        command.args(["rooms::killed::the_child", "--exact", "--nocapture", "--test-threads=1"]);
+        let words = serde_json::to_string(&(folder.path(), kill)).expect("it is text");
+        command.env(WORDS, words).output().expect("it runs")
+    };
+    // While they are started, while they end, while they are told.
+    for kill in [("before-child-opened", 400), ("after-child-ended", 300), ("before-append", 60)] {
+        let killed = run(Some(kill));
+        assert!(!killed.status.success() && killed.status.code().is_none(), "{kill:?}: {}", String::from_utf8_lossy(&killed.stderr));
+    }
+    let ended = run(None);
+    assert!(ended.status.success(), "{}", String::from_utf8_lossy(&ended.stderr));
+    each_was_told_once(folder.path());
+}
