@@ -223,7 +223,7 @@ impl Driver {
     /// When the journal fails.
     pub(crate) fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
         if self.take(&mut vec![event])? {
-            futures_executor::block_on(self.all_kept())?;
+            futures_executor::block_on(tokio::task::unconstrained(self.all_kept()))?;
         }
         self.perform_free();
         Ok(())
@@ -244,7 +244,7 @@ impl Driver {
         }
         self.stop_what_is_left();
         // Whoever dropped the run may drop what it is kept in next.
-        futures_executor::block_on(self.all_kept())?;
+        futures_executor::block_on(tokio::task::unconstrained(self.all_kept()))?;
         self.perform_free();
         Ok(())
     }

@@ -92,7 +92,7 @@ pub fn give_up(reason: impl Into<String>) -> Decision {
 
 #[cfg(test)]
 mod tests {
-    use super::{Decision, attach, interrupt, speak, speak_on, wait};
+    use super::{Decision, Speech, attach, interrupt, speak, speak_on, wait, worded};
 
     #[test]
     fn speaking_leaves_channel_and_words_to_the_host() {
@@ -102,6 +102,15 @@ mod tests {
         let Decision::Speak(speech) = speak_on("phone", ["a"]) else { panic!("no speech") };
         assert_eq!((speech.channel.as_deref(), speech.interrupt), (Some("phone"), false));
         assert!(matches!(interrupt("phone", ["a"]), Decision::Speak(speech) if speech.interrupt));
+    }
+
+    #[test]
+    fn words_stand_in_speeches_that_have_none() {
+        let own = || Decision::Speak(Speech { tasks: vec!["b".into()], channel: None, prompt: Some("mine".into()), interrupt: false });
+        let told = worded(vec![speak(["a"]), own(), wait(1)], "ready");
+        assert!(matches!(&told[0], Decision::Speak(speech) if speech.prompt.as_deref() == Some("ready") && speech.tasks == ["a"]));
+        assert_eq!(told[1..], [own(), wait(1)]);
+        assert_eq!(worded(vec![speak(["a"])], ""), [speak(["a"])], "the host's words");
     }
 
     #[test]

@@ -38,6 +38,7 @@ mod policy;
 mod reload;
 mod replay;
 mod resume_cli;
+mod rooms;
 mod secrets;
 mod servers;
 mod steering_cli;

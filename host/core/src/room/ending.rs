@@ -239,6 +239,7 @@ impl Room {
     pub(super) fn end_frame(&mut self, id: FrameId, ending: Ending) {
         let Some(ending) = self.asks_again(id, ending) else { return };
         let Some(frame) = self.remove_frame(id) else { return };
+        let ending = self.failed_instead(&frame, ending);
         if self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid) {
             self.memory(&frame.task).left_pending.clone_from(&frame.pending);
         }
@@ -280,6 +281,16 @@ impl Room {
             next = above;
         }
         self.stop_work(ending.status, &ending.reason);
+    }
+
+    /// A run whose last step failed has no answer, however it came to its end: the host's word about the failure is none.
+    fn failed_instead(&self, frame: &Frame, ending: Ending) -> Ending {
+        let langroid = self.setup.tasks.get(&frame.task).is_some_and(|task| task.as_langroid);
+        let is_told = frame.faults > 0 && frame.caller.is_none() && frame.pending.as_ref().is_some_and(|it| it.sender == Entity::Agent);
+        match frame.pending.as_ref().filter(|_| is_told && !langroid && ending.status.is_success()) {
+            Some(told) => Ending::new(Status::Error, told.text()),
+            None => ending,
+        }
     }
 
     pub(super) fn remove_frame(&mut self, id: FrameId) -> Option<Frame> {

@@ -121,6 +121,12 @@ proptest! {
     #[test]
     fn a_room_whose_calls_are_answered_ends(row in vec(any::<u16>(), 0..2_000)) {
         let recorded = answered(&row, 40_000);
+        if recorded.room.outcome().is_none() {
+            let state = serde_json::to_value(&recorded.room).expect("json");
+            std::fs::write("/tmp/stuck.json", serde_json::to_string_pretty(&state).expect("json")).expect("writes");
+            std::fs::write("/tmp/stuck.txt", row.iter().map(u16::to_string).collect::<Vec<_>>().join(" ")).expect("writes");
+            std::fs::write("/tmp/stuck.log", recorded.records.iter().map(|r| format!("{:?}", r)).collect::<Vec<_>>().join("\n")).expect("writes");
+        }
         prop_assert!(recorded.room.outcome().is_some(), "it waits for {:?}", recorded.room.calls_in_flight().collect::<Vec<_>>());
         prop_assert_eq!(violations(&recorded.room, &recorded.records), Vec::<String>::new());
     }

@@ -43,9 +43,7 @@ impl Driver {
             };
             let broke_off = |reason, spent| Ended { task: EndedTask::interrupted(reason), spent, used: UsedByPlugin::new() };
             match ran {
-                Some(Ok(outcome)) => {
-                    Ended { task: EndedTask::from_outcome(&outcome), spent: outcome.spent, used: outcome.used.clone() }
-                }
+                Some(Ok(outcome)) => Ended { task: EndedTask::from_outcome(&outcome), spent: outcome.spent, used: outcome.used.clone() },
                 Some(Err(failure)) => broke_off(failure.to_string(), child.room.spent()),
                 None => broke_off("the room above it was given up".to_owned(), Spent::default()),
             }

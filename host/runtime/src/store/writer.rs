@@ -107,7 +107,8 @@ impl Writer {
         let (answer, answered) = oneshot::channel();
         self.shared.queue.push(work(answer))?;
         let gone = |_| Err(Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone"));
-        futures_executor::block_on(answered).unwrap_or_else(gone)
+        // Where it stands there may be a task of the executor, whose share of polls is used up; then nothing would wake it.
+        futures_executor::block_on(tokio::task::unconstrained(answered)).unwrap_or_else(gone)
     }
 
     /// All that was handed over so far can be read.

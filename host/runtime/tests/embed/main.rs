@@ -12,6 +12,7 @@ mod keys;
 mod native;
 mod one_tool;
 mod panics;
+mod rooms;
 mod sessions;
 mod support;
 #[cfg(feature = "tracing")]

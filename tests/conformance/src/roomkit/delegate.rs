@@ -261,7 +261,10 @@ fn hook_events(open: &Open, record: &BackgroundRecord) -> Value {
     delegated["task_input"] = json!(record.task);
     completed["task_status"] = json!(names::state(record.state));
     completed["error"] = json!(error(open, record));
-    let event = |kind: &str, text: &str, metadata: Value| json!({ "type": kind, "visibility": "internal", "status": "delivered", "text": text, "source": record.agent, "metadata": metadata });
+    let event = |kind: &str, text: &str, metadata: Value| {
+        let source = &record.agent;
+        json!({ "type": kind, "visibility": "internal", "status": "delivered", "text": text, "source": source, "metadata": metadata })
+    };
     let came_of_it = record.output.as_deref().or(record.error.as_deref()).unwrap_or_default();
     json!({
         "on_task_delegated": event("task_delegated", &format!("[{}] {}", record.agent, record.task), delegated),

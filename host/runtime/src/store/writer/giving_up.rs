@@ -59,7 +59,9 @@ impl Writer {
         let entry = Entry { records: &records, waits: &waits, outcome: folded.outcome().or(Some(&stopped)), spent };
         match reopened.journal.append(&entry).map_err(|error| other(error.cause.to_string()))? {
             Keeping::Kept => Ok(()),
-            Keeping::Soon(kept) | Keeping::First(kept) => futures_executor::block_on(kept).map_err(|error| other(error.cause.to_string())),
+            Keeping::Soon(kept) | Keeping::First(kept) => {
+                futures_executor::block_on(tokio::task::unconstrained(kept)).map_err(|error| other(error.cause.to_string()))
+            }
         }
     }
 }
