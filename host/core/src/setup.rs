@@ -268,7 +268,8 @@ pub struct TaskSetup {
     /// What a micro-agent takes and gives; none: the task is none (O-093).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro: Option<Arc<MicroAgent>>,
-    /// What speaking of its result means; none: a turn of the notified task where that is interactive, else the text as it is.
+    /// What speaking of its result means; none: a turn of the notified task where that is interactive and its
+    /// agent has a model, or the room is held; else the text as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hand_back: Option<HandBack>,
     /// Milliseconds that it may take in the background; none: what is left of the run's.

@@ -38,7 +38,7 @@ fn with_guest(name: &str, grants: &str) -> String {
 
 fn not_delivered(ran: &Ran) -> Vec<String> {
     let reason = |notice: &Notice| match notice {
-        Notice::NotDelivered { reason, .. } => Some(reason.clone()),
+        Notice::NotDelivered { reason, .. } | Notice::DeadLetter { reason, .. } => Some(reason.clone()),
         _ => None,
     };
     ran.notices().filter_map(reason).collect()

@@ -41,7 +41,7 @@ fn plan(desk: Value, slow: Value) -> Value {
     json!({
         "tasks": { "desk": desk, "slow": slow },
         "plugins": {
-            "desk": { "grants": { "delegate": ["slow"], "at_once": 100_000, "total": 100_000 } },
+            "desk": { "grants": { "delegate": ["slow"], "at_once": 100_000, "total": 100_000, "model": ["default"] } },
             "teller": { "kinds": ["delivery-strategy"], "grants": { "rooms": ["terminal", "phone"] } },
             "other": { "kinds": ["delivery-strategy"], "grants": { "rooms": ["terminal"] } },
         },

@@ -28,6 +28,8 @@ impl Room {
         match self.frames.get(&waiter.frame).map(|frame| frame.attempt.as_ref().map(|attempt| &attempt.wait)) {
             Some(Some(Wait::Tools(round))) if is_open(round) => Place::Rests,
             Some(None | Some(Wait::Next)) => Place::UnderWay,
+            // A component that answers with calls: its own call is over, and the round not yet put in its place.
+            Some(Some(Wait::Call(call))) if !self.calls.contains_key(call) => Place::UnderWay,
             Some(Some(_)) | None => Place::Gone,
         }
     }

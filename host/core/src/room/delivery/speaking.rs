@@ -92,8 +92,15 @@ impl Room {
     fn is_relayed(&self, entry: &super::Entry) -> bool {
         let of_task = || self.setup.tasks.get(&entry.ended.agent).and_then(|task| task.hand_back);
         let is_interactive = || self.setup.tasks.get(&entry.notify).is_some_and(|task| task.interactive);
-        let usual = || if is_interactive() || self.is_held() { HandBack::Relay } else { HandBack::Post };
+        // An agent without a model would show the data as it is, or pass it on.
+        let speaks = || self.has_model(&entry.notify);
+        let usual = || if (is_interactive() && speaks()) || self.is_held() { HandBack::Relay } else { HandBack::Post };
         entry.hand_back.or_else(of_task).unwrap_or_else(usual) == HandBack::Relay && self.will_hear(&entry.notify)
+    }
+
+    fn has_model(&self, task: &TaskName) -> bool {
+        let agent = self.setup.tasks.get(task).and_then(|task| self.setup.plugins.get(&task.agent));
+        agent.is_some_and(|agent| agent.grants.model.is_some())
     }
 
     fn speak_of(
