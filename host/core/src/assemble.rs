@@ -124,7 +124,8 @@ fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
         let Some(facts) = plugins.get(&gate.plugin).filter(|facts| !facts.kinds.contains(&PluginKind::Gate)) else { continue };
         let what = format!("the plugin `{}` exports no `{}`", gate.plugin, PluginKind::Gate.as_str());
         let help = others(plugins, PluginKind::Gate).map(|others| format!("plugins here that do: {others}"));
-        let help = help.unwrap_or_else(|| format!("leave this [[gates]] out, or take a plugin that exports `{}`", PluginKind::Gate.as_str()));
+        let help =
+            help.unwrap_or_else(|| format!("leave this [[gates]] out, or take a plugin that exports `{}`", PluginKind::Gate.as_str()));
         problems.push(config.problem(&format!("gates[{index}].plugin"), what).because(exports(facts)).help(help));
     }
 }
@@ -220,7 +221,6 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
         condense: task.condense.clone(),
         stuck: task.stuck,
         micro: task.micro.clone(),
-        ..TaskSetup::default()
     }
 }
 

@@ -4,8 +4,8 @@
 mod acting;
 mod address;
 mod amounts;
-mod channels;
 mod background;
+mod channels;
 pub(crate) mod depth;
 mod gates;
 mod grants;
@@ -54,7 +54,9 @@ use crate::message::Entity;
 use crate::model::ToolFormat;
 use crate::narrow::Narrow;
 use crate::policy::Rule;
-use crate::setup::{AgentSeat, CondenseRules, GateRule, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TaskBudget, TextRules};
+use crate::setup::{
+    AgentSeat, CondenseRules, GateRule, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TaskBudget, TextRules,
+};
 use crate::toolbox::HostTool;
 
 pub use keys::{KEYS, Key, Shape};

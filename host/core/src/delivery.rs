@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::ids::{BackgroundId, ChannelId, Millis, PluginName, RoomId, TaskName};
 use crate::channel::Binding;
+use crate::ids::{BackgroundId, ChannelId, Millis, PluginName, RoomId, TaskName};
 use crate::outcome::{Outcome, Status};
 
 pub use crate::channel::{Activity, Channel, ChannelKind};

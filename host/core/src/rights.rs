@@ -146,7 +146,11 @@ fn may_delegate(grant: &DelegateGrant) -> String {
     let tasks = join(grant.tasks.iter().map(|name| name.as_str()));
     let channels = join(grant.channels.iter().map(|name| name.as_str()));
     let shares = if grant.channels.is_empty() { String::new() } else { format!(" and share {channels} with it") };
-    format!("start {tasks} in the background ({} at once, {} in total){shares}", thousands(grant.at_once.into()), thousands(grant.total.into()))
+    format!(
+        "start {tasks} in the background ({} at once, {} in total){shares}",
+        thousands(grant.at_once.into()),
+        thousands(grant.total.into())
+    )
 }
 
 fn may_route(grant: &RouteGrant) -> Option<String> {

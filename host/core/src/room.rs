@@ -175,7 +175,13 @@ impl Purpose {
             | Self::HeldTool { frame, .. }
             | Self::User { frame }
             | Self::Consult { frame, .. } => Some(*frame),
-            Self::Gate { .. } | Self::Job { .. } | Self::TopUp { .. } | Self::Background { .. } | Self::Post { .. } | Self::Strategy { .. } | Self::Speech { .. } => None,
+            Self::Gate { .. }
+            | Self::Job { .. }
+            | Self::TopUp { .. }
+            | Self::Background { .. }
+            | Self::Post { .. }
+            | Self::Strategy { .. }
+            | Self::Speech { .. } => None,
         }
     }
 }
@@ -406,9 +412,15 @@ impl Room {
         self.run();
         self.heed_words();
         self.end_if_over();
-        self.host();
-        self.heed_deliveries();
-        self.end_if_over();
+        loop {
+            self.host();
+            self.heed_deliveries();
+            self.end_if_over();
+            // A relayed turn may be over already, and others wait for theirs.
+            if !(self.has_turns_waiting() && matches!(self.phase, Phase::Draining { .. })) {
+                break;
+            }
+        }
         self.finish_if_idle();
         self.end_pause();
         self.tell_states();
@@ -460,6 +472,12 @@ impl Room {
     /// Calls that wait for an answer, oldest first.
     pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
         self.calls.keys().copied()
+    }
+
+    /// The timer was set, and nobody dropped it.
+    #[must_use]
+    pub fn waits_for(&self, timer: TimerId) -> bool {
+        self.timers.contains_key(&timer)
     }
 
     /// The call waits for an answer.

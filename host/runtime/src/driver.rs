@@ -364,6 +364,12 @@ impl Driver {
             let _ = self.sender.send(Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: Err(given_up), trouble: None });
             return false;
         }
+        if let Effect::StartBackground { id, .. } = effect
+            && self.room.task(id).is_some_and(|task| task.detached)
+        {
+            // It was let go before it had begun, and goes on alone all the same.
+            return true;
+        }
         effect.starts().is_none_or(|call| self.room.is_in_flight(call))
     }
 
@@ -376,6 +382,12 @@ impl Driver {
         let mut may_bind = false;
         let (mut records, mut waits, mut told, mut pauses) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new(), Vec::new());
         for event in batch.drain(..) {
+            if let Event::TimerFired { timer } = &event
+                && !self.room.waits_for(*timer)
+            {
+                // Nobody waits for it any more.
+                continue;
+            }
             let seq = self.seq;
             self.seq += 1;
             let decided =
@@ -425,6 +437,10 @@ impl Driver {
         }
         if may_bind {
             self.outside.known.bind(self.room.bindings());
+        }
+        if records.is_empty() && told.is_empty() && is_kept {
+            // Only timers that nobody waits for.
+            return Ok(false);
         }
         let outcome = self.room.outcome().filter(|_| !was_over);
         let entry = Entry { records: &records, waits: &waits, outcome, spent: self.room.spent() };

@@ -317,7 +317,7 @@ impl Session {
             self.begin(ask);
             Going(Some(self))
         });
-        async move { Ok(begun?.to_end().await?) }
+        async move { Ok(begun?.into_end().await?) }
     }
 
     /// Runs the room once more, and holds it open until it is closed; `hold` is what it begins with, if it has a message. The loop runs
@@ -343,7 +343,7 @@ impl Session {
             if let Some(outcome) = self.driver.outcome().filter(|_| !self.driver.is_begun()) {
                 return Ok(Arc::clone(outcome));
             }
-            Ok(Going(Some(&mut self)).to_end().await?)
+            Ok(Going(Some(&mut self)).into_end().await?)
         });
         (handle.clone(), Hosted { running, handle, stopper })
     }
@@ -460,7 +460,7 @@ impl Going<'_> {
 
 impl Going<'_> {
     /// The run's outcome; the session is as it was.
-    async fn to_end(mut self) -> Result<Arc<Outcome>, JournalFailure> {
+    async fn into_end(mut self) -> Result<Arc<Outcome>, JournalFailure> {
         let outcome = self.outcome().await;
         if let Some(session) = self.0.take() {
             session.is_broken = outcome.is_err();

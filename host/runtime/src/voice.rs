@@ -75,6 +75,16 @@ struct Talk {
     is_user_speaking: bool,
 }
 
+impl Talk {
+    fn activity(&self) -> Activity {
+        match (self.is_user_speaking, self.is_speaking) {
+            (true, _) => Activity::UserSpeaking,
+            (false, true) => Activity::Speaking,
+            (false, false) => Activity::Idle,
+        }
+    }
+}
+
 impl Line {
     fn new() -> Self {
         Self(Mutex::new(Talk {
@@ -153,21 +163,13 @@ impl Voices {
         bound.or_else(|| self.pace.get(channel).copied())
     }
 
-    fn activity_of(&self, channel: &ChannelId) -> Activity {
-        let line = self.line(channel);
-        let talk = line.lock();
-        match (talk.is_user_speaking, talk.is_speaking) {
-            (true, _) => Activity::UserSpeaking,
-            (false, true) => Activity::Speaking,
-            (false, false) => Activity::Idle,
-        }
-    }
-
     /// Waits for nothing; a room that is over has no use for it.
     fn report(&self, channel: &ChannelId) {
-        if let Some(room) = self.room() {
-            room.notify(Request::Activity { channel: channel.clone(), activity: self.activity_of(channel) });
-        }
+        let Some(room) = self.room() else { return };
+        let line = self.line(channel);
+        // Said while it is locked: what is newer is told later.
+        let talk = line.lock();
+        room.notify(Request::Activity { channel: channel.clone(), activity: talk.activity() });
     }
 
     async fn wait(&self, how_long: Duration) {
@@ -376,13 +378,13 @@ mod tests {
     async fn it_speaks_for_as_long_as_its_words_take() {
         let (voice, hands, heard) = voice();
         let saying = begun(&voice, &hands, speech("one two three", "a", false)).await;
-        assert_eq!(voice.voices.activity_of(&"phone".into()), Activity::Speaking);
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Speaking);
         hands.move_on(299);
         tokio::task::yield_now().await;
         assert!(!saying.is_finished());
         hands.move_on(1);
         assert_eq!(saying.await.unwrap(), Ok(()));
-        assert_eq!(voice.voices.activity_of(&"phone".into()), Activity::Idle);
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
         // The same key once more: taken, and not said.
         assert_eq!(voice.speak(speech("one two three", "a", false)).await, Ok(()));
         assert_eq!(*heard.0.lock().unwrap(), ["one two three"]);
@@ -420,10 +422,10 @@ mod tests {
         let saying = begun(&voice, &hands, speech("a long story", "a", false)).await;
         let user = tokio::spawn(voice.user_speaks_for("phone", Duration::from_millis(50)));
         assert_eq!(saying.await.unwrap(), Err(INTERRUPTED.to_owned()));
-        assert_eq!(voice.voices.activity_of(&"phone".into()), Activity::UserSpeaking);
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::UserSpeaking);
         hands.move_on(50);
         user.await.unwrap();
-        assert_eq!(voice.voices.activity_of(&"phone".into()), Activity::Idle);
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
     }
 
     #[tokio::test]
@@ -432,7 +434,7 @@ mod tests {
         let saying = begun(&voice, &hands, speech("a long story", "a", false)).await;
         saying.abort();
         assert!(saying.await.unwrap_err().is_cancelled());
-        assert_eq!(voice.voices.activity_of(&"phone".into()), Activity::Idle);
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
         let next = begun(&voice, &hands, speech("next", "b", false)).await;
         hands.move_on(100);
         assert_eq!(next.await.unwrap(), Ok(()));

@@ -10,8 +10,7 @@ use crate::phase::Phases;
 use crate::place::Place;
 
 /// The components that play agents, tools and a strategy that breaks; beside them the stock workspace and strategies.
-const GUESTS: [&str; 7] =
-    ["script_agent", "script_tools", "acting_agent", "stub_terminal", "spin", "hostile_analyzer", "strategy_spin"];
+const GUESTS: [&str; 7] = ["script_agent", "script_tools", "acting_agent", "stub_terminal", "spin", "hostile_analyzer", "strategy_spin"];
 const PROGRAM: &str = "conclave-conformance";
 
 /// Words are passed on as they are; files among them are looked for from where this was started.

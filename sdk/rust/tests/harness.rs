@@ -201,7 +201,7 @@ fn the_same_room_is_decided_the_same() {
     let calls = Cell::new(0_u64);
     let said = breaks_only(Guarantee::Deterministic, move |_, context| {
         calls.set(calls.get() + 1);
-        Ok(if calls.get() % 2 == 0 { vec![attach(ids(context))] } else { vec![give_up("later")] })
+        Ok(if calls.get().is_multiple_of(2) { vec![attach(ids(context))] } else { vec![give_up("later")] })
     });
     assert!(said.contains("asked twice"), "{said}");
 }

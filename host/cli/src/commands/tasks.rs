@@ -105,7 +105,10 @@ fn list(row: &RunRow, all: &[Listed], output: Output) -> Result<u8, CliError> {
     let running = all.iter().filter(|task| !task.record.state.is_end()).count();
     if !output.quiet && running > 0 && goes_on {
         let run = plural(running as u64, "task runs", "tasks run");
-        stdout::styled(note(format_args!("{run}; `conclave tasks {} TASK --cancel` stops one, `--tell TEXT` says something to it", row.run)))?;
+        stdout::styled(note(format_args!(
+            "{run}; `conclave tasks {} TASK --cancel` stops one, `--tell TEXT` says something to it",
+            row.run
+        )))?;
     }
     Ok(exit::OK)
 }

@@ -11,6 +11,58 @@ use crate::trajectory::{Body, Era, Event, Malformed};
 
 /// The newest form that knows an action of 2024-07: what executors are given, and logs are written in.
 const FORM: Era = Era::V2024;
+const DELEGATE_TASK: &str = "delegate_task";
+
+/// What a delegation has besides its fixed form, under names of its own.
+#[derive(Default)]
+struct DelegationOptions {
+    brief: Option<String>,
+    conversation: u32,
+    wait: bool,
+    structured: Option<u32>,
+}
+
+impl DelegationOptions {
+    fn of(delegation: &Delegation) -> Self {
+        let Delegation { brief, conversation, wait, structured, .. } = delegation.clone();
+        Self { brief, conversation, wait, structured }
+    }
+
+    /// Out of arguments; what is not of its form is left there, to be refused.
+    fn take(args: &mut Value) -> Self {
+        let Some(args) = args.as_object_mut() else { return Self::default() };
+        let mut out = |key: &str, fits: fn(&Value) -> bool| if args.get(key).is_some_and(fits) { args.remove(key) } else { None };
+        let number = |value: Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        Self {
+            brief: out("brief", Value::is_string).and_then(|brief| Some(brief.as_str()?.to_owned())),
+            conversation: out("conversation", Value::is_u64).and_then(number).unwrap_or_default(),
+            wait: out("wait", Value::is_boolean).is_some_and(|wait| wait == json!(true)),
+            structured: out("structured", Value::is_u64).and_then(number),
+        }
+    }
+
+    fn write(self, args: &mut Map<String, Value>) {
+        if let Some(brief) = self.brief {
+            args.insert("brief".to_owned(), brief.into());
+        }
+        if self.conversation > 0 {
+            args.insert("conversation".to_owned(), self.conversation.into());
+        }
+        if self.wait {
+            args.insert("wait".to_owned(), true.into());
+        }
+        if let Some(retries) = self.structured {
+            args.insert("structured".to_owned(), retries.into());
+        }
+    }
+
+    fn put(self, action: Action) -> Action {
+        let Action::DelegateTask(mut delegation) = action else { return action };
+        (delegation.brief, delegation.conversation) = (self.brief, self.conversation);
+        (delegation.wait, delegation.structured) = (self.wait, self.structured);
+        Action::DelegateTask(delegation)
+    }
+}
 
 impl Action {
     /// The action of this kind and these arguments; a kind that nobody knows stays as it is.
@@ -22,9 +74,10 @@ impl Action {
         if !wire::Action::KINDS.contains(&kind) {
             return Ok(kept());
         }
-        let args = if args.is_null() { json!({}) } else { args.clone() };
+        let mut args = if args.is_null() { json!({}) } else { args.clone() };
+        let options = if kind == DELEGATE_TASK { DelegationOptions::take(&mut args) } else { DelegationOptions::default() };
         match Event::from_json(&json!({ "action": kind, "args": args }))?.body {
-            Body::Action(action) => Ok(Self::from_wire(&action)),
+            Body::Action(action) => Ok(options.put(Self::from_wire(&action))),
             Body::Observation(_) => Ok(kept()),
         }
     }
@@ -38,6 +91,10 @@ impl Action {
         let mut args = self.to_wire("").map(|action| args_of(action, FORM)).unwrap_or_default();
         if args.get("thought").is_some_and(|thought| *thought == json!("")) {
             args.remove("thought");
+        }
+        if let Self::DelegateTask(delegation) = self {
+            // The fixed form does not know them; whoever consents must.
+            DelegationOptions::of(delegation).write(&mut args);
         }
         Value::Object(args)
     }

@@ -9,13 +9,13 @@ use super::tools::entry_path;
 use super::{Plugins, asks};
 use crate::config::wording::code;
 use crate::config::{Compat, Config, Listed, Problems, TaskConfig, ToolEntry};
+use crate::delegation::{delegate_tool, worker_tool};
 use crate::grant::ToolPattern;
 use crate::ids::TaskName;
 use crate::lookalike::pairs;
 use crate::manifest::Capability;
-use crate::delegation::{delegate_tool, worker_tool};
-use crate::tool::ToolSummary;
 use crate::setup::is_user;
+use crate::tool::ToolSummary;
 use crate::toolbox::{HostTool, TaskTool, ToolTarget, Toolbox, Worker};
 
 /// The tools of a task, in order of name, then those of the host.
@@ -224,7 +224,12 @@ fn check_workers(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &
         if may_start.iter().any(|(name, _)| *name == agent.as_str()) {
             continue;
         }
-        let what = format!("the tool {} is for {}, which {} may not start", code(&tool.summary.name), code(agent.as_str()), code(task.agent.as_str()));
+        let what = format!(
+            "the tool {} is for {}, which {} may not start",
+            code(&tool.summary.name),
+            code(agent.as_str()),
+            code(task.agent.as_str())
+        );
         let names: Vec<String> = may_start.iter().map(|(name, _)| format!("{name:?}")).chain([format!("{:?}", agent.as_str())]).collect();
         let help = format!("in [plugins.{}] write `grants.delegate = [{}]`", task.agent, names.join(", "));
         problems.push(config.problem(&entry_path(name, index, "agent"), what).help(help));

@@ -189,14 +189,8 @@ impl Room {
         let number = self.deliveries.next;
         self.deliveries.next += 1;
         self.deliveries.by_id.insert(id.clone(), number);
-        let entry = Entry {
-            ended: Arc::new(ended),
-            notify,
-            strategy: strategy.clone(),
-            hand_back,
-            chain_depth,
-            state: DeliveryState::Waiting,
-        };
+        let entry =
+            Entry { ended: Arc::new(ended), notify, strategy: strategy.clone(), hand_back, chain_depth, state: DeliveryState::Waiting };
         self.deliveries.results.insert(number, entry);
         if self.conversation.closed.is_some() {
             // R-063 done right: it is recorded, and nothing is said.

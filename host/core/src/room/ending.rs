@@ -432,7 +432,8 @@ impl Room {
             |message: &Arc<Message>| message.parent.is_some() || self.opening.content.is_none() || root.last_responder.is_some();
         let task = self.setup.tasks.get(&root.task).cloned();
         let keeps_question = only || task.as_ref().is_some_and(|task| task.as_langroid);
-        let kept = ending.status != Status::Error && (keeps_question || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer));
+        let kept = ending.status != Status::Error
+            && (keeps_question || root.pending.as_ref().filter(|pending| !is_data(pending)).is_some_and(is_answer));
         let message = message.filter(|_| kept).map(Arc::new);
         let wanted = self.opening.returns.clone().or_else(|| task.and_then(|task| task.returns.clone()));
         let typed = message.as_deref().zip(wanted.as_ref()).and_then(|(message, wanted)| self.typed(&root.task, message, wanted));
@@ -496,6 +497,7 @@ impl Room {
             frame.attempt = None;
         }
         self.abandon_calls_of(root);
+        self.handoff.forget(root);
         let message = self.host_message(root, format!("This turn was stopped: {reason}"));
         self.write_history(root, &message);
         self.put_pending(root, Responder::Agent, Arc::unwrap_or_clone(message));

@@ -176,7 +176,7 @@ impl Room {
             Passing::Delivery { saying } => {
                 let speech = &saying.speech;
                 shown.channel = Some(speech.channel.clone());
-                shown.agent = self.tasks().find(|record| speech.tasks.contains(&record.id)).map(|record| record.agent.clone());
+                shown.agent = speech.tasks.first().and_then(|id| self.task(id)).map(|record| record.agent.clone());
                 shown.metadata = json!({ "tasks": speech.tasks, "interrupt": speech.interrupt, "key": speech.key });
             }
         }
@@ -208,9 +208,13 @@ impl Room {
                 self.go_through(number);
             }
             Ok(GateVerdict::Block { reason }) if reason.trim().is_empty() => {
-                self.hold_back(number, plugin, format!("gate {plugin} blocked it, and gave no reason"));
+                let reason = format!("gate {plugin} blocked it, and gave no reason");
+                self.hold_back(number, plugin, &reason, &reason);
             }
-            Ok(GateVerdict::Block { reason }) => self.hold_back(number, plugin, format!("gate {plugin} blocked it: {}", bounded(reason))),
+            Ok(GateVerdict::Block { reason }) => {
+                let reason = format!("gate {plugin} blocked it: {}", bounded(reason));
+                self.hold_back(number, plugin, &reason, &reason);
+            }
             Err(fault) => self.gate_failed(call, plugin, number, fault),
         }
     }
@@ -233,7 +237,8 @@ impl Room {
             self.go_through(number);
             return;
         }
-        self.hold_back(number, plugin, reason);
+        // Why is for the operator; whoever is kept back reads no more than that.
+        self.hold_back(number, plugin, &reason, &format!("gate {plugin} failed"));
     }
 
     /// It has passed one gate.
@@ -255,11 +260,11 @@ impl Room {
         }
     }
 
-    fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: String) {
+    fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
         let Some(Waiting { passing, .. }) = self.gating.waiting.remove(&number) else { return };
         let lane = passing.lane().cloned();
-        self.tell(Notice::GateBlocked { point: passing.point(), plugin: plugin.clone(), reason: reason.clone() });
-        self.is_blocked(passing, &reason);
+        self.tell(Notice::GateBlocked { point: passing.point(), plugin: plugin.clone(), reason: reason.to_owned() });
+        self.is_blocked(passing, told);
         self.next_in_lane(lane);
     }
 

@@ -39,6 +39,13 @@ pub(super) struct Handoffs {
     agreed: Option<Box<Agreed>>,
 }
 
+impl Handoffs {
+    /// The turn of this frame was stopped, and what was agreed to in it with it.
+    pub(super) fn forget(&mut self, frame: FrameId) {
+        self.agreed.take_if(|agreed| agreed.frame == frame);
+    }
+}
+
 /// A handoff that was agreed to in a round that still goes on.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 struct Agreed {
@@ -215,6 +222,9 @@ impl Room {
         let inputs = self.setup.tasks.get(to).map_or(Arc::clone(&inputs), |task| with_message(task, Arc::clone(&inputs), words));
         let root = self.new_frame(to, None, inputs);
         self.phase = Phase::Running { root };
+        if let Some(next) = self.frames.get_mut(&root) {
+            next.chain_depth = frame.chain_depth;
+        }
         let known = self.known(root, handoff);
         match &frame.intent {
             Some(asked) => {

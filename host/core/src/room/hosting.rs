@@ -111,6 +111,11 @@ impl Room {
         }
     }
 
+    /// Words wait for a turn of their own, which can begin.
+    pub(super) fn has_turns_waiting(&self) -> bool {
+        self.is_held() && !self.conversation.waiting.is_empty()
+    }
+
     /// After each event: turns begin that wait, and a closed room waits for nobody.
     pub(super) fn host(&mut self) {
         if self.conversation.closed.is_some() {

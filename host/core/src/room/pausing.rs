@@ -190,7 +190,12 @@ impl Room {
                         Some(place) => drop(self.effects.remove(place)),
                         None => self.effects.push_back(Effect::AbandonCall { call }),
                     }
+                    let asked = self.calls.get(&call).and_then(Purpose::frame);
+                    let depth = words.chain_depth.max(self.opening.chain_depth);
                     self.user_answered(call, Some(words.text), words.attachments);
+                    if let Some(frame) = asked.and_then(|frame| self.frames.get_mut(&frame)) {
+                        frame.chain_depth = depth;
+                    }
                     self.run();
                 }
                 Heard::Step(frame) => self.read_out(frame, words),
@@ -250,7 +255,7 @@ impl Room {
         if let Some(frame) = self.frames.get_mut(&id) {
             // O-055
             frame.intent = Some(Arc::clone(&message));
-            frame.chain_depth = chain_depth;
+            frame.chain_depth = chain_depth.max(self.opening.chain_depth);
         }
         // O-054: (message, null).
         let said = Action::Reply(Reply { content: Some(text), attachments, ..Reply::default() });

@@ -40,7 +40,9 @@ impl Room {
             HostTool::Done => self.done(id, call),
             HostTool::AgentDone => self.agent_done(id, call),
             HostTool::Result => self.result_is(id, call),
-            HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => self.handed(id, vec![call.clone()], String::new()),
+            HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => {
+                self.handed(id, vec![call.clone()], String::new())
+            }
             HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask | HostTool::SubmitResult => None,
             HostTool::Pass => Some(self.passed(id, message, tool)),
             HostTool::DonePass => self.done_passed(id, message),

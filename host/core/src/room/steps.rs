@@ -541,7 +541,7 @@ impl Room {
         {
             // Who has read of a fault and speaks all the same wants another try; what failed before is not in a row with it (O-072).
             frame.faults = 0;
-            frame.chain_depth = 0;
+            frame.chain_depth = self.opening.chain_depth;
         }
         self.ready(frame, message);
     }

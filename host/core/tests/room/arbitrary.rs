@@ -269,7 +269,8 @@ fn requested(choices: &mut Choices<'_>) -> Event {
         },
         _ if choices.below(4) == 3 => Request::Close { reason: "good night".to_owned() },
         _ => {
-            let delegation = Delegation { agent: choices.one(&TASKS).to_owned(), task: choices.one(&TEXTS).to_owned(), ..Delegation::default() };
+            let delegation =
+                Delegation { agent: choices.one(&TASKS).to_owned(), task: choices.one(&TEXTS).to_owned(), ..Delegation::default() };
             Request::Delegate { delegation: Box::new(delegation), by: choices.flag().then(|| TaskName::from(choices.one(&TASKS))) }
         }
     };

@@ -542,7 +542,7 @@ fn the_same_again_is_answered_from_before_while_it_is_new() {
     for task in ["a", "b"] {
         desk.calls("delegate_task", json!({ "agent": "slow", "task": task }));
     }
-    let last = desk.to_do.iter().filter_map(background).last().expect("a task").2;
+    let last = desk.to_do.iter().rev().find_map(background).expect("a task").2;
     assert_eq!(last.inputs["previous_tasks"], json!(["a", "search cats", "search cats"]), "three at most");
     desk.folds();
 }

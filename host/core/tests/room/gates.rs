@@ -89,7 +89,14 @@ fn blocked(recorded: &Recorded) -> String {
     match &replies(recorded)[..] {
         [(_, Err(refusal))] => {
             assert_eq!(refusal.error, RefusalCode::Blocked);
-            refusal.message.clone()
+            let why = recorded.notices.iter().rev().find_map(|notice| match notice {
+                Notice::GateBlocked { reason, .. } => Some(reason.clone()),
+                _ => None,
+            });
+            let why = why.unwrap_or_else(|| refusal.message.clone());
+            // What a failing gate says of itself is for the operator alone.
+            assert!(refusal.message == why || refusal.message == "gate guard failed", "{}", refusal.message);
+            why
         }
         other => panic!("expected one that is blocked: {other:?}"),
     }

@@ -43,6 +43,17 @@ impl Driver {
         Ok(Some(driver))
     }
 
+    /// A background task that was told to stop before the host was cut off: its room gets the end that it had no time for.
+    fn end_child(&self, effect: &Effect) {
+        let Effect::StartBackground { opening, .. } = effect else { return };
+        // What cannot be read now stays cut off, as it was.
+        if let Ok(Some(mut child)) = Self::reopen(Arc::clone(&self.shared), &opening.room)
+            && child.is_cut_off()
+        {
+            let _ = child.give_up("its parent stopped it");
+        }
+    }
+
     /// The room was opened before, and its run has not ended.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.resumption.is_some()
@@ -68,6 +79,7 @@ impl Driver {
                 break;
             }
             if !self.is_wanted(&effect) {
+                self.end_child(&effect);
                 continue;
             }
             if let Some(call) = effect.starts() {

@@ -325,12 +325,7 @@ fn notices() -> Vec<Notice> {
             text: "41 files, mostly about lighthouses".to_owned(),
         },
         Notice::NotDelivered { id: id(), agent: task("digest"), reason: "the channel did not take it".to_owned() },
-        Notice::DeadLetter {
-            id: id(),
-            agent: task("digest"),
-            attempts: 4,
-            reason: "it was tried 4 times; the last time: busy".to_owned(),
-        },
+        Notice::DeadLetter { id: id(), agent: task("digest"), attempts: 4, reason: "it was tried 4 times; the last time: busy".to_owned() },
         Notice::ResultsRelayed { task: task("answer"), ids: vec![id()], message: Arc::new(handed) },
         Notice::ResultsTold { task: task("answer"), ids: vec![id()] },
         Notice::TaskEnded { task: task("answer"), status: Status::Done, reason: "librarian says that it is done".to_owned() },

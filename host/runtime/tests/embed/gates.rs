@@ -53,7 +53,15 @@ async fn a_native_gate_stands_in_front_of_a_room_and_whatever_goes_wrong_with_it
         ("long", "gate app failed: the reason of its `block` has 5000 bytes"),
     ] {
         let refused = room.say("terminal", text).await.unwrap_err();
-        assert!(refused.error == RefusalCode::Blocked && refused.message.contains(expected), "{text}: {refused:?}");
+        assert_eq!(refused.error, RefusalCode::Blocked, "{text}: {refused:?}");
+        let notices = told.notices();
+        let why = notices.iter().rev().find_map(|notice| match notice {
+            Notice::GateBlocked { reason, .. } => Some(reason.clone()),
+            _ => None,
+        });
+        assert!(why.is_some_and(|why| why.contains(expected)), "{text}: {notices:?}");
+        // Of a gate that failed whoever is kept back reads no more than that.
+        assert!(expected.starts_with(&refused.message) || refused.message.contains(expected), "{text}: {refused:?}");
     }
     room.say("terminal", "it is 1234").await.unwrap();
     room.close("enough").await.unwrap();

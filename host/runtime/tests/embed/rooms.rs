@@ -237,7 +237,7 @@ async fn a_task_is_stopped_and_its_neighbours_go_on() {
     // Its loop is gone too.
     let _ = runner.wait(&stuck.room, None).await;
     let left: Vec<RoomId> = runner.list().into_iter().map(|task| task.room).collect();
-    assert_eq!(left, [neighbour.room.clone()]);
+    assert_eq!(left, std::slice::from_ref(&neighbour.room));
     bench.go_on();
     assert_eq!(neighbour.wait(None).await.unwrap().state, BackgroundState::Completed);
     room.close("enough").await.unwrap();

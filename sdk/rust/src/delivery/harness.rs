@@ -136,7 +136,6 @@ impl<F: Fn(Wake, &Context<'_>) -> Result<Vec<Decision>>> Harness<F> {
     }
 
     /// Plays the script, and says what came of it. The report tells the first of the four times; a breach of each.
-    #[must_use]
     pub fn run(mut self) -> Report {
         self.script.lines.sort_by_key(|line| line.at);
         let before = native::set_config(self.config.is_object().then(|| self.config.to_string()));

@@ -43,7 +43,8 @@ fn is_placeholder(text: &str) -> bool {
 
 /// What a key with an ending asks of the field in front of it; none when there is no such ending, or no such field.
 fn about(key: &str, wanted: &Value, seen: &Map<String, Value>) -> Option<Result<(), Value>> {
-    const ASKS: [(&str, fn(&Value, &Value) -> bool); 17] = [
+    type Asks = fn(&Value, &Value) -> bool;
+    const ASKS: [(&str, Asks); 17] = [
         ("_contains", holds),
         ("_include", holds),
         ("_includes", holds),

@@ -73,7 +73,7 @@ fn a_conversation_goes_on_while_its_tasks_run_and_each_result_comes_once() {
         texts.sort_unstable();
         assert_eq!(texts, ["Digest the folder.", "Meanwhile?"]);
         let told = [first, second].into_iter().find(|speech| !speech.tasks.is_empty()).expect("one is about the task");
-        assert_eq!(told.tasks, [task.id.clone()]);
+        assert_eq!(told.tasks, std::slice::from_ref(&task.id));
         room.close("that was all").await.expect("it is open");
         hosted.closed().await.expect("it ends");
         assert_eq!(room.task(&task.id).map(|record| record.delivery.state), Some(DeliveryState::Delivered));

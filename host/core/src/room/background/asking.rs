@@ -22,7 +22,7 @@ const LABEL_CHARS: usize = 200;
 /// Characters of an output that is asked for.
 const OUTPUT_CHARS: usize = 4_000;
 /// What a cancelled task says, where nobody says more.
-const CANCELLED: &str = "cancelled";
+pub(super) const CANCELLED: &str = "cancelled";
 
 impl Room {
     pub(in crate::room) fn cancel_on_request(&mut self, request: RequestId, task: &BackgroundId, reason: &str) {

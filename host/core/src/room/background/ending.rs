@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::super::delivery::Undelivered as Delivering;
 use super::super::ending::TIME_IS_OVER;
 use super::super::{Purpose, Room};
-use super::opening::cut;
+use super::asking::CANCELLED;
 use super::{BackgroundTask, Waiter};
 use crate::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
 use crate::effect::Effect;
@@ -15,7 +15,7 @@ use crate::ids::{BackgroundId, CallId, TaskName};
 use crate::notice::Notice;
 
 /// Characters of an error that a waiting model reads.
-const ERROR_CHARS: usize = 300;
+const NO_STRUCTURED_RESULT: &str = "no_structured_result_after_";
 /// What a task that says nothing at its end is told to have failed of.
 const NO_ANSWER: &str = "it ended without an answer";
 const NO_REASON: &str = "it failed, and gave no reason";
@@ -135,7 +135,10 @@ impl Room {
             answer["output"] = json!(output);
         }
         if let Some(error) = &ended.error {
-            answer["error"] = json!(cut(error, ERROR_CHARS));
+            // a worker's own words about its failure are for people.
+            let is_ours = error == CANCELLED || error.starts_with(NO_STRUCTURED_RESULT);
+            let why = if is_ours { error.clone() } else { format!("the task ended as {}; people can read why", ended.status.as_str()) };
+            answer["error"] = json!(why);
         }
         if let Some(result) = ended.metadata.get("result").filter(|_| task.structured) {
             answer["result"] = Value::clone(result);

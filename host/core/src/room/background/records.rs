@@ -42,7 +42,7 @@ pub(in crate::room) struct Tasks {
     recent: VecDeque<String>,
     /// The run was stopped: ends are recorded, and nothing is said of them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(super) stopped: Option<String>,
+    pub(in crate::room) stopped: Option<String>,
     /// How far the room's own entry task is with a result in the fixed form.
     #[serde(skip_serializing_if = "Structured::is_new")]
     pub(super) structured: Structured,

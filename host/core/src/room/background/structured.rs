@@ -71,7 +71,7 @@ impl Room {
     pub(in crate::room) fn asks_again(&mut self, id: FrameId, ending: Ending) -> Option<Ending> {
         let Some(retries) = self.opening.structured else { return Some(ending) };
         let Some(frame) = self.frames.get(&id).filter(|frame| frame.caller.is_none()) else { return Some(ending) };
-        if self.tasks.structured.result.is_some() || !ending.status.is_success() {
+        if self.tasks.structured.result.is_some() || !ending.status.is_success() || self.closed().is_some() {
             return Some(ending);
         }
         if self.tasks.structured.asked_again >= retries {

@@ -20,6 +20,9 @@ pub(in crate::room) fn is_data(message: &Message) -> bool {
     message.sender == Entity::Agent && message.sender_name == HOST && message.labels.contains(&Label::Untrusted)
 }
 
+/// Results that an agent reads at once; the others come with its next step.
+const AT_ONCE: usize = 100;
+
 impl Room {
     /// Right before an agent's step: it reads what waits for it.
     pub(in crate::room) fn hear_results(&mut self, id: FrameId) {
@@ -29,8 +32,12 @@ impl Room {
         self.hear_relays(id);
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
         let Some(numbers) = self.deliveries.inbox.get(&task) else { return };
-        let results: Vec<Arc<EndedTask>> =
-            numbers.iter().filter_map(|number| self.deliveries.results.get(number)).map(|entry| Arc::clone(&entry.ended)).collect();
+        let results: Vec<Arc<EndedTask>> = numbers
+            .iter()
+            .filter_map(|number| self.deliveries.results.get(number))
+            .map(|entry| Arc::clone(&entry.ended))
+            .take(AT_ONCE)
+            .collect();
         let ids: Vec<BackgroundId> = results.iter().map(|ended| ended.id.clone()).collect();
         let text = texts::for_inbox(results.iter().map(Arc::as_ref));
         self.read_data(id, text, &ids);

@@ -130,7 +130,8 @@ impl Room {
 
     /// The task was over before its agent read it: people are told instead; a run that was stopped says nothing more.
     fn found_nobody(&mut self, mut saying: Saying) {
-        let was_stopped = matches!(&self.phase, Phase::Draining { outcome } if !outcome.status.is_success());
+        let was_stopped =
+            self.tasks.stopped.is_some() || matches!(&self.phase, Phase::Draining { outcome } if !outcome.status.is_success());
         match saying.otherwise.take().filter(|_| !was_stopped) {
             Some(text) => {
                 (saying.speech.text, saying.relay) = (text, None);

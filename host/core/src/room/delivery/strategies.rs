@@ -158,7 +158,7 @@ impl Room {
     pub(in crate::room) fn strategy_decided(&mut self, call: CallId, answer: Result<Vec<Decision>, Fault>, report: &CallReport) {
         let Some(Purpose::Strategy { strategy }) = self.calls.get(&call).cloned() else { return };
         self.end_call(call, answer.is_ok(), report);
-        let before = self.ids_waiting(&strategy).len();
+        let before = self.deliveries.waiting.get(&strategy).map_or(0, BTreeSet::len);
         match answer {
             Ok(decisions) => self.perform_all(&strategy, decisions),
             Err(fault) => {
