@@ -21,6 +21,9 @@ const ENDS_RUN: u8 = 1;
 /// A conversation goes on: its turn is stopped.
 const STOPS_TURN: u8 = 2;
 
+/// Something of the run is to come to its own end, however long that takes: only a second Ctrl-C ends the program.
+static LINGERS: AtomicBool = AtomicBool::new(false);
+
 /// The turn that goes on, if one does.
 static TURN: Turn = Turn { goes_on: AtomicBool::new(false), was_told: AtomicBool::new(false) };
 
@@ -80,6 +83,11 @@ impl Interrupts {
         MEANING.store(ENDS_RUN, Ordering::SeqCst);
     }
 
+    /// A run has begun that has to be waited for when it is told to end.
+    pub(crate) fn lingers(&self) {
+        LINGERS.store(true, Ordering::SeqCst);
+    }
+
     /// A conversation has begun.
     pub(crate) fn chat_begins(&self) {
         MEANING.store(STOPS_TURN, Ordering::SeqCst);
@@ -118,7 +126,7 @@ fn wait(sender: &watch::Sender<u32>) {
                 ENDS_RUN => {
                     sender.send_modify(|count| *count += 1);
                     tokio::select! {
-                        () = tokio::time::sleep(GRACE) => {}
+                        () = tokio::time::sleep(GRACE), if !LINGERS.load(Ordering::SeqCst) => {}
                         _ = next_press() => {}
                     }
                     end();

@@ -6,12 +6,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use url::{Host, Url};
 
-use super::{Config, McpReach, ModelKind, PluginSource, Problems, address};
+use super::{Config, Listed, McpReach, ModelKind, PluginSource, Problems, address};
 use crate::fetch::AddressKind;
 use crate::grant::ToolPattern;
 use crate::ids::{ModelName, PluginName, TaskName};
 use crate::message::Entity;
 use crate::setup::NoTool;
+use crate::toolbox::HostTool;
 
 /// Adds a warning for each plugin, task, model and cost limit that has no effect.
 pub(crate) fn check(config: &Config, problems: &mut Problems) {
@@ -200,6 +201,11 @@ fn reached_tasks(config: &Config) -> BTreeSet<&TaskName> {
         next.extend(&task.subtasks);
         let agent = config.plugins.get(&task.agent);
         next.extend(agent.and_then(|agent| agent.grants.delegate.as_ref()).into_iter().flat_map(|grant| &grant.tasks));
+        let hands_over = task.tools.iter().flatten().any(|entry| entry.tool == Listed::Host(HostTool::HandoffConversation));
+        if let Some(route) = agent.and_then(|agent| agent.grants.route.as_ref()).filter(|_| hands_over) {
+            let is_named = |task: &&TaskName| route.names.iter().any(|name| name.eq_ignore_ascii_case(task.as_str()));
+            next.extend(config.tasks.keys().filter(is_named));
+        }
     }
     reached
 }

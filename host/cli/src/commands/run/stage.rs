@@ -7,8 +7,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use conclave_core::delegation::OnClose;
 use conclave_core::ids::RoomId;
 use conclave_core::outcome::{Outcome, Status};
+use conclave_runtime::runner::{LocalRunner, TaskRunner};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
@@ -48,6 +50,9 @@ pub(crate) struct Stage {
     interrupts: Interrupts,
     manner: Manner,
     asks_user: bool,
+    /// A background task of it is not to end with it.
+    lingers: bool,
+    runner: Arc<LocalRunner>,
 }
 
 impl Stage {
@@ -61,7 +66,12 @@ impl Stage {
             Arc::new(Trace::of_run(Arc::clone(&screen), verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
         });
         let (interrupts, asks_user) = (interrupts.clone(), asks_user(prepared));
-        Ok(Self { screen, person, tally: Arc::default(), approver, trace, interrupts, manner, asks_user })
+        let lingers = prepared.setup().tasks.values().any(|task| task.on_close != OnClose::Cascade);
+        if lingers {
+            interrupts.lingers();
+        }
+        let runner = Arc::new(LocalRunner::new());
+        Ok(Self { screen, person, tally: Arc::default(), approver, trace, interrupts, manner, asks_user, lingers, runner })
     }
 
     /// For the run; its name and what goes with its message are others' business.
@@ -80,6 +90,7 @@ impl Stage {
             approver: Arc::clone(&self.approver) as _,
             journals: kept.journals(),
             subscribers: Subscribers::new(subscribers),
+            runner: Arc::clone(&self.runner) as _,
             ..RunOptions::default()
         }
     }
@@ -109,11 +120,28 @@ impl Stage {
             outcome = &mut outcome => outcome,
             () = interrupts.next() => {
                 stop.stop("Ctrl-C");
+                if self.lingers {
+                    self.screen.notice(paint(FAINT, "  waits for tasks that are to come to their own end; Ctrl-C again leaves them"));
+                }
                 outcome.await
             }
         };
+        self.let_detached_end().await;
         self.person.leave();
         ended.map_err(|failure| unkept(&failure, room, kept))
+    }
+
+    /// Tasks that go on without the run live in this process, and end with it.
+    async fn let_detached_end(&self) {
+        let mut is_told = false;
+        while let Some(task) = self.runner.list().into_iter().find(|task| task.is_detached) {
+            if !std::mem::replace(&mut is_told, true) && !self.manner.output.quiet {
+                let text = format!("  {} goes on by itself; Ctrl-C leaves it", task.agent);
+                self.screen.notice(paint(FAINT, printable(&text)));
+            }
+            // Its own journal has how it ended.
+            let _ = self.runner.wait(&task.room, None).await;
+        }
     }
 
     /// Tells the end, and gives the exit code.

@@ -9,6 +9,7 @@ use super::super::frame::Said;
 use super::ending::Told;
 use super::opening::cut;
 use crate::delegation::{BackgroundRecord, BackgroundState};
+use crate::delivery::DeliveryState;
 use crate::effect::Effect;
 use crate::ids::{BackgroundId, FrameId, TaskName};
 use crate::message::{Label, ToolCall};
@@ -117,7 +118,9 @@ fn shown(record: &BackgroundRecord, whole: bool) -> Value {
     let mut shown = json!({
         "task_id": record.id, "agent": record.agent, "task": cut(&record.task, LABEL_CHARS), "status": record.state.as_str(),
     });
-    if let Some(output) = record.output.as_ref().filter(|_| whole && record.state == BackgroundState::Completed) {
+    // What a gate held back reaches no agent in another way.
+    let is_open = record.state == BackgroundState::Completed && record.delivery.state != DeliveryState::Blocked;
+    if let Some(output) = record.output.as_ref().filter(|_| whole && is_open) {
         shown["output"] = json!(cut(output, OUTPUT_CHARS));
     }
     shown

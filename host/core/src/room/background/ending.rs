@@ -89,7 +89,8 @@ impl Room {
 
     /// The end of a task that was stopped from here.
     fn stopped(&self, task: &BackgroundTask, error: &str) -> EndedTask {
-        let ended = EndedTask { status: BackgroundStatus::Cancelled, ..EndedTask::interrupted(error.to_owned()) };
+        let status = if error == TIME_IS_OVER { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
+        let ended = EndedTask { status, ..EndedTask::interrupted(error.to_owned()) };
         self.end_of(task, ended)
     }
 
