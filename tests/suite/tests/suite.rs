@@ -42,5 +42,6 @@ mod rooms;
 mod secrets;
 mod servers;
 mod steering_cli;
+mod tasks_cli;
 mod trajectory_cli;
 mod wasi;

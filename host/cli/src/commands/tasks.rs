@@ -1,11 +1,12 @@
 //! `conclave tasks [RUN [TASK]]`: the background tasks of a run, how each stands, and what became of its result; cancels one, or says
 //! something to one that runs in another process.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstyle::Style;
 use conclave_core::delegation::{BackgroundRecord, BackgroundState};
-use conclave_core::delivery::DeliveryState;
+use conclave_core::delivery::{DeliveryState, EndedTask};
 use conclave_core::ids::{Millis, RoomId};
 use conclave_core::request::Request;
 use conclave_core::unfinished::Unfinished;
@@ -57,7 +58,7 @@ pub(crate) async fn tasks(args: &args::Tasks, output: Output) -> Result<u8, CliE
 /// Of the root room and of those below it, each the fold of its journal.
 fn listed(found: &InStore) -> Result<Vec<Listed>, CliError> {
     let run = found.run();
-    let mut all = Vec::new();
+    let (mut all, mut ends) = (Vec::new(), BTreeMap::new());
     for room in found.reader.rooms(&run).map_err(|error| unusable(&error))? {
         let records = found.reader.records(&room.room).map_err(|error| unusable(&error))?;
         let folded = Unfinished::fold(records).room;
@@ -72,6 +73,17 @@ fn listed(found: &InStore) -> Result<Vec<Listed>, CliError> {
             .collect();
         of_room.sort_by_key(|task| task.record.started);
         all.extend(of_room);
+        if let Some(outcome) = folded.outcome() {
+            ends.insert(room.room, (EndedTask::from_outcome(outcome), folded.now()));
+        }
+    }
+    // Of one that goes on alone its parent does not hear: its own room says how it ended.
+    for task in all.iter_mut().filter(|task| task.record.detached) {
+        if let Some((ended, at)) = ends.remove(&task.record.room) {
+            let record = &mut task.record;
+            (record.state, record.ended) = (ended.status.into(), Some(at));
+            (record.output, record.error) = (ended.output, ended.error);
+        }
     }
     Ok(all)
 }
@@ -156,6 +168,7 @@ fn delivery(record: &BackgroundRecord) -> (Style, String) {
         DeliveryState::Delivered => (GOOD, format!("delivered{on}{by}")),
         DeliveryState::Attached => (ODD, "in the inbox".to_owned()),
         DeliveryState::Told => (GOOD, format!("read by {}", record.notify)),
+        DeliveryState::Blocked if delivery.reason.as_deref() == Some("room_closed") => (FAINT, "not told: it was over".to_owned()),
         DeliveryState::Blocked => (BAD, "blocked".to_owned()),
         DeliveryState::DeadLetter => (BAD, "dead letter".to_owned()),
     }
