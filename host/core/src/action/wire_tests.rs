@@ -46,6 +46,26 @@ fn what_is_written_is_read_again_in_either_form() {
     }
 }
 
+/// Whoever consents to a delegation consents to what the worker reads, which may be more than its label.
+#[test]
+fn what_a_delegation_has_besides_its_fixed_form_is_shown_and_read_back() {
+    let whole = Delegation {
+        agent: "a".to_owned(),
+        task: "tidy up".to_owned(),
+        context: json!({}),
+        brief: Some("delete all".to_owned()),
+        conversation: 100,
+        wait: true,
+        structured: Some(3),
+        ..Delegation::default()
+    };
+    let action = Action::DelegateTask(Box::new(whole));
+    let args = action.args();
+    let shown = (&args["brief"], &args["conversation"], &args["wait"], &args["structured"]);
+    assert_eq!(shown, (&json!("delete all"), &json!(100), &json!(true), &json!(3)));
+    assert_eq!(Action::from_args("delegate_task", &args).expect("they are its own"), action);
+}
+
 #[test]
 fn a_thought_goes_with_whatever_can_have_one() {
     for action in actions() {
