@@ -12,6 +12,8 @@ mod commands;
 mod compile;
 mod config_file;
 mod doctor;
+#[cfg(test)]
+mod documented;
 mod error;
 mod exit;
 mod folders;

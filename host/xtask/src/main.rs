@@ -8,6 +8,8 @@ mod bench;
 mod components;
 mod conformance;
 mod demo;
+#[cfg(test)]
+mod documented;
 mod failure;
 mod gates;
 mod install;

@@ -1,6 +1,10 @@
 //! What the documents say is true: links lead somewhere, tables name tests that are there, examples load, and the page of config keys is
 //! made from the keys themselves.
 
+mod blocks;
+mod commands;
+mod configs;
+
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
@@ -105,21 +109,6 @@ fn rules_live_in_the_files_that_their_pages_name() {
         }
     }
     assert!(named > 150, "{named}");
-}
-
-/// Configs that stand in pages, whole: a reader copies them.
-#[test]
-fn configs_in_pages_load() {
-    let blocks = |page: &str| -> Vec<String> {
-        let text = read(&root().join("docs").join(page));
-        text.split("```toml\n").skip(1).filter_map(|block| block.split_once("```").map(|(block, _)| block.to_owned())).collect()
-    };
-    let configs: Vec<String> = blocks("coming-from-langroid.md").into_iter().filter(|block| block.starts_with("entry = ")).collect();
-    assert_eq!(configs.len(), 2);
-    for config in configs {
-        let rig = Rig::new().with_file("library/page.md", "Skerryvore was first lit in 1844.");
-        rig.prepare(&config).map(drop).unwrap_or_else(|problems| panic!("{config}\n{problems}"));
-    }
 }
 
 /// An example with the repository's documents, wherever it is put.

@@ -39,8 +39,9 @@ pub fn stock() -> PathBuf {
 /// Where `cargo xtask` puts components: beside the test binary's profile folder.
 fn built() -> PathBuf {
     let binary = std::env::current_exe().expect("a test runs from a file");
-    let target = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists()).expect("cargo marks its target folder");
-    target.join("conclave")
+    // Cargo marks the target folder that it made; one that was there before is three levels up: TARGET/PROFILE/deps/BINARY.
+    let marked = binary.ancestors().find(|folder| folder.join("CACHEDIR.TAG").exists());
+    marked.or(binary.ancestors().nth(3)).expect("a test lies in cargo's target folder").join("conclave")
 }
 
 /// A tool call through an agent that makes it and finishes with the result: the smallest task that runs a guest's tool. Nobody is asked

@@ -1,0 +1,382 @@
+//! Every `$ …` line of the documentation's `console` blocks is run, in the order of its page, by a shell
+//! that finds `conclave` on its path.
+//!
+//! Each page has a stage: a folder with the files that it speaks of. A line that needs something to
+//! have happened (a run under way, a call that waits) has that happen right before it. What is not
+//! run here is named in `ELSEWHERE` with the reason; a page or a line that is new runs without any
+//! word here, and must end with 0.
+
+use std::process::{Child, Command, Output, Stdio};
+
+use conclave_test_support::{Rig, guest};
+use serde_json::Value;
+
+use super::blocks::blocks;
+use super::{read, root};
+use crate::cli::{cache, program, text};
+use crate::resume_cli::{kill, until};
+
+/// Lines that no test runs, by how they begin, and why.
+const ELSEWHERE: [(&str, &str); 11] = [
+    ("cargo xtask ", "starts the tests themselves; xtask's own tests hold that these commands exist"),
+    ("cargo new ", "the pages about a first plugin are played by `a_first_tool_is_built_and_run`"),
+    ("rustup target add ", "changes the machine; `cargo xtask` does it before any test runs"),
+    ("cargo build --release --target wasm32-wasip2", "played by `a_first_tool_is_built_and_run`"),
+    ("cargo test", "the reader's own crate"),
+    ("python3 -m venv ", "downloads a toolchain of another language"),
+    ("cp docs/contract/", "prepares a build by a toolchain of another language"),
+    ("venv/bin/componentize-py ", "a toolchain of another language"),
+    ("npm install ", "downloads a toolchain of another language"),
+    ("node ", "a toolchain of another language"),
+    ("conclave run conclave.toml \"What is here?\" --model https://", "reaches a server on the network"),
+];
+
+/// Pages whose commands work on a component that their reader builds.
+const BUILT: [&str; 3] = ["docs/first-tool.md", "docs/writing-a-strategy.md", "docs/contract.md"];
+
+/// Lines that do not end with 0, by how they begin.
+const ENDS_WITH: [(&str, &str, i32); 13] = [
+    ("docs/operate.md", "conclave plugin call weather.wasm\n", 2),
+    ("docs/operate.md", "conclave run conclave.toml \"How warm", 5),
+    ("docs/operate.md", "conclave plugin upgrade weather", 6),
+    ("docs/operate.md", "conclave plugin call stock:search read", 1),
+    ("docs/operate.md", "conclave plugin call weather.wasm climb", 1),
+    ("docs/lock.md", "conclave plugin upgrade notes", 6),
+    ("docs/runs.md", "conclave approve RUN:CALL\n", 6),
+    ("docs/runs.md", "conclave approve RUN:CALL --arguments", 6),
+    ("docs/audit.md", "conclave can notes files", 1),
+    ("docs/audit.md", "conclave can librarian tools", 1),
+    ("docs/audit.md", "conclave can weather fetch", 1),
+    ("docs/audit.md", "conclave can weather secrets", 1),
+    ("docs/operate.md", "conclave can weather files", 1),
+];
+
+/// A line of a page.
+struct Line {
+    page: String,
+    place: String,
+    command: String,
+}
+
+fn lines() -> Vec<Line> {
+    let mut found: Vec<Line> = Vec::new();
+    for block in blocks("console") {
+        let mut continues = false;
+        for (line, number) in block.text.lines().zip(block.line + 1..) {
+            if continues {
+                let last = found.last_mut().expect("a line that continues was begun");
+                last.command.push('\n');
+                last.command.push_str(line);
+            } else if let Some(command) = line.strip_prefix("$ ") {
+                let place = format!("{}:{number}", block.page);
+                found.push(Line { page: block.page.clone(), place, command: command.to_owned() });
+            } else {
+                continue;
+            }
+            continues = line.ends_with('\\');
+        }
+    }
+    found
+}
+
+/// The folder of one page, and what goes on in it.
+struct Stage {
+    rig: Rig,
+    page: String,
+    under_way: Option<Child>,
+}
+
+/// A config whose agent calls a tool that a person is asked about, then answers.
+fn asking() -> String {
+    format!(
+        "entry = \"answer\"\n[tasks.answer]\nagent = \"actor\"\n[plugins.actor]\nsource = \"{}\"\ngrants.tools = [\"echo.*\"]\n\
+         config = {{ script = [{{ call = \"echo.run\", arguments = {{ text = \"it ran\" }} }}] }}\n[plugins.echo]\nsource = \"{}\"\n\
+         [[policy]]\ntool = \"echo.run\"\ndecide = \"ask\"\n",
+        guest("acting_agent").display(),
+        guest("echo").display()
+    )
+}
+
+impl Stage {
+    fn of(page: &str) -> Self {
+        let weather = std::fs::read(guest("weather")).expect("guests are built before tests");
+        let fetching = std::fs::read(guest("secret_sender")).expect("guests are built before tests");
+        let rig = Rig::new().with_file("asking.toml", asking());
+        let rig = match page {
+            "README.md" => rig.with_file("stranger.wasm", weather),
+            "docs/operate.md" => rig.with_file("weather.wasm", weather),
+            "docs/audit.md" => rig
+                .with_file("weather.wasm", fetching)
+                .with_file("token.txt", "a token of the test")
+                .with_file("library/page.md", "Skerryvore was first lit in 1844."),
+            "docs/acting.md" => rig.with_file("FILE", read(&root().join("tests/data/trajectory/pairs-2024-07.json"))),
+            "docs/runs.md" => rig.with_file("hint.txt", "Look at the tower.\n"),
+            _ => rig,
+        };
+        let mut stage = Self { rig, page: page.to_owned(), under_way: None };
+        match page {
+            "docs/lock.md" | "docs/models.md" | "docs/delegation.md" => {
+                stage.hidden("conclave init");
+            }
+            "docs/audit.md" => {
+                stage.hidden("conclave init");
+                stage.hidden("conclave add stock:notes --as notes --grant 'kv = true'");
+                stage.hidden("conclave add ./weather.wasm --as weather --grant 'fetch = [\"https://api.met.no/*\"]'");
+                // Something is refused: the search does not see the folder above its own.
+                stage.hidden("conclave run conclave.toml 'What is a grant?'");
+            }
+            _ => {}
+        }
+        stage
+    }
+
+    fn shell(&self, line: &str) -> Command {
+        let program = program();
+        let folder = program.parent().expect("a program lies in a folder");
+        let path = std::env::var("PATH").unwrap_or_default();
+        let mut command = Command::new("sh");
+        command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command.current_dir(if self.is_at_root() { root() } else { self.rig.folder().to_path_buf() });
+        command.env("PATH", format!("{}:{path}", folder.display())).env("HOME", self.rig.folder().join("home"));
+        command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", self.rig.folder().join("state"));
+        command
+    }
+
+    /// Pages whose lines name files of the repository.
+    fn is_at_root(&self) -> bool {
+        ["docs/trace.md", "docs/chat.md"].contains(&self.page.as_str())
+    }
+
+    fn run(&self, line: &str) -> Output {
+        self.shell(line).output().expect("a shell runs")
+    }
+
+    /// What the page does not show; it must go well. Returns its stdout.
+    fn hidden(&mut self, line: &str) -> String {
+        let output = self.run(line);
+        assert!(output.status.success(), "{}: {line}\n{}{}", self.page, text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    }
+
+    fn json(&mut self, line: &str) -> Vec<Value> {
+        self.hidden(&format!("{line} --json")).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect()
+    }
+
+    /// A run that waits for somebody's word, in a process of its own.
+    fn begin_run(&mut self) {
+        self.end_run();
+        self.under_way =
+            Some(self.shell("exec conclave run asking.toml 'Is it in season?' --approvals wait").spawn().expect("a shell runs"));
+        until("a call that waits", || (!self.run_ids("approvals").is_empty()).then_some(()));
+    }
+
+    fn run_ids(&mut self, what: &str) -> Vec<Value> {
+        self.json(&format!("conclave {what}"))
+    }
+
+    /// A run whose process was killed in the middle, and whose call was approved since.
+    fn cut_off_run(&mut self) {
+        self.begin_run();
+        kill(self.under_way.take().expect("it was begun"));
+        let call = self.call();
+        self.hidden(&format!("conclave approve {call} --yes"));
+    }
+
+    fn end_run(&mut self) {
+        if let Some(child) = self.under_way.take() {
+            kill(child);
+            let run = self.newest();
+            self.hidden(&format!("conclave stop {run}"));
+        }
+    }
+
+    fn newest(&mut self) -> String {
+        self.json("conclave runs").first().and_then(|run| run["run"].as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
+    fn call(&mut self) -> String {
+        self.json("conclave approvals").first().and_then(|call| call["id"].as_str().map(str::to_owned)).unwrap_or_default()
+    }
+
+    /// What must have happened before this line.
+    fn before(&mut self, command: &str) {
+        let is = |start: &str| command.starts_with(start);
+        match self.page.as_str() {
+            "README.md" if is("conclave why") => {
+                self.hidden("conclave init desk.toml");
+                self.hidden("conclave run desk.toml 'What is a grant?'");
+            }
+            "docs/acting.md" | "docs/runs.md" if is("conclave pause") => self.begin_run(),
+            "docs/acting.md" if is("conclave trajectory export") => {
+                self.cut_off_run();
+                self.hidden("conclave resume --approvals wait");
+            }
+            "docs/acting.md" if is("conclave trajectory replay") => {
+                self.hidden("sed 's/\"ask\"/\"allow\"/' asking.toml > conclave.toml");
+            }
+            "docs/runs.md" if is("conclave resume") && self.under_way.is_none() => self.cut_off_run(),
+            "docs/runs.md" if is("conclave approvals") || is("conclave approve") || is("conclave refuse") => self.begin_run(),
+            "docs/operate.md" if is("conclave run conclave.toml \"How warm") => {
+                let lock = self.rig.folder().join("conclave.lock");
+                let pinned = read(&lock);
+                assert!(pinned.contains("Climbs out of its folder."), "{pinned}");
+                std::fs::write(&lock, pinned.replace("Climbs out of its folder.", "Climbs.")).expect("the lock can be written");
+            }
+            "docs/operate.md" if is("conclave grant librarian") => {
+                self.hidden("conclave plugin upgrade weather --yes");
+            }
+            "docs/operate.md" if is("conclave revoke weather files") => {
+                self.hidden("conclave grant weather 'files = [\"library\"]'");
+            }
+            "docs/operate.md" if is("conclave why") => {
+                self.hidden("conclave run conclave.toml 'What is a grant?'");
+            }
+            "docs/operate.md" if is("conclave resume") || is("conclave stop") => self.cut_off_run(),
+            "docs/lock.md" if is("conclave plugin upgrade notes") => {
+                self.hidden("conclave add stock:notes --as notes --grant 'kv = true'");
+                let lock = self.rig.folder().join("conclave.lock");
+                let pinned = read(&lock);
+                std::fs::write(&lock, pinned.replace("Keeps", "Kept")).expect("the lock can be written");
+            }
+            _ => {}
+        }
+    }
+
+    /// The line with the run, the call and the event of this stage in the place of the page's own.
+    fn fitted(&mut self, command: &str) -> String {
+        let mut command = command.replace("/path/to/conclave", &root().display().to_string());
+        // The page's call is of another tool than the stage's.
+        command = command.replace(r#"{"path": "/notes/a.md"}"#, r#"{"text": "other words"}"#);
+        if command.contains("3f2a91c0:c7") {
+            command = command.replace("3f2a91c0:c7", &self.call());
+        }
+        if ["3f2a", "RUN"].iter().any(|name| command.contains(name)) {
+            let run = self.newest();
+            command = command.replace("3f2a91c0", &run).replace("3f2a:17", &format!("{run}:3")).replace("3f2a", &run).replace("RUN", &run);
+        }
+        command
+    }
+}
+
+impl Drop for Stage {
+    fn drop(&mut self) {
+        if let Some(child) = self.under_way.take() {
+            kill(child);
+        }
+    }
+}
+
+/// How the line must end: as the table says, else with 0.
+fn expected(page: &str, command: &str) -> i32 {
+    let whole = format!("{}\n", command.split("  #").next().unwrap_or_default().trim_end());
+    let shown = whole.replace("3f2a91c0:c7", "RUN:CALL");
+    ENDS_WITH.iter().find(|(on, start, _)| *on == page && shown.starts_with(start)).map_or(0, |(_, _, code)| *code)
+}
+
+#[test]
+fn every_command_in_the_pages_runs() {
+    let mut stage: Option<Stage> = None;
+    let mut problems = Vec::new();
+    let mut ran = 0;
+    for line in lines() {
+        let is_elsewhere = ELSEWHERE.iter().any(|(start, _)| line.command.starts_with(start));
+        if is_elsewhere || BUILT.contains(&line.page.as_str()) {
+            continue;
+        }
+        if stage.as_ref().is_none_or(|stage| stage.page != line.page) {
+            stage = Some(Stage::of(&line.page));
+        }
+        let stage = stage.as_mut().expect("a page has a stage");
+        stage.before(&line.command);
+        let fitted = stage.fitted(&line.command);
+        let output = stage.run(&fitted);
+        ran += 1;
+        let code = expected(&line.page, &line.command);
+        if output.status.code() != Some(code) {
+            let ended = output.status.code();
+            let said = format!("{}{}", text(&output.stdout), text(&output.stderr));
+            problems.push(format!("{}: $ {}\nended with {ended:?}, not {code}:\n{said}", line.place, line.command));
+        }
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    assert!(ran > 45, "{ran}");
+}
+
+/// The page about a first tool, as its reader does it: the files that it shows, built by the commands
+/// that it shows, without a network.
+#[test]
+fn a_first_tool_is_built_and_run() {
+    let page = "docs/first-tool.md";
+    let stage = Stage::of(page);
+    let crate_of_page = stage.rig.folder().join("tides");
+    let mut built = 0;
+    for line in lines().iter().filter(|line| line.page == page) {
+        // The target is there: the tests' own components are built for it. What watches goes on for ever.
+        if line.command.starts_with("rustup ") || line.command.contains("--watch") {
+            continue;
+        }
+        if line.command.starts_with("cargo build") {
+            write_files_of(page, &crate_of_page);
+        }
+        built += 1;
+        let folder = if built == 1 { "." } else { "tides" };
+        let output = stage.shell(&format!("cd {folder} && {}", line.command.replace("cargo new", "cargo new --vcs none")));
+        let output = offline(output).output().expect("a shell runs");
+        assert!(output.status.success(), "{}: $ {}\n{}{}", line.place, line.command, text(&output.stdout), text(&output.stderr));
+        if line.command.starts_with("conclave run") {
+            assert_eq!(text(&output.stdout), "High water at Oban is at 06:12 and 18:40.\n");
+        }
+    }
+    assert_eq!(built, 8);
+}
+
+/// Builds what the workspace has already downloaded, unoptimised: what it does is tested, not how fast.
+fn offline(mut command: Command) -> Command {
+    command.env("CARGO_NET_OFFLINE", "true").env("HOME", std::env::var_os("HOME").unwrap_or_default());
+    for (name, _) in std::env::vars_os() {
+        if name.to_str().is_some_and(|name| name.starts_with("CARGO_") && name != "CARGO_HOME" && name != "CARGO_NET_OFFLINE") {
+            command.env_remove(name);
+        }
+    }
+    command
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")
+        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16");
+    command
+}
+
+/// The page's `Cargo.toml`, manifest, config and source, with this repository in the place of `/path/to/conclave`.
+fn write_files_of(page: &str, folder: &std::path::Path) {
+    let write = |name: &str, content: &str| {
+        let content = content.replace("/path/to/conclave", &root().display().to_string());
+        std::fs::write(folder.join(name), content).expect("a test can write a file");
+    };
+    for block in blocks("toml").iter().filter(|block| block.page == page) {
+        let name = if block.label().is_empty() { "conclave.toml" } else { block.label() };
+        write(name, &block.text);
+    }
+    let source = blocks("rust").into_iter().find(|block| block.page == page).expect("the page shows the source");
+    write("src/lib.rs", &source.text);
+    // Dependencies that an earlier run of the tests built are taken from there.
+    let warm = conclave_test_support::stock().join("../first-tool");
+    std::fs::create_dir_all(&warm).expect("a test can make a folder");
+    std::os::unix::fs::symlink(&warm, folder.join("target")).expect("a test can make a link");
+    // The versions that the workspace has: others may not be here.
+    write("Cargo.lock", &read(&root().join("Cargo.lock")));
+}
+
+/// What stands in a table of exceptions stands in a page too: else it is left over.
+#[test]
+fn exceptions_are_lines_of_pages() {
+    let lines = lines();
+    for (start, _) in ELSEWHERE {
+        assert!(lines.iter().any(|line| line.command.starts_with(start)), "no page has a line that begins `{start}`");
+    }
+    for (page, start, _) in ENDS_WITH {
+        let found = lines.iter().any(|line| {
+            let shown = format!("{}\n", line.command.split("  #").next().unwrap_or_default().trim_end());
+            line.page == page && shown.replace("3f2a91c0:c7", "RUN:CALL").starts_with(start)
+        });
+        assert!(found, "{page} has no line that begins `{start}`");
+    }
+}

@@ -1,0 +1,287 @@
+//! Every `toml` block of the documentation is loaded, for a reader copies it.
+//!
+//! A block without a label is `conclave.toml`, whole or a part of it. A part is completed with what it
+//! refers to and does not show (a task's agent, a plugin that a rule names), and then loaded like any
+//! other config: parsed, its components loaded, everything checked against their manifests. A label
+//! says that the block is another file, or the table that its keys stand in (`toml [tasks.main]`).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use conclave_core::config::Config;
+use conclave_core::manifest::Manifest;
+use conclave_test_support::{Rig, guest, stock, toml_inline};
+use serde_json::{Map, Value, json};
+
+use super::blocks::{Block, blocks};
+use super::{read, root};
+
+/// Components that pages name and readers write, each with the guest that stands in for it.
+const STRANGERS: [(&str, &str); 5] = [
+    ("./weather.wasm", "secret_sender"),
+    ("./guard.wasm", "hostile_gate"),
+    ("reader.wasm", "agent_caller"),
+    ("target/wasm32-wasip2/release/tides.wasm", "weather"),
+    ("target/wasm32-wasip2/release/polite.wasm", "strategy_silent"),
+];
+
+/// Plugins that pages name for what they do; the stock plugin of another name stands in.
+const STAND_INS: [(&str, &str); 6] =
+    [("chat", "chat"), ("research", "chat"), ("librarian", "librarian"), ("desk", "chat"), ("git", "workspace"), ("tickets", "search")];
+
+#[test]
+fn every_config_in_the_pages_loads() {
+    let mut loaded = 0;
+    let mut problems = Vec::new();
+    for block in blocks("toml") {
+        let checked = match block.label() {
+            "" => config(&block, &block.text),
+            "Cargo.toml" => cargo(&block.text),
+            "conclave-plugin.toml" => manifest(&block.text),
+            "prices.toml" => prices(&block),
+            table if table.starts_with('[') => config(&block, &format!("{table}\n{}", block.text)),
+            other => Err(format!("no test reads a block of the kind `{other}`")),
+        };
+        loaded += 1;
+        problems.extend(checked.err().map(|problem| format!("{}:\n{problem}\n{}", block.place(), block.text)));
+    }
+    assert!(problems.is_empty(), "\n{}", problems.join("\n"));
+    assert!(loaded > 40, "{loaded}");
+}
+
+/// A block that names a component, a key or a value that the host does not know is found: else the
+/// test above could not fail.
+#[test]
+fn a_config_that_does_not_load_is_found() {
+    let block = |text: &str| Block { page: "a page".to_owned(), line: 1, info: "toml".to_owned(), text: text.to_owned() };
+    for wrong in [
+        "[plugins.wait-for-idle]\ncomponent = \"wait-for-idle\"\n",
+        "[plugins.desk]\nsource = \"chat\"\n[tasks.desk]\nagent = \"desk\"\n",
+        "[tasks.main]\ndeadlines = \"2 min\"\n",
+        "[plugins.search]\nsource = \"stock:search\"\ngrants.fetch = [\"http://*\"]\n",
+    ] {
+        let found = config(&block(wrong), wrong);
+        assert!(found.is_err(), "{wrong}");
+    }
+}
+
+fn config(block: &Block, text: &str) -> Result<(), String> {
+    let table: toml::Table = toml::from_str(text).map_err(|error| error.to_string())?;
+    let mut value = serde_json::to_value(table).map_err(|error| error.to_string())?;
+    let rig = Rig::new()
+        .with_file("replies.json", "{\"replies\": [\"Yes.\"]}")
+        .with_file("prices.toml", "[\"large-*\"]\ninput = 1.0\noutput = 2.0\n")
+        .with_file("token.txt", "a token of the test")
+        .with_file("agents/reviewer.md", "---\nname: reviewer\ndescription: Reviews.\n---\nYou review.\n");
+    let fields = value.as_object_mut().ok_or("it is no table")?;
+    let rig = complete(fields, rig);
+    let folder = rig.folder().display().to_string();
+    Config::parse("conclave.toml", &folder, &toml_of(fields)).map_err(|found| found.to_string())?;
+    // What a page takes from the environment was parsed; the test has it in a file of its own.
+    take_from_file(fields);
+    // What a server that speaks MCP offers is known once it runs, and none runs here.
+    if block.text.contains("mcp = {") {
+        return Ok(());
+    }
+    let whole = toml_of(fields);
+    rig.prepare(&whole).map(drop).map_err(|found| format!("{found}\ncompleted:\n{whole}"))
+}
+
+fn toml_of(fields: &Map<String, Value>) -> String {
+    fields.iter().map(|(key, value)| format!("{key} = {}\n", toml_inline(value))).collect()
+}
+
+fn take_from_file(config: &mut Map<String, Value>) {
+    for (kind, key) in [("secrets", "from"), ("models", "key")] {
+        for value in table(config, kind).values_mut() {
+            if value[key].get("env").is_some() {
+                value[key] = json!({ "file": "token.txt" });
+            }
+        }
+    }
+}
+
+/// Adds what a part of a config refers to; makes the files and folders that it names.
+fn complete(config: &mut Map<String, Value>, mut rig: Rig) -> Rig {
+    let mut named = Named::default();
+    named.read(config);
+    let entry = named.tasks.iter().next().cloned().unwrap_or_else(|| "main".to_owned());
+    named.tasks.insert(entry.clone());
+    config.entry("entry").or_insert(json!(entry));
+    let tasks = table(config, "tasks");
+    for name in &named.tasks {
+        let task = tasks.entry(name).or_insert_with(|| json!({}));
+        if task.get("agent").is_none() {
+            task["agent"] = json!("chat");
+            named.plugins.insert("chat".to_owned());
+        }
+    }
+    let plugins = table(config, "plugins");
+    if named.plugins.iter().any(|name| needed_grants(name).iter().any(|(grant, _)| *grant == "tools")) {
+        named.plugins.insert("search".to_owned());
+    }
+    for name in &named.plugins {
+        let plugin = plugins.entry(name).or_insert_with(|| json!({}));
+        // What a page shows whole must load as it is shown: only what it leaves out is added.
+        let stranger = format!("./{name}.wasm");
+        if plugin.get("source").is_none() && STRANGERS.iter().any(|(file, _)| *file == stranger) {
+            plugin["source"] = json!(stranger);
+        } else if plugin.get("source").is_none() {
+            let stock = STAND_INS.iter().find(|(called, _)| called == name).map_or(name.as_str(), |(_, stock)| stock);
+            plugin["source"] = json!(format!("stock:{stock}"));
+            for (grant, value) in needed_grants(stock) {
+                let grants = plugin.as_object_mut().expect("it is a table").entry("grants").or_insert_with(|| json!({}));
+                grants.as_object_mut().expect("it is a table").entry(grant).or_insert(value);
+            }
+            if stock == "chat" && !named.tools.is_empty() {
+                plugin["grants"]["tools"] = json!(named.tools);
+            }
+            if stock == "chat" && !named.workers.is_empty() {
+                plugin["grants"]["delegate"] = json!(named.workers);
+            }
+        }
+    }
+    for name in &named.channels {
+        table(config, "channels").entry(name).or_insert_with(|| json!({ "kind": "text" }));
+    }
+    table(config, "models").entry("default").or_insert_with(|| json!({ "kind": "scripted", "replies": "replies.json" }));
+    for plugin in table(config, "plugins").values() {
+        let source = plugin["source"].as_str().unwrap_or_default();
+        if let Some((file, name)) = STRANGERS.iter().find(|(file, _)| *file == source) {
+            rig = rig.with_file(file, std::fs::read(guest(name)).expect("guests are built before tests"));
+        }
+        for folder in plugin["grants"]["files"].as_array().into_iter().flatten() {
+            let folder = folder.get("dir").unwrap_or(folder).as_str().unwrap_or_default();
+            std::fs::create_dir_all(rig.folder().join(folder)).expect("a test can make a folder");
+        }
+    }
+    rig
+}
+
+/// The grants without which a stock plugin does not load.
+fn needed_grants(stock: &str) -> Vec<(&'static str, Value)> {
+    match stock {
+        "chat" | "micro" | "summary" => vec![("model", json!(["default"]))],
+        "immediate" | "wait-for-idle" | "queued" | "digest-delivery" => vec![("rooms", json!(["terminal"]))],
+        "librarian" | "digest" => vec![("tools", json!(["search.find"]))],
+        "search" | "workspace" => vec![("files", json!(["docs"]))],
+        "notes" => vec![("kv", json!(true))],
+        _ => Vec::new(),
+    }
+}
+
+fn table<'a>(config: &'a mut Map<String, Value>, name: &str) -> &'a mut Map<String, Value> {
+    config.entry(name).or_insert_with(|| json!({})).as_object_mut().expect("it is a table")
+}
+
+/// What a part of a config names.
+#[derive(Default)]
+struct Named {
+    tasks: BTreeSet<String>,
+    plugins: BTreeSet<String>,
+    channels: BTreeSet<String>,
+    /// The tasks that `delegate_task` names.
+    workers: BTreeSet<String>,
+    /// The tools of plugins that tasks offer.
+    tools: BTreeSet<String>,
+}
+
+impl Named {
+    fn read(&mut self, config: &Map<String, Value>) {
+        let config = Value::Object(config.clone());
+        for (name, task) in entries(&config["tasks"]) {
+            self.tasks.insert(name.to_owned());
+            for key in ["agent", "deliver", "memory"] {
+                self.plugins.extend(text(&task[key]));
+            }
+            self.plugins.extend(text(&task["condense"]["plugin"]));
+            self.plugins.extend(text(&task["confirm"]["analyzer"]));
+            self.plugins.extend(texts(&task["executors"]));
+            self.tasks.extend(texts(&task["subtasks"]));
+            self.tasks.extend(texts(&task["handoff"]).filter(|name| name != "user"));
+            self.channels.extend(texts(&task["background"]["share"]));
+            for tool in task["tools"].as_array().into_iter().flatten() {
+                self.tasks.extend(text(&tool["agent"]));
+                self.workers.extend(text(&tool["agent"]));
+                let tool = tool["tool"].as_str().or(tool.as_str()).unwrap_or_default();
+                self.of_tool(tool);
+                self.tools.extend(tool.contains('.').then(|| tool.to_owned()));
+            }
+        }
+        for (name, plugin) in entries(&config["plugins"]) {
+            self.plugins.insert(name.to_owned());
+            let grants = &plugin["grants"];
+            self.tasks.extend(texts(&grants["route"]));
+            self.tasks.extend(texts(&grants["delegate"]));
+            self.tasks.extend(texts(&grants["delegate"]["tasks"]));
+            self.channels.extend(texts(&grants["rooms"]));
+            texts(&grants["tools"]).for_each(|tool| self.of_tool(&tool));
+        }
+        for rule in config["policy"].as_array().into_iter().flatten() {
+            self.of_tool(rule["tool"].as_str().unwrap_or_default());
+            self.plugins.extend(text(&rule["caller"]));
+        }
+        for gate in config["gates"].as_array().into_iter().flatten() {
+            self.plugins.extend(text(&gate["plugin"]));
+        }
+        for (_, channel) in entries(&config["channels"]) {
+            self.tasks.extend(texts(&channel["visibility"]));
+        }
+        self.channels.remove("terminal");
+    }
+
+    fn of_tool(&mut self, tool: &str) {
+        self.plugins.extend(tool.split_once('.').map(|(plugin, _)| plugin.to_owned()));
+    }
+}
+
+fn entries(value: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    value.as_object().into_iter().flatten().map(|(name, value)| (name.as_str(), value))
+}
+
+fn text(value: &Value) -> Option<String> {
+    value.as_str().map(str::to_owned)
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = String> {
+    value.as_array().into_iter().flatten().filter_map(text)
+}
+
+fn manifest(part: &str) -> Result<(), String> {
+    let plugin = "[plugin]\nname = \"tides\"\nversion = \"0.1.0\"\ncontract = \"0.1\"\ndescription = \"Tides.\"\nlicense = \"MIT\"\n";
+    let whole = if part.contains("[plugin]") { part.to_owned() } else { format!("{plugin}{part}") };
+    Manifest::from_toml(&whole).map(drop).map_err(|error| error.to_string())
+}
+
+/// A part of a `Cargo.toml`: the folders of this repository that it names hold packages of these
+/// names, with these features.
+fn cargo(part: &str) -> Result<(), String> {
+    let table: toml::Table = toml::from_str(part).map_err(|error| error.to_string())?;
+    let dependencies = table.get("dependencies").and_then(toml::Value::as_table).unwrap_or(&table);
+    for (name, dependency) in dependencies {
+        let Some(path) = dependency.get("path").and_then(toml::Value::as_str) else { continue };
+        let path = path.strip_prefix("/path/to/conclave/").ok_or_else(|| format!("{name}: {path} is not in this repository"))?;
+        let package: toml::Table =
+            toml::from_str(&read(&root().join(Path::new(path)).join("Cargo.toml"))).map_err(|error| error.to_string())?;
+        let found = package["package"]["name"].as_str();
+        if found != Some(name.as_str()) {
+            return Err(format!("{path} is the package {found:?}, not {name}"));
+        }
+        for feature in dependency.get("features").and_then(toml::Value::as_array).into_iter().flatten() {
+            let known = package.get("features").and_then(toml::Value::as_table);
+            let optional = package["dependencies"].get(feature.as_str().unwrap_or_default());
+            if !known.is_some_and(|known| known.contains_key(feature.as_str().unwrap_or_default())) && optional.is_none() {
+                return Err(format!("{name} has no feature {feature:?}"));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn prices(block: &Block) -> Result<(), String> {
+    let rig = Rig::new().with_file("prices.toml", &block.text).with_file("replies.json", "{\"replies\": [\"Yes.\"]}");
+    let config = "entry = \"main\"\nprices = \"prices.toml\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n\
+                  [plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.main]\nagent = \"chat\"\n";
+    assert!(stock().is_dir(), "the stock plugins are built before tests");
+    rig.prepare(config).map(drop)
+}
