@@ -14,6 +14,9 @@ struct Settings {
     /// All are asked before any is waited for, and the last is waited for first.
     #[serde(default)]
     at_once: bool,
+    /// It says that it begins.
+    #[serde(default)]
+    is_loud: bool,
 }
 
 fn asking(text: &str) -> Request {
@@ -26,7 +29,10 @@ struct Waits;
 
 impl Agent for Waits {
     fn step(_: &View) -> Result<Turn> {
-        let Settings { asks, rounds, at_once } = config::get()?;
+        let Settings { asks, rounds, at_once, is_loud } = config::get()?;
+        if is_loud {
+            log::info!("begins");
+        }
         scratch::set(&"begun")?;
         let mut answers = Vec::new();
         let failed = |error| Error::from(error);
