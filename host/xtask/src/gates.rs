@@ -70,9 +70,17 @@ const TESTS: [&str; 7] = ["host", "sdk", "plugins", "wit", "tests/conformance", 
 
 /// Files of tests that may, how often, and why no machine is too slow for it.
 const TIMED_ALL_THE_SAME: [(&str, usize, &str); 10] = [
-    ("tests/support/src/program.rs", 4, "the one place that looks again until something is there, and gives up after what is no machine's speed"),
+    (
+        "tests/support/src/program.rs",
+        4,
+        "the one place that looks again until something is there, and gives up after what is no machine's speed",
+    ),
     ("tests/conformance/src/roomkit/stage.rs", 1, "looks again until a record is settled, however long it takes"),
-    ("tests/conformance/src/pure.rs", 1, "a job of a batch that takes longer than another, as the cases' format has it; none of ours says so"),
+    (
+        "tests/conformance/src/pure.rs",
+        1,
+        "a job of a batch that takes longer than another, as the cases' format has it; none of ours says so",
+    ),
     ("tests/conformance/src/workers.rs", 1, "the last resort for a scenario that waits for ever; processor time is what limits the others"),
     ("tests/soak/src/lives.rs", 1, "the time of a soak is told, and nothing depends on it"),
     ("tests/soak/src/child.rs", 3, "the clock of a soak is the system's, and jumps"),
@@ -115,7 +123,8 @@ fn timed(text: &str, is_test: bool) -> impl Iterator<Item = usize> {
     text.lines().zip(1..).filter_map(move |(line, number)| {
         is_test |= line.trim() == "#[cfg(test)]";
         let code = line.split("//").next().unwrap_or_default();
-        let is_timed = |word: &str| code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|letter: char| is_word(letter) && letter != '_'));
+        let is_timed =
+            |word: &str| code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|letter: char| is_word(letter) && letter != '_'));
         (is_test && TIMED.iter().any(|word| is_timed(word))).then_some(number)
     })
 }

@@ -2,16 +2,18 @@
 //! a word said here; it is of the layer `runtime` until it is named.
 
 use std::fs;
+use std::path::PathBuf;
 
 use crate::failure::Failure;
-use crate::place::{Place, files_below};
+use crate::place::Place;
 use crate::toml;
 
 /// The package whose tests run real components through the whole host, or start the program. Its modules are of several layers.
 pub(crate) const SUITE: &str = "conclave-suite";
 
 /// Members of the workspace without tests of their own, and why.
-const UNTESTED: [(&str, &str); 1] = [("conclave-guests", "components for wasm only; the gate `guests_are_tested` looks that the suite runs each")];
+const UNTESTED: [(&str, &str); 1] =
+    [("conclave-guests", "components for wasm only; the gate `guests_are_tested` looks that the suite runs each")];
 
 /// What a layer's tests need beside their own binaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -105,8 +107,20 @@ pub(crate) const LAYERS: [Layer; 7] = [
         ],
         needs: Needs::All,
     },
-    Layer { name: DOCS, holds: "examples in the code's documentation, and what pages show", packages: &[], modules: &["docs"], needs: Needs::All },
-    Layer { name: FOREIGN, holds: "programs that others wrote, from pip: LiteLLM, MCP servers and clients", packages: &[], modules: &[], needs: Needs::All },
+    Layer {
+        name: DOCS,
+        holds: "examples in the code's documentation, and what pages show",
+        packages: &[],
+        modules: &["docs"],
+        needs: Needs::All,
+    },
+    Layer {
+        name: FOREIGN,
+        holds: "programs that others wrote, from pip: LiteLLM, MCP servers and clients",
+        packages: &[],
+        modules: &[],
+        needs: Needs::All,
+    },
 ];
 
 const RUNTIME: &str = "runtime";
@@ -118,8 +132,6 @@ pub(crate) const FOREIGN: &str = "foreign";
 #[derive(Clone, Debug)]
 pub(crate) struct Package {
     pub(crate) name: String,
-    /// Its documentation has examples that can be run.
-    pub(crate) has_examples: bool,
 }
 
 /// The packages that are tested, by name.
@@ -130,9 +142,7 @@ pub(crate) fn tested(place: &Place) -> Result<Vec<Package>, Failure> {
         for folder in matching(place, member) {
             let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
             let name = toml::string(&text, "[package]", "name").ok_or_else(|| Failure::new(format!("{} has no name", folder.display())))?;
-            let is_library = folder.join("src/lib.rs").is_file() && !text.contains("crate-type") && !text.contains("doctest = false");
-            let has_examples = is_library && files_below(&folder.join("src"), ".rs").iter().any(|file| has_example(file));
-            packages.push(Package { name, has_examples });
+            packages.push(Package { name });
         }
     }
     packages.retain(|package| UNTESTED.iter().all(|(name, _)| *name != package.name));
@@ -144,17 +154,10 @@ pub(crate) fn tested(place: &Place) -> Result<Vec<Package>, Failure> {
 }
 
 /// The folder of a member, or those that a last `*` stands for.
-fn matching(place: &Place, member: &str) -> Vec<std::path::PathBuf> {
+fn matching(place: &Place, member: &str) -> Vec<PathBuf> {
     let Some(parent) = member.strip_suffix("/*") else { return vec![place.root.join(member)] };
     let entries = fs::read_dir(place.root.join(parent)).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
-}
-
-fn has_example(file: &std::path::Path) -> bool {
-    let fences = ["```", "```rust", "```no_run", "```should_panic", "```compile_fail"];
-    let text = fs::read_to_string(file).unwrap_or_default();
-    let docs = text.lines().filter_map(|line| line.trim_start().strip_prefix("///").or_else(|| line.trim_start().strip_prefix("//!")));
-    docs.map(str::trim).any(|line| fences.contains(&line))
 }
 
 impl Layer {
@@ -171,15 +174,6 @@ impl Layer {
     /// It has tests in the suite.
     pub(crate) fn has_suite(&self) -> bool {
         self.name == THE_SUITE || !self.modules.is_empty()
-    }
-
-    /// The packages whose binaries it needs.
-    pub(crate) fn binaries<'a>(&self, tested: &'a [Package]) -> Vec<&'a str> {
-        let mut packages = self.packages(tested);
-        if self.has_suite() || self.name == FOREIGN {
-            packages.push(SUITE);
-        }
-        packages
     }
 
     /// Its tests as a filter of nextest.
@@ -215,6 +209,7 @@ fn layer_of(package: &str) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::place::files_below;
 
     fn here() -> Place {
         Place::find().unwrap_or_else(|failure| panic!("{}", failure.text))
@@ -243,7 +238,7 @@ mod tests {
     fn a_crate_that_nobody_has_heard_of_is_of_a_layer() {
         assert_eq!(layer_of("conclave-brand-new"), Some("runtime"));
         assert_eq!((layer_of("conclave-plugin-new"), layer_of("conclave-core")), (Some("guests"), Some("core")));
-        let new = [Package { name: "conclave-brand-new".to_owned(), has_examples: false }];
+        let new = [Package { name: "conclave-brand-new".to_owned() }];
         let of: Vec<&str> = LAYERS.iter().filter(|layer| !layer.packages(&new).is_empty()).map(|layer| layer.name).collect();
         assert_eq!(of, ["runtime"]);
     }
@@ -275,6 +270,10 @@ mod tests {
         let docs = Layer::named("docs").map(|layer| layer.expression(&packages()));
         assert_eq!(docs.as_deref(), Some("(package(=conclave-suite) & test(/^(docs)::/))"));
         let suite = Layer::named("suite").map(|layer| layer.expression(&packages())).unwrap_or_default();
-        assert!(suite.starts_with("package(=conclave-conformance) + package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"));
+        assert!(
+            suite.starts_with(
+                "package(=conclave-conformance) + package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"
+            )
+        );
     }
 }

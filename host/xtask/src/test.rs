@@ -114,9 +114,12 @@ fn some_layers(tests: &Tests<'_>, asked: &Asked) -> Result<ExitCode, Failure> {
     };
     let own: usize = asked.layers.iter().map(|layer| phases_of(layer)).sum();
     let mut phases = Phases::new(tests.place, prepared + own, asked.verbose);
-    let mut binaries: Vec<&str> = asked.layers.iter().flat_map(|layer| layer.binaries(tests.tested)).collect();
-    binaries.sort_unstable();
-    binaries.dedup();
+    // Cargo chooses features by what is built together. Where the host is needed, all that is ever tested is built together, so that nothing
+    // is built twice with other features.
+    let binaries: Vec<&str> = match most {
+        Needs::Nothing => asked.layers.iter().flat_map(|layer| layer.packages(tests.tested)).collect(),
+        Needs::Stock | Needs::All => names(tests.tested),
+    };
     match most {
         Needs::Nothing => build_binaries(tests.place, &mut phases, &binaries)?,
         Needs::Stock => {
@@ -175,11 +178,15 @@ fn told(rows: &[Row]) -> ExitCode {
         sum.failed += failed;
     }
     let is_broken = rows.iter().any(|row| row.is_broken);
+    let is_empty = sum == Count::default() && rows.iter().any(|row| row.count.is_some());
+    if is_empty {
+        eprintln!("\nno test has such a name");
+    }
     if is_broken && sum.failed == 0 {
         eprintln!("\na layer did not come to its end: see above");
     }
     eprintln!("\n{} passed, {} failed", sum.passed, sum.failed);
-    if is_broken || sum.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    if is_broken || is_empty || sum.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
 /// The tests of the workspace, and how they are run.
@@ -208,6 +215,10 @@ impl Tests<'_> {
         }
         for mut command in commands {
             self.quietly(&mut command);
+            if needs::has_nextest(self.place) {
+                // A filter may be meant for another of the layers; that none has such a test is seen at the end.
+                command.args(["--no-tests", "pass"]);
+            }
             let (count, is_well) = counted_run(&mut command)?;
             row.add(count, !is_well);
         }
@@ -217,9 +228,8 @@ impl Tests<'_> {
 
     /// The examples in the documentation of the code, as a phase.
     fn examples(&self, row: &mut Row, phases: &mut Phases) -> Result<(), Failure> {
-        let names: Vec<&str> = self.tested.iter().filter(|package| package.has_examples).map(|package| package.name.as_str()).collect();
         let mut command = self.place.cargo(["test", "--doc", "--all-features", "--no-fail-fast"]);
-        command.args(packages(&names)).arg("--").args(self.filters);
+        command.args(packages(&names(self.tested))).arg("--").args(self.filters);
         self.surroundings.put_around(&mut command);
         let log = "doc-tests";
         let outcome = phases.run("testing the examples in the documentation", log, command);
@@ -261,8 +271,9 @@ impl Tests<'_> {
         let (litellm, mcp) = (servers::litellm(self.place, phases)?, servers::mcp(self.place, phases)?);
         let command = |filter: &str, name: &str, value: &std::path::Path| {
             let mut command = if needs::has_nextest(self.place) {
-                let mut command = self.place.cargo(["nextest", "run", "--cargo-quiet", "--run-ignored", "only", "--all-features", "--tests"]);
-                command.args(["-p", SUITE, "-E", &format!("test(/^{filter}::/)")]);
+                let mut command =
+                    self.place.cargo(["nextest", "run", "--cargo-quiet", "--run-ignored", "only", "--all-features", "--tests"]);
+                command.args(packages(&names(self.tested))).args(["-E", &format!("package(={SUITE}) & test(/^{filter}::/)")]);
                 self.configured(&mut command);
                 command
             } else {
@@ -301,8 +312,7 @@ impl Tests<'_> {
 }
 
 /// For nextest.
-const QUIET: [&str; 8] =
-    ["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar", "--no-tests", "pass"];
+const QUIET: [&str; 6] = ["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar"];
 
 impl Row {
     fn add(&mut self, count: Count, is_broken: bool) {
@@ -495,7 +505,7 @@ pub(crate) fn runner_of(place: &Place, wanted: &BTreeSet<&str>) -> Result<Comman
     let mut command = runner(place, &names(&layers::tested(place)?));
     if needs::has_nextest(place) {
         let any: Vec<String> = wanted.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
-        command.args(&QUIET[..QUIET.len() - 2]).arg("-E").arg(any.join(" + "));
+        command.args(QUIET).arg("-E").arg(any.join(" + "));
     } else {
         command.args(["--no-fail-fast", "--quiet", "--"]).args(wanted);
     }
@@ -534,7 +544,10 @@ mod tests {
         assert_eq!(counted("     Summary [  79.244s] 3 tests run: 3 passed (1 slow), 2070 skipped\n"), count(3, 0));
         assert_eq!(counted("     Summary [   0.1s] 1 test run: 0 passed, 1 failed, 2070 skipped"), count(0, 1));
         assert_eq!(counted("     Summary [   9.0s] 4/12 tests run: 2 passed, 1 failed, 1 timed out, 0 skipped"), count(2, 2));
-        assert_eq!(counted("test result: FAILED. 12 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.1s"), count(12, 1));
+        assert_eq!(
+            counted("test result: FAILED. 12 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.1s"),
+            count(12, 1)
+        );
         assert_eq!(counted("test result: whatever"), None);
         assert_eq!(counted("tests::a_test_that_prints 3 passed"), None);
         assert_eq!(plain("\u{1b}[32;1m     Summary\u{1b}[0m [ 1s]"), "     Summary [ 1s]");

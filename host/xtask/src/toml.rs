@@ -58,7 +58,8 @@ mod tests {
 
     #[test]
     fn a_list_may_go_over_lines() {
-        let text = "[a]\nmembers = [\"x\"]\n[workspace]\nresolver = \"3\"\nmembers = [\n  \"a/b\", \"c/*\",\n  \"d\",\n]\nother = [\"e\"]\n";
+        let text =
+            "[a]\nmembers = [\"x\"]\n[workspace]\nresolver = \"3\"\nmembers = [\n  \"a/b\", \"c/*\",\n  \"d\",\n]\nother = [\"e\"]\n";
         assert_eq!(list(text, "[workspace]", "members"), ["a/b", "c/*", "d"]);
         assert!(list(text, "[workspace]", "missing").is_empty());
     }

@@ -143,7 +143,8 @@ fn a_component_that_is_too_large_is_refused() {
 #[test]
 fn the_program_refuses_what_takes_too_long_to_compile() {
     let rig = Rig::new().with_file("subject.wasm", slow()).with_file("c.toml", config(r#"compile_time = "10 ms""#));
-    let output = rig.conclave(&["run", "c.toml", "go"]).env("CONCLAVE_CACHE", rig.folder().join("cache")).output().expect("the program runs");
+    let output =
+        rig.conclave(&["run", "c.toml", "go"]).env("CONCLAVE_CACHE", rig.folder().join("cache")).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("limits.compile_time"), "{}", text(&output.stderr));
 }

@@ -34,7 +34,13 @@ struct Slow {
 
 impl Slow {
     fn new(is_single: bool) -> Arc<Self> {
-        Arc::new(Self { open: Arc::new(Semaphore::new(0)), asked: Arc::default(), asked_at: Mutex::default(), singly: Mutex::default(), is_single })
+        Arc::new(Self {
+            open: Arc::new(Semaphore::new(0)),
+            asked: Arc::default(),
+            asked_at: Mutex::default(),
+            singly: Mutex::default(),
+            is_single,
+        })
     }
 
     fn asked(&self) -> usize {

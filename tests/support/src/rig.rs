@@ -45,14 +45,7 @@ impl Rig {
         // Nothing is beside it, so that a test may grant what is above it.
         let folder = root.path().join("above/folder");
         std::fs::create_dir_all(&folder).expect("a test can make a folder");
-        Self {
-            root,
-            folder,
-            answers: Vec::new(),
-            refuse_speech: false,
-            kv: Arc::default(),
-            blobs: Arc::default(),
-        }
+        Self { root, folder, answers: Vec::new(), refuse_speech: false, kv: Arc::default(), blobs: Arc::default() }
     }
 
     /// The folder that configs start at.
