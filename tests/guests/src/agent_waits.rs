@@ -14,9 +14,6 @@ struct Settings {
     /// All are asked before any is waited for, and the last is waited for first.
     #[serde(default)]
     at_once: bool,
-    /// It says that it begins.
-    #[serde(default)]
-    is_loud: bool,
 }
 
 fn asking(text: &str) -> Request {
@@ -29,10 +26,7 @@ struct Waits;
 
 impl Agent for Waits {
     fn step(_: &View) -> Result<Turn> {
-        let Settings { asks, rounds, at_once, is_loud } = config::get()?;
-        if is_loud {
-            log::info!("begins");
-        }
+        let Settings { asks, rounds, at_once } = config::get()?;
         scratch::set(&"begun")?;
         let mut answers = Vec::new();
         let failed = |error| Error::from(error);
