@@ -154,7 +154,7 @@ fn many_more_wait_than_there_are_sandboxes() {
     const MANY: usize = 1_000;
     block_on(async {
         // On a machine that is busy with other tests a call is charged for time in which it did not run.
-        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", "cpu = \"10 min\"");
+        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", "cpu = \"1 h\"");
         let prepared = world.prepare().await;
         let runs: Vec<_> = (0..MANY).map(|index| tokio::spawn(world.start(&prepared, &format!("room{index}")).outcome())).collect();
         until("all have asked", || world.model.asked() == MANY).await;
@@ -219,7 +219,7 @@ fn nothing_is_told_twice() {
 #[test]
 fn a_call_that_computed_long_keeps_its_sandbox_until_the_wait_was_worth_it() {
     block_on(async {
-        let world = World::new(true, parks(), "asks = 1, rounds = 300000000", "cpu = \"10 min\", wall = \"1 h\"");
+        let world = World::new(true, parks(), "asks = 1, rounds = 300000000", "cpu = \"1 h\", wall = \"1 h\"");
         let prepared = world.prepare().await;
         let run = tokio::spawn(world.start(&prepared, "room").outcome());
         until("it asks", || world.model.asked() == 1).await;
