@@ -86,7 +86,11 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 11] = [
     ("tests/soak/src/child.rs", 3, "the clock of a soak is the system's, and jumps"),
     ("tests/soak/src/world.rs", 1, "answers come late, as the plan of a soak says"),
     ("tests/suite/tests/parking.rs", 1, "TO MEND: a call must compute longer than 25 ms; the runtime has no clock for parking"),
-    ("host/runtime/tests/embed/sessions.rs", 1, "a journal that takes its time, so that runs are dropped at different entries; nothing is asserted of it"),
+    (
+        "host/runtime/tests/embed/sessions.rs",
+        1,
+        "a journal that takes its time, so that runs are dropped at different entries; nothing is asserted of it",
+    ),
     ("host/runtime/tests/embed/one_tool.rs", 1, "ignored: it measures, for whoever asks for it"),
     ("host/models/tests/openai/patience.rs", 1, "the least that a wait may take: a slow machine makes it longer"),
 ];
