@@ -28,7 +28,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     let tests: BTreeSet<&str> = attacks.iter().flat_map(|attack| &attack.tests).map(String::as_str).collect();
     let mut phases = Phases::new(&place, 5, verbose);
     test::prepare(&place, &mut phases)?;
-    let mut command = test::runner_of(&place, &tests);
+    let mut command = test::runner_of(&place, &tests)?;
     phases.announce(&format!("trying {} attacks with {} tests", attacks.len(), tests.len()));
     let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
     if !status.success() {

@@ -62,6 +62,90 @@ pub(crate) fn guests_are_tested(place: &Place) -> Result<(), Failure> {
     )))
 }
 
+/// What no test does: wait for time to pass, or look how long something took. Machines are slow, and busy.
+const TIMED: [&str; 2] = ["sleep(", "elapsed()"];
+
+/// Where tests are. Guests and benchmarks are none.
+const TESTS: [&str; 7] = ["host", "sdk", "plugins", "wit", "tests/conformance", "tests/soak", "tests/suite"];
+
+/// Files of tests that may, how often, and why no machine is too slow for it.
+const TIMED_ALL_THE_SAME: [(&str, usize, &str); 11] = [
+    (
+        "tests/support/src/program.rs",
+        4,
+        "the one place that looks again until something is there, and gives up after what is no machine's speed",
+    ),
+    ("tests/conformance/src/roomkit/stage.rs", 1, "looks again until a record is settled, however long it takes"),
+    (
+        "tests/conformance/src/pure.rs",
+        1,
+        "a job of a batch that takes longer than another, as the cases' format has it; none of ours says so",
+    ),
+    ("tests/conformance/src/workers.rs", 1, "the last resort for a scenario that waits for ever; processor time is what limits the others"),
+    ("tests/soak/src/lives.rs", 1, "the time of a soak is told, and nothing depends on it"),
+    ("tests/soak/src/child.rs", 3, "the clock of a soak is the system's, and jumps"),
+    ("tests/soak/src/world.rs", 1, "answers come late, as the plan of a soak says"),
+    ("tests/suite/tests/parking.rs", 1, "TO MEND: a call must compute longer than 25 ms; the runtime has no clock for parking"),
+    (
+        "host/runtime/tests/embed/sessions.rs",
+        1,
+        "a journal that takes its time, so that runs are dropped at different entries; nothing is asserted of it",
+    ),
+    ("host/runtime/tests/embed/one_tool.rs", 1, "ignored: it measures, for whoever asks for it"),
+    ("host/models/tests/openai/patience.rs", 1, "the least that a wait may take: a slow machine makes it longer"),
+];
+
+/// Fails with the tests that sleep or measure time, but for those that say why they may.
+pub(crate) fn tests_wait_for_facts(place: &Place) -> Result<(), Failure> {
+    let mut found: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for folder in TESTS.iter().chain(&["tests/support"]) {
+        for file in files_below(&place.root.join(folder), ".rs") {
+            let shown = place.shown(&file);
+            // This file says what it looks for.
+            if shown == "host/xtask/src/gates.rs" {
+                continue;
+            }
+            let is_test = shown.starts_with("tests/") || shown.contains("/tests/") || shown.ends_with("/tests.rs");
+            let lines: Vec<usize> = timed(&text_of(&file)?, is_test).collect();
+            if !lines.is_empty() {
+                found.insert(shown, lines);
+            }
+        }
+    }
+    let problems = timed_problems(&found, &TIMED_ALL_THE_SAME);
+    if problems.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "\n{problems}\nA test waits for what happens, not for time: for an event, a file, a line (`until` of tests/support), and lets the runner end it\n\
+         when that never comes. What may sleep or look at a clock all the same is listed in host/xtask/src/gates.rs with the reason."
+    )))
+}
+
+/// The lines, from 1, in which tests do what they should not; where the whole file is no test, those below `#[cfg(test)]`.
+fn timed(text: &str, is_test: bool) -> impl Iterator<Item = usize> {
+    let mut is_test = is_test;
+    text.lines().zip(1..).filter_map(move |(line, number)| {
+        is_test |= line.trim() == "#[cfg(test)]";
+        let code = line.split("//").next().unwrap_or_default();
+        let is_timed =
+            |word: &str| code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|letter: char| is_word(letter) && letter != '_'));
+        (is_test && TIMED.iter().any(|word| is_timed(word))).then_some(number)
+    })
+}
+
+fn timed_problems(found: &BTreeMap<String, Vec<usize>>, allowed: &[(&str, usize, &str)]) -> String {
+    let may = |file: &str| allowed.iter().find(|(path, ..)| *path == file).map_or(0, |(_, times, _)| *times);
+    let too_many = found.iter().filter(|(file, lines)| lines.len() > may(file));
+    let list = too_many.map(|(file, lines)| {
+        let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
+        format!("    {file}:{}  {} where {} may be\n", lines.join(", "), lines.len(), may(file))
+    });
+    let stale = allowed.iter().filter(|(file, times, _)| found.get(*file).map_or(0, Vec::len) < *times);
+    let stale = stale.map(|(file, times, _)| format!("    {file}  is let off {times} times in gates.rs, and needs fewer\n"));
+    list.chain(stale).collect()
+}
+
 /// Functions that run a guest: their own name or that of their first parameter says so.
 fn runners(text: &str) -> impl Iterator<Item = &str> {
     text.split("fn ").skip(1).filter_map(|function| {
@@ -134,6 +218,24 @@ mod tests {
     #[test]
     fn rules_come_with_their_lines() {
         assert_eq!(rules_in("a\nL-1\n\nb O-2").collect::<Vec<_>>(), [("L-1", 2), ("O-2", 4)]);
+    }
+
+    #[test]
+    fn no_test_of_the_repository_waits_for_time() {
+        let place = Place::find().unwrap_or_else(|failure| panic!("{}", failure.text));
+        tests_wait_for_facts(&place).unwrap_or_else(|failure| panic!("{}", failure.text));
+    }
+
+    #[test]
+    fn a_test_that_sleeps_or_measures_is_found() {
+        let text = "fn a() { sleep(x); }\n#[cfg(test)]\nmod tests {\n  thread::sleep(x); // y\n  // sleep(x)\n  assert!(began.elapsed() < x);\n  fn oversleep() {}\n  oversleep();\n}\n";
+        assert_eq!(timed(text, false).collect::<Vec<_>>(), [4, 6]);
+        assert_eq!(timed(text, true).collect::<Vec<_>>(), [1, 4, 6]);
+        let found = [("a.rs".to_owned(), vec![4, 6]), ("b.rs".to_owned(), vec![1])].into();
+        assert_eq!(timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why")]), "");
+        assert_eq!(timed_problems(&found, &[("a.rs", 1, "why"), ("b.rs", 1, "why")]), "    a.rs:4, 6  2 where 1 may be\n");
+        let stale = timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why"), ("c.rs", 1, "why")]);
+        assert_eq!(stale, "    c.rs  is let off 1 times in gates.rs, and needs fewer\n");
     }
 
     #[test]

@@ -13,6 +13,7 @@ mod documented;
 mod failure;
 mod gates;
 mod install;
+mod layers;
 mod needs;
 mod phase;
 mod picture;
@@ -34,7 +35,12 @@ usage: cargo xtask COMMAND [OPTIONS]
   demo [QUESTION]    build, then let the stock plugins answer a question; no key, no network
       --folder PATH    about the files in this folder instead of this repository's documents
       --hostile        run the plugins that try to break out instead
-  test [FILTER…]     everything that CI checks; with filters only the tests whose names contain one of them
+  test               everything that CI checks: texts, format, clippy, and the tests in layers; the last line counts them
+  test LAYER…        only these layers, from what is quickest to what needs most:
+                     core, runtime, guests, suite, cli, docs, foreign (LiteLLM and MCP peers from pip)
+  test FILTER…       only the tests whose names contain one of these; behind a layer's name, of those layers
+      --busy N         with N loops beside it that take what the machine has
+      --crowded        in a home and a folder for temporary files that are full of stores, keys and configs
   attacks            try every attack that docs/security.md lists, and count them
   build              the stock plugins, then the program `conclave` with them inside
       --release        slow to build, fast to run

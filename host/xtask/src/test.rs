@@ -1,66 +1,90 @@
-//! `cargo xtask test`: everything that CI checks, the cheap things first, the tests' own summary last.
+//! `cargo xtask test`: everything that CI checks, the cheap things first, then the tests in layers, and the sum of them last.
 
 use std::collections::BTreeSet;
-use std::process::{Command, ExitCode};
+use std::io::{BufRead, BufReader, IsTerminal, Read, Write};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::{Duration, Instant};
+use std::{env, fs, io, thread};
 
 use crate::components;
 use crate::failure::Failure;
 use crate::gates;
+use crate::layers::{self, DOCS, FOREIGN, LAYERS, Layer, Needs, Package, SUITE};
 use crate::needs;
-use crate::phase::{self, Phases};
+use crate::phase::{self, Phases, spelled};
 use crate::place::Place;
 use crate::servers;
 
-/// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 16] = [
-    "conclave-core",
-    "conclave-mcp",
-    "conclave-models",
-    "conclave-runtime",
-    "conclave-stock",
-    "conclave-host",
-    "conclave-sdk",
-    "conclave-sdk-macros",
-    "conclave-script",
-    "conclave-soak",
-    "conclave-conformance",
-    "conclave-suite",
-    "conclave-xtask",
-    "conclave-trajectory",
-    "conclave-plugin-*",
-    "conclave-condensing",
-];
-
-/// Clippy reads this one besides.
-const BENCH: &str = "conclave-bench";
-
-pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
-    let mut verbose = false;
-    let mut filters = Vec::new();
-    for word in arguments {
-        match word.as_str() {
-            "--verbose" | "-v" => verbose = true,
-            option if option.starts_with('-') => {
-                return Err(Failure::usage(format!(
-                    "cargo xtask test does not know `{option}`: it takes --verbose and parts of tests' names"
-                )));
-            }
-            filter => filters.push(filter),
-        }
-    }
-    needs::check(&place)?;
-    if filters.is_empty() {
-        needs::check_companions(&place)?;
-        return everything(&place, &mut Phases::new(&place, 14, verbose));
-    }
-    let mut phases = Phases::new(&place, 5, verbose);
-    prepare(&place, &mut phases)?;
-    run_tests(&place, &mut phases, &filters)
+/// What was typed.
+#[derive(Debug, Default)]
+struct Asked {
+    verbose: bool,
+    layers: Vec<&'static Layer>,
+    /// Parts of tests' names.
+    filters: Vec<String>,
+    /// Loops that keep the machine busy meanwhile.
+    busy: u32,
+    /// The tests find a home that is not empty.
+    is_crowded: bool,
 }
 
-fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
+impl Asked {
+    fn read(arguments: &[String]) -> Result<Self, Failure> {
+        let mut asked = Self::default();
+        let mut words = arguments.iter();
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--verbose" | "-v" => asked.verbose = true,
+                "--crowded" => asked.is_crowded = true,
+                "--busy" => {
+                    let count = words.next().and_then(|count| count.parse().ok());
+                    asked.busy = count.ok_or_else(|| Failure::usage("cargo xtask test --busy needs a number, such as `--busy 8`"))?;
+                }
+                option if option.starts_with('-') => {
+                    return Err(Failure::usage(format!(
+                        "cargo xtask test does not know `{option}`: it takes --verbose, --busy N, --crowded, layers ({}) and parts of tests' names",
+                        LAYERS.map(|layer| layer.name).join(", ")
+                    )));
+                }
+                // The name of a layer is one, also where tests are called so.
+                word => match Layer::named(word) {
+                    Some(layer) if asked.layers.iter().any(|known| known.name == layer.name) => {}
+                    Some(layer) => asked.layers.push(layer),
+                    None => asked.filters.push(word.to_owned()),
+                },
+            }
+        }
+        Ok(asked)
+    }
+}
+
+pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
+    let asked = Asked::read(arguments)?;
+    needs::check(&place)?;
+    let tested = layers::tested(&place)?;
+    let surroundings = Surroundings::of(&place, &asked)?;
+    let tests = Tests { place: &place, tested: &tested, surroundings: &surroundings, filters: &asked.filters };
+    if !asked.layers.is_empty() {
+        return some_layers(&tests, &asked);
+    }
+    if asked.filters.is_empty() {
+        needs::check_companions(&place)?;
+        return everything(&tests, &mut Phases::new(&place, 19, asked.verbose));
+    }
+    let mut phases = Phases::new(&place, 5, asked.verbose);
+    prepare(&place, &mut phases)?;
+    let mut command = tests.runner(&names(&tested));
+    tests.quietly(&mut command);
+    phases.announce("running the tests");
+    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, Failure> {
+    let place = tests.place;
     phases.check("looking up the rules that code cites", || gates::cited_rules_resolve(place))?;
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
+    phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
     phases.run_or(
         "checking the format",
         "rustfmt",
@@ -70,48 +94,375 @@ fn everything(place: &Place, phases: &mut Phases) -> Result<ExitCode, Failure> {
     build_components(place, phases)?;
     // After the components, which conclave-stock's build script looks for.
     let mut clippy = place.cargo(["clippy", "--all-targets", "--all-features", "--keep-going"]);
-    clippy.args(packages(&TESTED)).args(["-p", BENCH, "--", "-D", "warnings"]);
+    clippy.args(packages(&names(tests.tested))).args(["--", "-D", "warnings"]);
     phases.run("asking clippy", "clippy", clippy)?;
-    build_tests(place, phases)?;
-    let mut examples = place.cargo(["test", "--doc", "--all-features"]);
-    examples.args(packages(&[
-        "conclave-core",
-        "conclave-mcp",
-        "conclave-models",
-        "conclave-runtime",
-        "conclave-stock",
-        "conclave-sdk",
-        "conclave-sdk-macros",
-        "conclave-trajectory",
-    ]));
-    phases.run("testing the examples in the documentation", "doc-tests", examples)?;
-    let litellm = servers::litellm(place, phases)?;
-    if let Some(program) = litellm {
-        let mut command = foreign(place, "servers::");
-        command.env("CONCLAVE_LITELLM", program);
-        phases.run("talking to LiteLLM", "servers", command)?;
+    build_tests(place, phases, &names(tests.tested))?;
+    let mut rows = Vec::new();
+    for layer in &LAYERS {
+        rows.push(tests.layer(layer, phases, &names(tests.tested))?);
     }
-    if let Some(python) = servers::mcp(place, phases)? {
-        let mut command = foreign(place, "mcp::");
-        command.env("CONCLAVE_MCP_PYTHON", python);
-        phases.run("talking to MCP servers and clients", "mcp", command)?;
-    }
-    run_tests(place, phases, &[])
+    Ok(told(&rows))
 }
 
-/// The tests that talk to a program that others wrote; the others leave them out.
-fn foreign(place: &Place, filter: &str) -> Command {
-    if needs::has_nextest(place) {
-        place.cargo(["nextest", "run", "-p", "conclave-suite", "--all-features", "--run-ignored", "only", filter])
-    } else {
-        place.cargo(["test", "-p", "conclave-suite", "--all-features", "--tests", "--", "--ignored", filter])
+/// Layers by themselves: what they need is built, and nothing else.
+fn some_layers(tests: &Tests<'_>, asked: &Asked) -> Result<ExitCode, Failure> {
+    let most = asked.layers.iter().map(|layer| layer.needs).max().unwrap_or(Needs::Nothing);
+    let prepared = match most {
+        Needs::Nothing => 1,
+        Needs::Stock => 2,
+        Needs::All => 4,
+    };
+    let own: usize = asked.layers.iter().map(|layer| phases_of(layer)).sum();
+    let mut phases = Phases::new(tests.place, prepared + own, asked.verbose);
+    // Cargo chooses features by what is built together. Where the host is needed, all that is ever tested is built together, so that nothing
+    // is built twice with other features.
+    let binaries: Vec<&str> = match most {
+        Needs::Nothing => asked.layers.iter().flat_map(|layer| layer.packages(tests.tested)).collect(),
+        Needs::Stock | Needs::All => names(tests.tested),
+    };
+    match most {
+        Needs::Nothing => build_binaries(tests.place, &mut phases, &binaries)?,
+        Needs::Stock => {
+            components::build_stock(tests.place, &mut phases)?;
+            build_binaries(tests.place, &mut phases, &binaries)?;
+        }
+        Needs::All => {
+            build_components(tests.place, &mut phases)?;
+            build_tests(tests.place, &mut phases, &binaries)?;
+        }
     }
+    let mut rows = Vec::new();
+    for layer in &asked.layers {
+        rows.push(tests.layer(layer, &mut phases, &binaries)?);
+    }
+    Ok(told(&rows))
+}
+
+/// How many phases a layer is.
+fn phases_of(layer: &Layer) -> usize {
+    match layer.name {
+        DOCS => 2,
+        FOREIGN => 3,
+        _ => 1,
+    }
+}
+
+/// Tests that were run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Count {
+    passed: u64,
+    failed: u64,
+}
+
+/// What came of a layer.
+struct Row {
+    name: &'static str,
+    /// None: it was left out.
+    count: Option<Count>,
+    took: Duration,
+    /// Something failed that is no test.
+    is_broken: bool,
+}
+
+/// The table, and in a line of its own the sum of it, last of all.
+fn told(rows: &[Row]) -> ExitCode {
+    let mut sum = Count::default();
+    eprintln!("\n{:<10}{:>8}{:>8}   time", "layer", "passed", "failed");
+    for Row { name, count, took, .. } in rows {
+        let Some(Count { passed, failed }) = count else {
+            eprintln!("{name:<10}{:>8}{:>8}   left out", "–", "–");
+            continue;
+        };
+        eprintln!("{name:<10}{passed:>8}{failed:>8}   {}", spelled(*took));
+        sum.passed += passed;
+        sum.failed += failed;
+    }
+    let is_broken = rows.iter().any(|row| row.is_broken);
+    let is_empty = sum == Count::default() && rows.iter().any(|row| row.count.is_some());
+    if is_empty {
+        eprintln!("\nno test has such a name");
+    }
+    if is_broken && sum.failed == 0 {
+        eprintln!("\na layer did not come to its end: see above");
+    }
+    eprintln!("\n{} passed, {} failed", sum.passed, sum.failed);
+    if is_broken || is_empty || sum.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The tests of the workspace, and how they are run.
+struct Tests<'a> {
+    place: &'a Place,
+    tested: &'a [Package],
+    surroundings: &'a Surroundings,
+    filters: &'a [String],
+}
+
+impl Tests<'_> {
+    /// Runs a layer, from binaries that were built with these packages.
+    fn layer(&self, layer: &'static Layer, phases: &mut Phases, built: &[&str]) -> Result<Row, Failure> {
+        let mut row = Row { name: layer.name, count: Some(Count::default()), took: Duration::ZERO, is_broken: false };
+        let commands = match layer.name {
+            FOREIGN => self.foreign(phases)?,
+            _ => self.commands(layer, built),
+        };
+        let began = Instant::now();
+        if layer.name == DOCS {
+            self.examples(&mut row, phases)?;
+        }
+        phases.announce(&format!("running the tests of {}: {}", layer.name, layer.holds));
+        if commands.is_empty() {
+            row.count = None;
+        }
+        for mut command in commands {
+            self.quietly(&mut command);
+            if needs::has_nextest(self.place) {
+                // A filter may be meant for another of the layers; that none has such a test is seen at the end.
+                command.args(["--no-tests", "pass"]);
+            }
+            let (count, is_well) = counted_run(&mut command)?;
+            row.add(count, !is_well);
+        }
+        row.took = began.elapsed();
+        Ok(row)
+    }
+
+    /// The examples in the documentation of the code, as a phase.
+    fn examples(&self, row: &mut Row, phases: &mut Phases) -> Result<(), Failure> {
+        let mut command = self.place.cargo(["test", "--doc", "--all-features", "--no-fail-fast"]);
+        command.args(packages(&names(self.tested))).arg("--").args(self.filters);
+        self.surroundings.put_around(&mut command);
+        let log = "doc-tests";
+        let outcome = phases.run("testing the examples in the documentation", log, command);
+        let text = fs::read_to_string(self.place.own().join(format!("{log}.log"))).unwrap_or_default();
+        let count = text.lines().filter_map(counted).fold(Count::default(), Count::plus);
+        if let Err(failure) = &outcome {
+            eprintln!("{}", failure.text.trim_end());
+        }
+        row.add(count, outcome.is_err());
+        Ok(())
+    }
+
+    /// One command with nextest; without it one for packages and one for modules of the suite.
+    fn commands(&self, layer: &Layer, built: &[&str]) -> Vec<Command> {
+        if needs::has_nextest(self.place) {
+            let mut command = self.runner(built);
+            command.arg("-E").arg(layer.expression(self.tested));
+            return vec![command];
+        }
+        let mut commands = Vec::new();
+        let own = layer.packages(self.tested);
+        if !own.is_empty() {
+            commands.push(self.runner(&own));
+        }
+        if layer.has_suite() {
+            let mut command = self.runner(&[SUITE]);
+            command.arg("--");
+            match layer.modules {
+                [] => command.args(layers::elsewhere().flat_map(|module| ["--skip".to_owned(), format!("{module}::")])),
+                modules => command.args(modules.iter().map(|module| format!("{module}::"))),
+            };
+            commands.push(command);
+        }
+        commands
+    }
+
+    /// Two phases: what is talked to. The tests that talk to a program that others wrote; the others leave them out.
+    fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, Failure> {
+        let (litellm, mcp) = (servers::litellm(self.place, phases)?, servers::mcp(self.place, phases)?);
+        let command = |filter: &str, name: &str, value: &std::path::Path| {
+            let mut command = if needs::has_nextest(self.place) {
+                let mut command =
+                    self.place.cargo(["nextest", "run", "--cargo-quiet", "--run-ignored", "only", "--all-features", "--tests"]);
+                command.args(packages(&names(self.tested))).args(["-E", &format!("package(={SUITE}) & test(/^{filter}::/)")]);
+                self.configured(&mut command);
+                command
+            } else {
+                self.place.cargo(["test", "-p", SUITE, "--all-features", "--tests", "--", "--ignored", &format!("{filter}::")])
+            };
+            self.surroundings.put_around(&mut command);
+            command.env(name, value);
+            command
+        };
+        let servers = litellm.map(|program| command("servers", "CONCLAVE_LITELLM", &program));
+        let peers = mcp.map(|python| command("mcp", "CONCLAVE_MCP_PYTHON", &python));
+        Ok(servers.into_iter().chain(peers).collect())
+    }
+
+    fn runner(&self, packages: &[&str]) -> Command {
+        let mut command = runner(self.place, packages);
+        self.surroundings.put_around(&mut command);
+        command
+    }
+
+    fn configured(&self, command: &mut Command) {
+        configured(self.place, command);
+    }
+
+    /// Says little but what failed, and runs only what the filters let through.
+    fn quietly(&self, command: &mut Command) {
+        if needs::has_nextest(self.place) {
+            command.args(QUIET).args(self.filters);
+        } else {
+            if !command.get_args().any(|word| word == "--") {
+                command.args(["--no-fail-fast", "--"]);
+            }
+            command.args(self.filters);
+        }
+    }
+}
+
+/// For nextest.
+const QUIET: [&str; 6] = ["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar"];
+
+impl Row {
+    fn add(&mut self, count: Count, is_broken: bool) {
+        self.count = Some(self.count.unwrap_or_default().plus(count));
+        self.is_broken |= is_broken;
+    }
+}
+
+impl Count {
+    fn plus(self, other: Self) -> Self {
+        Self { passed: self.passed + other.passed, failed: self.failed + other.failed }
+    }
+}
+
+/// Runs a command, passes on what it says, and counts what it says of tests; and whether it was content.
+fn counted_run(command: &mut Command) -> Result<(Count, bool), Failure> {
+    if io::stderr().is_terminal() && env::var_os("NO_COLOR").is_none_or(|value| value.is_empty()) {
+        command.env("CARGO_TERM_COLOR", "always");
+    }
+    let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
+    let mut child = started.map_err(|error| phase::not_started(command, &error))?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let count = thread::scope(|scope| {
+        let out = scope.spawn(move || out.map_or_else(Count::default, |out| passed_on(out, io::stdout())));
+        let err = err.map_or_else(Count::default, |err| passed_on(err, io::stderr()));
+        err.plus(out.join().unwrap_or_default())
+    });
+    let status = child.wait().map_err(|error| phase::not_started(command, &error))?;
+    Ok((count, status.success()))
+}
+
+fn passed_on(from: impl Read, mut to: impl Write) -> Count {
+    let mut count = Count::default();
+    let mut from = BufReader::new(from);
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line).is_ok_and(|read| read > 0) {
+        let _ = to.write_all(&line);
+        count = count.plus(counted(&plain(&String::from_utf8_lossy(&line))).unwrap_or_default());
+        line.clear();
+    }
+    let _ = to.flush();
+    count
+}
+
+/// Without colours.
+fn plain(line: &str) -> String {
+    let mut parts = line.split('\u{1b}');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |plain, part| plain + part.split_once('m').map_or("", |(_, rest)| rest))
+}
+
+/// What a line of nextest's or cargo's says at the end of some tests; none when it is another line.
+fn counted(line: &str) -> Option<Count> {
+    let line = line.trim();
+    let before = |text: &str, word: &str| {
+        let number = text.split_once(word)?.0.rsplit(' ').next()?;
+        number.split('/').next()?.parse::<u64>().ok()
+    };
+    if let Some(told) = line.strip_prefix("test result: ") {
+        return Some(Count { passed: before(told, " passed")?, failed: before(told, " failed")? });
+    }
+    let (_, told) = line.strip_prefix("Summary [")?.split_once(']')?;
+    // `12 tests run` or, when it was stopped, `3/12 tests run`.
+    let run = before(told, " tests run").or_else(|| before(told, " test run"))?;
+    let passed = before(told, " passed")?;
+    Some(Count { passed, failed: run.saturating_sub(passed) })
+}
+
+/// What the tests find on the machine.
+struct Surroundings {
+    variables: Vec<(&'static str, std::ffi::OsString)>,
+    _busy: Busy,
+}
+
+/// Loops that compute nothing, until this is dropped.
+struct Busy(Vec<Child>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        for child in &mut self.0 {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+impl Surroundings {
+    fn of(place: &Place, asked: &Asked) -> Result<Self, Failure> {
+        let variables = if asked.is_crowded { crowded(place)? } else { Vec::new() };
+        let mut busy = Busy(Vec::new());
+        for _ in 0..asked.busy {
+            // A little behind the tests, so that these come to an end.
+            let mut command = Command::new("nice");
+            command.args(["-n", "5", "sh", "-c", "while :; do :; done"]).stdin(Stdio::null());
+            let child = command.spawn().map_err(|error| phase::not_started(&command, &error))?;
+            busy.0.push(child);
+        }
+        Ok(Self { variables, _busy: busy })
+    }
+
+    fn put_around(&self, command: &mut Command) {
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+    }
+}
+
+/// A home with stores, locks, keys and configs in it, of which none can be read, and a folder for temporary files below it.
+fn crowded(place: &Place) -> Result<Vec<(&'static str, std::ffi::OsString)>, Failure> {
+    let home = place.own().join("crowded/home");
+    let state = home.join(".local/state/conclave");
+    let files = [
+        (home.join("conclave.toml"), "entry = \"nobody\"\n[this is no config\n"),
+        (home.join("conclave.lock"), "this is no lock\n"),
+        (home.join("tmp/conclave.toml"), "entry = \"nobody\"\n[this is no config\n"),
+        (home.join("tmp/conclave.lock"), "this is no lock\n"),
+        (home.join("tmp/.ssh/id"), "this is no key\n"),
+        (home.join(".ssh/id"), "this is no key\n"),
+        (state.join("stores/1/log.db"), "this is no database\n"),
+        (state.join("journals/1.jsonl"), "this is no journal\n"),
+        (home.join(".config/conclave/conclave.toml"), "[this is no config\n"),
+        (home.join(".cache/conclave/this"), "this is no component\n"),
+    ];
+    for (file, text) in files {
+        let folder = file.parent().unwrap_or(&home);
+        fs::create_dir_all(folder).and_then(|()| fs::write(&file, text)).map_err(|error| Failure::io("write", &file, &error))?;
+    }
+    // Cargo and rustup keep theirs where they are.
+    let own = |name: &str, folder: &str| {
+        env::var_os(name).unwrap_or_else(|| std::path::PathBuf::from(env::var_os("HOME").unwrap_or_default()).join(folder).into())
+    };
+    Ok(vec![
+        ("CARGO_HOME", own("CARGO_HOME", ".cargo")),
+        ("RUSTUP_HOME", own("RUSTUP_HOME", ".rustup")),
+        ("HOME", home.clone().into()),
+        ("TMPDIR", home.join("tmp").into()),
+        ("CONCLAVE_STATE", state.clone().into()),
+        ("CONCLAVE_CACHE", home.join(".cache/conclave").into()),
+        ("XDG_STATE_HOME", home.join(".local/state").into()),
+        ("XDG_CONFIG_HOME", home.join(".config").into()),
+        ("XDG_CACHE_HOME", home.join(".cache").into()),
+        ("COLUMNS", "43".into()),
+        ("LANG", "tr_TR.UTF-8".into()),
+        ("TZ", "Pacific/Apia".into()),
+        ("CLICOLOR_FORCE", "1".into()),
+    ])
 }
 
 /// Four phases: components, the program, the tests' binaries.
 pub(crate) fn prepare(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
     build_components(place, phases)?;
-    build_tests(place, phases)
+    build_tests(place, phases, &names(&layers::tested(place)?))
 }
 
 fn build_components(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
@@ -120,53 +471,85 @@ fn build_components(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
 }
 
 /// Two phases. The program is built for the tests that start it, whichever package they are in.
-fn build_tests(place: &Place, phases: &mut Phases) -> Result<(), Failure> {
+fn build_tests(place: &Place, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
     components::build_conclave(place, phases, false)?;
-    let mut command = runner(place);
+    build_binaries(place, phases, packages)
+}
+
+fn build_binaries(place: &Place, phases: &mut Phases, packages: &[&str]) -> Result<(), Failure> {
+    let mut command = runner(place, packages);
     command.arg("--no-run");
     phases.run("building the tests", "tests", command)
 }
 
-/// The last phase. The runner writes to the terminal, so its summary is the last thing there.
-fn run_tests(place: &Place, phases: &mut Phases, filters: &[&str]) -> Result<ExitCode, Failure> {
-    let mut command = runner(place);
-    if needs::has_nextest(place) {
-        command.args(["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar"]);
-    } else {
-        command.args(["--no-fail-fast", "--quiet", "--"]);
-    }
-    command.args(filters);
-    phases.announce("running the tests");
-    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
 /// `cargo nextest run`, or `cargo test` where nextest is not installed, without the examples in the documentation.
-fn runner(place: &Place) -> Command {
+fn runner(place: &Place, names: &[&str]) -> Command {
     let mut command = if needs::has_nextest(place) {
         let mut command = place.cargo(["nextest", "run", "--lib", "--bins", "--tests", "--all-features", "--cargo-quiet"]);
-        command.arg("--tool-config-file").arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
+        configured(place, &mut command);
         command
     } else {
         place.cargo(["test", "--lib", "--bins", "--tests", "--all-features"])
     };
-    command.args(packages(&TESTED));
+    command.args(packages(names));
     command
+}
+
+/// With the time after which nextest ends a test that hangs.
+fn configured(place: &Place, command: &mut Command) {
+    command.arg("--tool-config-file").arg(format!("conclave:{}", place.root.join("host/xtask/nextest.toml").display()));
 }
 
 /// The runner for tests of exactly these names, in whatever module they are.
-pub(crate) fn runner_of(place: &Place, names: &BTreeSet<&str>) -> Command {
-    let mut command = runner(place);
+pub(crate) fn runner_of(place: &Place, wanted: &BTreeSet<&str>) -> Result<Command, Failure> {
+    let mut command = runner(place, &names(&layers::tested(place)?));
     if needs::has_nextest(place) {
-        let any: Vec<String> = names.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
-        command.args(["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar", "-E"]);
-        command.arg(any.join(" + "));
+        let any: Vec<String> = wanted.iter().map(|name| format!("test(/(^|::){name}$/)")).collect();
+        command.args(QUIET).arg("-E").arg(any.join(" + "));
     } else {
-        command.args(["--no-fail-fast", "--quiet", "--"]).args(names);
+        command.args(["--no-fail-fast", "--quiet", "--"]).args(wanted);
     }
-    command
+    Ok(command)
 }
 
-fn packages(names: &[&'static str]) -> impl Iterator<Item = &'static str> {
-    names.iter().flat_map(|name| ["-p", *name]).collect::<Vec<_>>().into_iter()
+fn names(tested: &[Package]) -> Vec<&str> {
+    tested.iter().map(|package| package.name.as_str()).collect()
+}
+
+fn packages<'a>(names: &[&'a str]) -> Vec<&'a str> {
+    names.iter().flat_map(|name| ["-p", *name]).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(words: &[&str]) -> Result<Asked, Failure> {
+        Asked::read(&words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn a_word_is_a_layer_or_part_of_a_name() {
+        let Ok(asked) = asked(&["core", "budget", "--busy", "8", "cli", "core", "--crowded"]) else { panic!("it is understood") };
+        assert_eq!(asked.layers.iter().map(|layer| layer.name).collect::<Vec<_>>(), ["core", "cli"]);
+        assert_eq!((asked.filters, asked.busy, asked.is_crowded), (vec!["budget".to_owned()], 8, true));
+        for words in [&["--busy"][..], &["--busy", "much"], &["--fast"]] {
+            assert!(self::asked(words).is_err(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn what_a_runner_says_at_its_end_is_counted() {
+        let count = |passed, failed| Some(Count { passed, failed });
+        assert_eq!(counted("     Summary [  79.244s] 3 tests run: 3 passed (1 slow), 2070 skipped\n"), count(3, 0));
+        assert_eq!(counted("     Summary [   0.1s] 1 test run: 0 passed, 1 failed, 2070 skipped"), count(0, 1));
+        assert_eq!(counted("     Summary [   9.0s] 4/12 tests run: 2 passed, 1 failed, 1 timed out, 0 skipped"), count(2, 2));
+        assert_eq!(
+            counted("test result: FAILED. 12 passed; 1 failed; 3 ignored; 0 measured; 0 filtered out; finished in 0.1s"),
+            count(12, 1)
+        );
+        assert_eq!(counted("test result: whatever"), None);
+        assert_eq!(counted("tests::a_test_that_prints 3 passed"), None);
+        assert_eq!(plain("\u{1b}[32;1m     Summary\u{1b}[0m [ 1s]"), "     Summary [ 1s]");
+    }
 }

@@ -20,6 +20,18 @@ pub(crate) fn string(text: &str, header: &str, key: &str) -> Option<String> {
     strings(text, header, key).into_iter().next()
 }
 
+/// The strings of a list, which may go over several lines; without comments and without brackets in them.
+pub(crate) fn list(text: &str, header: &str, key: &str) -> Vec<String> {
+    let section = text.split_once(&format!("{header}\n")).map_or("", |(_, section)| section);
+    let Some(at) = section.lines().position(|line| line.strip_prefix(key).is_some_and(|rest| rest.trim_start().starts_with('='))) else {
+        return Vec::new();
+    };
+    let lines: Vec<&str> = section.lines().skip(at).collect();
+    let list = lines.join("\n");
+    let inside = list.split_once('[').and_then(|(_, rest)| rest.split_once(']')).map_or("", |(inside, _)| inside);
+    inside.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
 fn string_at(line: &str, key: &str) -> Option<String> {
     let value = line.strip_prefix(key)?.trim_start().strip_prefix('=')?.trim_start().strip_prefix('"')?;
     value.split_once('"').map(|(value, _)| value.to_owned())
@@ -27,7 +39,7 @@ fn string_at(line: &str, key: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{string, strings};
+    use super::{list, string, strings};
 
     const TEXT: &str =
         "[package]\nname = \"a\"\n[[example]]\nname = \"b\"\nname2 = \"x\"\n\n[[example]] \n name=\"c\" # why\n[lib]\nname = \"d\"\n";
@@ -42,5 +54,13 @@ mod tests {
     #[test]
     fn repeated_sections_give_one_string_each() {
         assert_eq!(strings(TEXT, "[[example]]", "name"), ["b", "c"]);
+    }
+
+    #[test]
+    fn a_list_may_go_over_lines() {
+        let text =
+            "[a]\nmembers = [\"x\"]\n[workspace]\nresolver = \"3\"\nmembers = [\n  \"a/b\", \"c/*\",\n  \"d\",\n]\nother = [\"e\"]\n";
+        assert_eq!(list(text, "[workspace]", "members"), ["a/b", "c/*", "d"]);
+        assert!(list(text, "[workspace]", "missing").is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! Conformance: scenarios, one JSON object a line, each played through the whole host with real components. What is compared, and how a
 //! scenario becomes a config, is told in `docs/conformance.md`.
 
+pub mod bound;
 mod compare;
 pub mod config;
 mod fields;
@@ -18,7 +19,6 @@ mod wording;
 pub mod workers;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use conclave_runtime::{Host, HostOptions};
 use serde::{Deserialize, Serialize};
@@ -29,8 +29,6 @@ use scenario::Scenario;
 
 /// The pack whose scenarios are played by a host that has a session for each; the others are `openhands` and `roomkit`.
 const PACK: &str = "langroid";
-/// No scenario takes a second; one that takes this long waits for what never comes.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// What came of one scenario.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -77,6 +75,8 @@ pub struct Runner {
     folder: PathBuf,
     /// Where what was compiled is kept.
     cache: Option<PathBuf>,
+    /// That a scenario may record at most.
+    events: u64,
 }
 
 impl Runner {
@@ -86,7 +86,13 @@ impl Runner {
     /// When the engine cannot be set up.
     pub fn new(guests: &Path, cache: Option<PathBuf>) -> Result<Self, String> {
         let host = Host::new(HostOptions { cache: cache.clone(), ..HostOptions::default() }).map_err(|error| error.to_string())?;
-        Ok(Self { host, guests: Guests::of_folder(guests), folder: guests.to_owned(), cache })
+        Ok(Self { host, guests: Guests::of_folder(guests), folder: guests.to_owned(), cache, events: bound::EVENTS })
+    }
+
+    /// A scenario that records more events than these does not end.
+    #[must_use]
+    pub fn with_events(self, events: u64) -> Self {
+        Self { events, ..self }
     }
 
     /// Compiles both guests, which takes long the first time.
@@ -123,12 +129,14 @@ impl Runner {
         let value: Value = serde_json::from_str(line).unwrap_or_default();
         let id = id_of(&value);
         if openhands::is_of_pack(&value) {
-            let playing = tokio::time::timeout(PATIENCE, openhands::judge(self, id, &value));
-            return playing.await.unwrap_or_else(|_| Verdict::failed(line, "it does not end"));
+            return bound::bounded(self.events, openhands::judge(self, id, &value))
+                .await
+                .unwrap_or_else(|reason| Verdict::failed(line, &reason));
         }
         if roomkit::is_of_pack(&value) {
-            let playing = tokio::time::timeout(PATIENCE, roomkit::judge(self, id, &value));
-            return playing.await.unwrap_or_else(|_| Verdict::failed(line, "it does not end"));
+            return bound::bounded(self.events, roomkit::judge(self, id, &value))
+                .await
+                .unwrap_or_else(|reason| Verdict::failed(line, &reason));
         }
         if value.get("pack").and_then(Value::as_str).is_some_and(|pack| pack != PACK) {
             return Verdict { id, end: End::Skipped };
@@ -137,8 +145,7 @@ impl Runner {
             Ok(scenario) => scenario,
             Err(error) => return Verdict::failed(line, &format!("the scenario cannot be read: {error}")),
         };
-        let playing = tokio::time::timeout(PATIENCE, play::play(&self.host, &self.guests, &scenario));
-        match playing.await.unwrap_or_else(|_| Err("it does not end".to_owned())) {
+        match bound::bounded(self.events, play::play(&self.host, &self.guests, &scenario)).await.and_then(|played| played) {
             Err(reason) => Verdict::failed(line, &reason),
             Ok(shown) => {
                 let (expected, got) = (Value::Array(scenario.expect), Value::Array(shown));

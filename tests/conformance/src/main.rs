@@ -5,15 +5,18 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
+use conclave_conformance::bound;
 use conclave_conformance::config::{self, Guests};
 use conclave_conformance::scenario::Scenario;
 use conclave_conformance::workers::answer_all;
 use conclave_conformance::{End, Runner, Verdict, is_conversation, lines, needs_guests, needs_strategies, problem};
 use serde_json::json;
 
-const USAGE: &str = "conclave-conformance --guests FOLDER [--cache FOLDER] [--only ID,…] [--jobs N] [--verbose] [--config] FILE…
+const USAGE: &str =
+    "conclave-conformance --guests FOLDER [--cache FOLDER] [--only ID,…] [--jobs N] [--events N] [--verbose] [--config] FILE…
     --only     these ids; `C-1*` is every id that begins so
     --jobs     processes that play at the same time; 2 when it is not given
+    --events   a scenario that records more does not end; 200000 when it is not given. Nothing is limited by time
     --verbose  tells on stderr what passed, and where what failed differs
     --config   prints the configs that scenarios become, and plays nothing";
 
@@ -24,6 +27,7 @@ struct Options {
     cache: Option<PathBuf>,
     only: Vec<String>,
     jobs: Option<usize>,
+    events: Option<u64>,
     verbose: bool,
     config: bool,
     /// Answers each line of stdin with a verdict: how this program starts itself.
@@ -49,6 +53,7 @@ fn read(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
             "--cache" => options.cache = Some(next()?.into()),
             "--only" => options.only.extend(next()?.split(',').map(str::to_owned)),
             "--jobs" => options.jobs = Some(next()?.parse().map_err(|_| format!("--jobs needs a number\n{USAGE}"))?),
+            "--events" => options.events = Some(next()?.parse().map_err(|_| format!("--events needs a number\n{USAGE}"))?),
             "--verbose" | "-v" => options.verbose = true,
             "--config" => options.config = true,
             "--worker" => options.worker = true,
@@ -95,6 +100,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let command = || {
         let mut command = Command::new(&program);
+        command.arg("--events").arg(options.events.unwrap_or(bound::EVENTS).to_string());
         command.arg("--worker").arg("--guests").arg(&options.guests);
         command.args(options.cache.iter().flat_map(|cache| ["--cache".as_ref(), cache.as_os_str()]));
         command
@@ -135,7 +141,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
 }
 
 async fn work(options: &Options) -> Result<ExitCode, String> {
-    let runner = Runner::new(&options.guests, options.cache.clone())?;
+    let runner = Runner::new(&options.guests, options.cache.clone())?.with_events(options.events.unwrap_or(bound::EVENTS));
     for line in std::io::stdin().lines().map_while(Result::ok) {
         let verdict = runner.judge(&line).await;
         let answer = serde_json::to_string(&verdict).map_err(|error| error.to_string())?;

@@ -81,7 +81,7 @@ impl<'a> Stage<'a> {
         let options = RunOptions {
             channels: Arc::clone(&people) as Arc<_>,
             clock: Arc::new(Ticking::default()),
-            subscribers: Subscribers::new([Arc::clone(&watcher) as Arc<dyn Subscriber>]),
+            subscribers: Subscribers::new([Arc::clone(&watcher) as Arc<dyn Subscriber>, crate::bound::counter()]),
             ..RunOptions::default()
         };
         let session = prepared.session(options).map_err(|error| error.to_string())?;

@@ -9,8 +9,11 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// No scenario takes a second; one that takes this long hangs.
-const PATIENCE: Duration = Duration::from_secs(30);
+/// No scenario takes a second of a processor, compiling apart; a process that takes this much goes round in circles. It counts nothing while
+/// the machine is busy with others.
+const PROCESSOR: Duration = Duration::from_secs(120);
+/// The last resort, for a scenario that waits for what never comes and for systems that do not tell what a process takes.
+const LAST_RESORT: Duration = Duration::from_secs(600);
 /// How often it is looked after.
 const LOOK: Duration = Duration::from_millis(50);
 /// Bytes of memory of a process; what a scenario needs is a fraction.
@@ -27,7 +30,8 @@ struct Worker {
 #[derive(Clone, Copy, Debug)]
 enum Lost {
     Died,
-    TooLong,
+    Turning,
+    Waiting,
     TooLarge,
 }
 
@@ -45,12 +49,13 @@ impl Worker {
     fn ask(&mut self, line: &str) -> Result<String, Lost> {
         use std::sync::mpsc::RecvTimeoutError;
         writeln!(self.stdin, "{line}").and_then(|()| self.stdin.flush()).map_err(|_| Lost::Died)?;
-        let began = Instant::now();
+        let (began, took) = (Instant::now(), processor(self.child.id()));
         loop {
             match self.answers.recv_timeout(LOOK) {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Disconnected) => return Err(Lost::Died),
-                Err(RecvTimeoutError::Timeout) if began.elapsed() > PATIENCE => return Err(Lost::TooLong),
+                Err(RecvTimeoutError::Timeout) if processor(self.child.id()).saturating_sub(took) > PROCESSOR => return Err(Lost::Turning),
+                Err(RecvTimeoutError::Timeout) if began.elapsed() > LAST_RESORT => return Err(Lost::Waiting),
                 Err(RecvTimeoutError::Timeout) if resident(self.child.id()) > MEMORY => return Err(Lost::TooLarge),
                 Err(RecvTimeoutError::Timeout) => {}
             }
@@ -63,6 +68,14 @@ impl Drop for Worker {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// What a process took of processors, where the system tells; else nothing. Linux counts in hundredths of a second for everybody.
+fn processor(process: u32) -> Duration {
+    let stat = std::fs::read_to_string(Path::new("/proc").join(process.to_string()).join("stat")).unwrap_or_default();
+    // Behind the program's name, which may hold anything.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields).split_whitespace().skip(11).take(2);
+    Duration::from_millis(fields.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>().saturating_mul(10))
 }
 
 /// Bytes that a process holds in memory, where the system tells; else none.
@@ -101,7 +114,8 @@ pub fn answer_all(
                             Ok(answer)
                         }
                         Err(Lost::Died) => Err("the host's process died".to_owned()),
-                        Err(Lost::TooLong) => Err(format!("the host does not end within {PATIENCE:?}")),
+                        Err(Lost::Turning) => Err(format!("the host does not end within {PROCESSOR:?} of a processor")),
+                        Err(Lost::Waiting) => Err(format!("the host waits for what did not come in {LAST_RESORT:?}")),
                         Err(Lost::TooLarge) => Err(format!("the host takes more than {} MiB of memory", MEMORY >> 20)),
                     });
                     if sender.send((index, answer)).is_err() {
@@ -126,4 +140,22 @@ pub fn answer_all(
         }
         Ok(())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_that_computes_takes_of_a_processor() {
+        let own = std::process::id();
+        let before = processor(own);
+        let mut number = 1_u64;
+        while processor(own) == before {
+            number = std::hint::black_box(number.wrapping_mul(3));
+        }
+        assert!(processor(own) > before, "{number}");
+        assert_eq!(processor(u32::MAX), Duration::ZERO, "there is no such process");
+    }
 }

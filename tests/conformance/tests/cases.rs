@@ -54,3 +54,29 @@ fn what_should_not_be_shown_is_told() {
     assert!(lines.len() == 2 && lines[0].contains("\"id\":\"wrong\"") && lines[0].contains("\"content\":\"yes\""), "{shown}");
     assert_eq!(lines[1], "0 passed, 1 failed, 1 skipped");
 }
+
+/// Its model says the same for ever, and nothing limits it. What ends it is how much it records, on a fast machine and a slow one.
+#[test]
+fn a_scenario_that_does_not_end_is_ended_by_what_it_records() {
+    let agent = guest("script_agent");
+    let file = std::env::temp_dir().join(format!("conclave-endless-{}.jsonl", std::process::id()));
+    let tool = serde_json::json!({ "name": "sum", "fields": { "x": "int" }, "effect": { "do": "text", "text": "{x}" } });
+    let scenario = serde_json::json!({
+        "pack": "langroid", "id": "endless",
+        "agents": [{ "name": "A", "llm": { "kind": "const", "reply": "{\"request\": \"sum\", \"x\": 1}" }, "tools": [tool], "config": {} }],
+        "tasks": [{ "name": "A", "agent": "A", "options": { "inf_loop_cycle_len": 0 } }], "calls": [{ "task": "A", "input": "go" }],
+        "expect": [{}],
+    });
+    std::fs::write(&file, format!("{scenario}\n")).expect("a test can write a file");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
+    let guests = agent.parent().expect("a guest is in a folder");
+    command.arg("--guests").arg(guests).arg("--cache").arg(guests.with_file_name("test-cache")).args(["--events", "300"]).arg(&file);
+    let output = command.output().expect("the program starts");
+    std::fs::remove_file(&file).expect("the file is there");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        shown.contains("it does not end: it records more than 300 events") && shown.ends_with("0 passed, 1 failed, 0 skipped\n"),
+        "{shown}"
+    );
+}

@@ -1,13 +1,13 @@
 //! That nothing passes a check by, that every refusal has an address in the journal, and what `conclave why` and `conclave can` say of it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use conclave_core::event::Event;
 use conclave_test_support::{Ran, Rig, calling};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, text};
+use crate::cli::text;
 
 const CONTRACT: &str = include_str!("../../../wit/capabilities.wit");
 /// Imports that need no grant, and why.
@@ -101,9 +101,7 @@ fn what_was_granted_decided_and_refused_is_in_the_journal() {
 }
 
 fn run(rig: &Rig, state: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null());
-    command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state).output().expect("the program runs")
+    rig.conclave(arguments).env("CONCLAVE_STATE", state).output().expect("the program runs")
 }
 
 /// A run in which a key file is tried, and where its journals are.

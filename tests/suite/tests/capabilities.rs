@@ -196,13 +196,13 @@ fn settings_reach_the_plugin_with_their_defaults() {
 
 #[test]
 fn facts_about_the_call_are_stamped_by_the_host() {
-    let ran = Rig::new().run(&calling("context", "run", &json!({}), r#"limits = { wall = "7 s" }"#), "go");
+    let ran = Rig::new().run(&calling("context", "run", &json!({}), r#"limits = { wall = "2 h" }"#), "go");
     let seen = json_of(&ran);
     assert_eq!(
         (&seen["task_name"], &seen["room_id"], &seen["caller"], &seen["attempt"]),
         (&json!("main"), &json!("test"), &json!("caller"), &json!(1))
     );
-    assert!(seen["deadline_ms"].as_u64().is_some_and(|ms| ms <= 7_000 && ms > 5_000), "{seen}");
+    assert!(seen["deadline_ms"].as_u64().is_some_and(|ms| ms <= 7_200_000 && ms > 3_600_000), "{seen}");
 }
 
 #[test]

@@ -8,11 +8,11 @@ use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::{Rig, calling, guest, stepping, stock};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, state, text};
+use crate::cli::text;
 
 fn start(rig: &Rig, arguments: &[&str]) -> Child {
-    let mut command = Command::new(program());
-    command.current_dir(rig.folder()).arg("chat").args(arguments).env("CONCLAVE_CACHE", cache()).env("XDG_STATE_HOME", rig.folder());
+    let mut command = rig.conclave(&[&["chat"], arguments].concat());
+    command.env_remove("CONCLAVE_STATE").env("XDG_STATE_HOME", rig.folder());
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program runs")
 }
 
@@ -140,13 +140,7 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
     let rig = Rig::new().with_file("c.toml", config);
     let output = chat(&rig, &["c.toml"], "go\n");
     assert_eq!(output.status.code(), Some(6), "{}", text(&output.stderr));
-    let mut run = Command::new(program());
-    run.current_dir(rig.folder())
-        .args(["run", "c.toml", "go"])
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", state())
-        .stdin(Stdio::null());
-    let run = run.output().expect("the program runs");
+    let run = rig.conclave(&["run", "c.toml", "go"]).output().expect("the program runs");
     assert_eq!(run.status.code(), Some(6), "{}", text(&run.stderr));
     for output in [output, run] {
         let both = text(&output.stdout) + &text(&output.stderr);
@@ -158,13 +152,7 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
 fn a_run_whose_key_is_not_taken_says_so_with_its_exit_code() {
     let server = Server::start(vec![Answer::error(401, "Incorrect key")]);
     let rig = with_model(&server);
-    let mut run = Command::new(program());
-    run.current_dir(rig.folder())
-        .args(["run", "--quiet", "c.toml", "go"])
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", state())
-        .stdin(Stdio::null());
-    let run = run.output().expect("the program runs");
+    let run = rig.conclave(&["run", "--quiet", "c.toml", "go"]).output().expect("the program runs");
     assert_eq!(outcome(&run), (Some(3), String::new()), "{}", text(&run.stderr));
     assert_eq!(text(&run.stderr).matches("Incorrect key").count(), 1, "{}", text(&run.stderr));
 }
@@ -237,7 +225,7 @@ fn an_end_that_is_no_goodbye_says_what_it_is() {
 #[test]
 fn a_turn_that_takes_too_long_is_stopped_and_the_conversation_goes_on() {
     let server = Server::start(vec![Answer::silence(), Answer::says("Here.")]);
-    let output = chat(&with_limits(&server, "wall = \"2 s\""), &["c.toml"], "1\n2\n");
+    let output = chat(&with_limits(&server, "wall = \"10 s\""), &["c.toml"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(0), "Here.\n".to_owned()), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("the turn took longer than limits.run.wall"), "{}", text(&output.stderr));
 }

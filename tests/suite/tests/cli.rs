@@ -1,33 +1,12 @@
 //! The program: what goes to stdout and to stderr, exit codes, `--json`. Few tests; they prove the wiring.
 
-use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 use conclave_test_support::{Rig, calling, guest, stepping};
 use serde_json::{Value, json};
 
-/// The program; `cargo xtask test` builds it before the tests.
-pub(crate) fn program() -> PathBuf {
-    let test = std::env::current_exe().expect("a test runs from a file");
-    let folder = test.parent().and_then(std::path::Path::parent).expect("tests lie in target/PROFILE/deps");
-    let program = folder.join(format!("conclave{}", std::env::consts::EXE_SUFFIX));
-    assert!(program.exists(), "{} is not there: run `cargo xtask build`", program.display());
-    program
-}
-
 pub(crate) fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
-    command.output().expect("the program runs")
-}
-
-pub(crate) fn cache() -> PathBuf {
-    conclave_test_support::stock().join("../test-cache")
-}
-
-/// Where these tests' runs keep their journals: not in the user's own folder.
-pub(crate) fn state() -> PathBuf {
-    conclave_test_support::stock().join("../test-state")
+    rig.conclave(arguments).output().expect("the program runs")
 }
 
 pub(crate) fn text(bytes: &[u8]) -> String {
@@ -134,14 +113,7 @@ fn a_run_without_a_message_says_how_to_give_one() {
 fn an_answer_that_cannot_be_written_is_no_success() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("linux has it");
-    let mut command = Command::new(program());
-    command
-        .current_dir(rig.folder())
-        .args(["run", "-q", "c.toml", "hello"])
-        .stdin(Stdio::null())
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", state());
-    let output = command.stdout(full).output().expect("the program runs");
+    let output = rig.conclave(&["run", "-q", "c.toml", "hello"]).stdout(full).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
 }
 
@@ -228,16 +200,8 @@ fn journals_are_written_and_a_run_never_overwrites_one() {
 fn ctrl_c_ends_at_once_although_a_guest_spins() {
     use std::io::{BufRead, BufReader};
     let rig = Rig::new().with_file("c.toml", calling("spin", "run", &json!({}), "limits = { cpu = \"1 h\", wall = \"1 h\" }"));
-    let mut child = Command::new(program())
-        .current_dir(rig.folder())
-        .args(["run", "c.toml", "go"])
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", state())
-        .spawn()
-        .expect("the program runs");
+    let mut command = rig.conclave(&["run", "c.toml", "go"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     // The guest spins from here on.
     assert!(lines.by_ref().any(|line| line.is_ok_and(|line| line.contains("calls subject.run"))));

@@ -1,17 +1,16 @@
 //! `--trace`: columns that line up, nothing that steers a terminal, colors that switch off. What a line holds is tested in the program.
 
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use conclave_test_support::{Rig, calling, guest, stepping};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, state, text};
+use crate::cli::text;
 
 /// The program where nobody knows how wide the terminal is, but `COLUMNS` says so.
 fn conclave(rig: &Rig, columns: usize, variables: &[(&str, &str)], arguments: &[&str]) -> Output {
-    let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
-    command.env("COLUMNS", columns.to_string()).env_remove("NO_COLOR").envs(variables.iter().copied());
+    let mut command = rig.conclave(arguments);
+    command.env("COLUMNS", columns.to_string()).envs(variables.iter().copied());
     command.output().expect("the program runs")
 }
 

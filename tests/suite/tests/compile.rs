@@ -2,17 +2,17 @@
 
 use std::fmt::Write as _;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::sync::Arc;
 
 use conclave_core::config::Config;
 use conclave_runtime::plugin::Compiler;
 use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared};
-use conclave_test_support::{Rig, block_on, calling};
+use conclave_test_support::{Rig, bare, block_on, calling, program};
 use serde_json::json;
 
 use crate::by_hand::{More, config, tool};
-use crate::cli::{program, text};
+use crate::cli::text;
 
 fn child() -> Compiler {
     Compiler::Child { program: program(), args: vec!["compile-component".into()] }
@@ -143,14 +143,8 @@ fn a_component_that_is_too_large_is_refused() {
 #[test]
 fn the_program_refuses_what_takes_too_long_to_compile() {
     let rig = Rig::new().with_file("subject.wasm", slow()).with_file("c.toml", config(r#"compile_time = "10 ms""#));
-    let mut command = Command::new(program());
-    command
-        .current_dir(rig.folder())
-        .args(["run", "c.toml", "go"])
-        .stdin(Stdio::null())
-        .env("CONCLAVE_CACHE", rig.folder().join("cache"))
-        .env("CONCLAVE_STATE", rig.folder().join("state"));
-    let output = command.output().expect("the program runs");
+    let output =
+        rig.conclave(&["run", "c.toml", "go"]).env("CONCLAVE_CACHE", rig.folder().join("cache")).output().expect("the program runs");
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     assert!(text(&output.stderr).contains("limits.compile_time"), "{}", text(&output.stderr));
 }
@@ -158,7 +152,7 @@ fn the_program_refuses_what_takes_too_long_to_compile() {
 #[test]
 fn the_child_answers_nothing_but_a_component() {
     let answer = |arguments: &[&str]| {
-        let mut command = Command::new(program());
+        let mut command = bare(program());
         command.arg("compile-component").args(arguments).stdin(Stdio::null());
         command.output().expect("the program runs")
     };

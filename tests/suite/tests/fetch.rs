@@ -187,7 +187,7 @@ fn a_redirect_through_wasi_http_is_the_guests_to_follow() {
 #[test]
 fn a_stopped_call_leaves_no_request_behind() {
     let server = Server::answering(|_| Answer::bytes(200, "text/plain", "x").then_silence());
-    let lines = format!("{}\nlimits = {{ wall = \"1 s\" }}", granted(&server, ""));
+    let lines = format!("{}\nlimits = {{ wall = \"10 s\" }}", granted(&server, ""));
     let arguments = json!({ "method": "GET", "url": format!("{}/slow", server.url()) });
     let ran = Rig::new().run(&calling("fetch_probe", "run", &arguments, &lines), "go");
     assert_eq!(ran.fault().kind, conclave_core::fault::FaultKind::Wall, "{}", ran.content());

@@ -6,13 +6,12 @@
 use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Stdio};
 
-use conclave_test_support::{Rig, stepping};
+use conclave_test_support::{Rig, bare, cache, program, stepping, until};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, conclave, program, state, text};
+use crate::cli::{conclave, text};
 
 const SEARCH: &str = "\n[plugins.search]\nsource = \"stock:search\"\ngrants.files = [\"notes\"]\nlimits = { cpu = \"5 s\" }\n";
 
@@ -24,8 +23,7 @@ fn rig(lines: &str) -> Rig {
 #[test]
 fn a_client_gets_tools_on_stdout_and_the_operator_is_told_on_stderr() {
     let rig = rig("");
-    let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(["mcp", "c.toml", "--ask"]).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state());
+    let mut command = rig.conclave(&["mcp", "c.toml", "--ask"]);
     let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
     let info = json!({ "name": "t", "version": "1" });
     let begin = json!({ "protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": info });
@@ -87,7 +85,7 @@ fn data(name: &str) -> String {
 
 /// What the SDK's client met at `conclave mcp`.
 fn met(rig: &Rig, mode: &str, calls: &Value) -> Value {
-    let mut command = Command::new(python());
+    let mut command = rig.bare(python());
     let config = rig.folder().join("c.toml");
     command.args([data("client.py"), mode.to_owned(), calls.to_string(), program().display().to_string(), "mcp".to_owned()]);
     command.arg(config).args(["--ask", "--no-journal"]).env("CONCLAVE_CACHE", cache()).env("PYTHONDONTWRITEBYTECODE", "1");
@@ -115,14 +113,10 @@ struct OverHttp(Child, u16);
 impl OverHttp {
     fn start() -> Self {
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-        let mut command = Command::new(python());
+        let mut command = bare(python());
         command.args([data("server.py"), "http".to_owned(), port.to_string()]).stdout(Stdio::null()).stderr(Stdio::null());
         let server = Self(command.spawn().expect("Python starts"), port);
-        let began = Instant::now();
-        while TcpStream::connect(("127.0.0.1", port)).is_err() {
-            assert!(began.elapsed() < Duration::from_secs(120), "the server was not ready in time");
-            std::thread::sleep(Duration::from_millis(100));
-        }
+        until("the server", || TcpStream::connect(("127.0.0.1", port)).ok());
         server
     }
 }

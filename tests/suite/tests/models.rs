@@ -1,12 +1,12 @@
 //! Models behind a server, through the program: how one is switched on, what goes to it, and that its key goes nowhere else.
 
-use std::process::{Command, Output, Stdio};
+use std::process::Output;
 
 use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::Rig;
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, state, text};
+use crate::cli::text;
 
 const KEY: &str = "sk-a-very-secret-key";
 /// The smallest PNG.
@@ -25,15 +25,7 @@ fn server_lines(server: &Server, more: &str) -> String {
 }
 
 fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
-    let mut command = Command::new(program());
-    command
-        .current_dir(rig.folder())
-        .args(arguments)
-        .stdin(Stdio::null())
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", state())
-        .env("TEST_MODEL_KEY", KEY);
-    command.output().expect("the program runs")
+    rig.conclave(arguments).env("TEST_MODEL_KEY", KEY).output().expect("the program runs")
 }
 
 #[test]
@@ -52,13 +44,7 @@ fn a_model_of_the_command_line_takes_the_place_of_the_configs() {
 fn no_model_is_switched_on_by_a_variable() {
     let server = Server::start(vec![Answer::says("I was asked.")]);
     let rig = rig("");
-    let mut command = Command::new(program());
-    command
-        .current_dir(rig.folder())
-        .args(["run", "c.toml", "Hello"])
-        .stdin(Stdio::null())
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", state());
+    let mut command = rig.conclave(&["run", "c.toml", "Hello"]);
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "OPENAI_API_BASE", "HTTP_PROXY", "http_proxy", "ALL_PROXY"] {
         command.env(name, server.url());
     }

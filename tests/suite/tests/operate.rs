@@ -3,12 +3,12 @@
 
 use std::io::{Read, Write};
 use std::net::TcpListener;
-use std::process::{Command, Output, Stdio};
+use std::process::{Output, Stdio};
 
 use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, state, text};
+use crate::cli::text;
 
 fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
     conclave_with(rig, arguments, "")
@@ -16,9 +16,8 @@ fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
 
 /// With something on stdin; a question would be answered by it, and none must be asked.
 fn conclave_with(rig: &Rig, arguments: &[&str], input: &str) -> Output {
-    let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", state()).env("HOME", "/nowhere");
-    command.env_remove("CARGO_TARGET_DIR").stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = rig.conclave(arguments);
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program runs");
     // One that reads nothing may be gone by now.
     let _ = child.stdin.take().expect("it is piped").write_all(input.as_bytes());

@@ -17,7 +17,7 @@ use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Host, HostOptions, Prepared, Run, RunOptions};
-use conclave_test_support::{block_on, guest};
+use conclave_test_support::{block_on, guest, until_so as until};
 use tokio::sync::Semaphore;
 use tokio::sync::oneshot;
 
@@ -32,7 +32,13 @@ struct Slow {
 
 impl Slow {
     fn new(is_single: bool) -> Arc<Self> {
-        Arc::new(Self { open: Arc::new(Semaphore::new(0)), asked: Arc::default(), singly: Mutex::default(), is_single })
+        Arc::new(Self {
+            open: Arc::new(Semaphore::new(0)),
+            asked: Arc::default(),
+            asked_at: Mutex::default(),
+            singly: Mutex::default(),
+            is_single,
+        })
     }
 
     fn asked(&self) -> usize {
@@ -139,16 +145,6 @@ impl World {
     }
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("it never happened: {what}");
-}
-
 fn parks() -> EngineSettings {
     EngineSettings { park_after: Some(Duration::from_millis(5)), slots: 4, ..EngineSettings::default() }
 }
@@ -158,7 +154,7 @@ fn many_more_wait_than_there_are_sandboxes() {
     const MANY: usize = 1_000;
     block_on(async {
         // On a machine that is busy with other tests a call is charged for time in which it did not run.
-        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", "cpu = \"60s\"");
+        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", "cpu = \"1 h\"");
         let prepared = world.prepare().await;
         let runs: Vec<_> = (0..MANY).map(|index| tokio::spawn(world.start(&prepared, &format!("room{index}")).outcome())).collect();
         until("all have asked", || world.model.asked() == MANY).await;
@@ -184,7 +180,6 @@ fn answers_may_come_in_another_order_than_they_are_waited_for() {
         for asked in ["0", "2", "3", "1"] {
             until("it is parked", || world.host.engine().waiting() == 1 && world.host.engine().live() == 0).await;
             world.model.answer(asked);
-            tokio::time::sleep(Duration::from_millis(20)).await;
         }
         let outcome = run.await.expect("it does not panic").expect("a journal in memory does not fail");
         assert_eq!(outcome.content.as_deref(), Some("=3 =2 =1 =0"));
@@ -224,7 +219,7 @@ fn nothing_is_told_twice() {
 #[test]
 fn a_call_that_computed_long_keeps_its_sandbox_until_the_wait_was_worth_it() {
     block_on(async {
-        let world = World::new(true, parks(), "asks = 1, rounds = 300000000", "cpu = \"60s\", wall = \"120s\"");
+        let world = World::new(true, parks(), "asks = 1, rounds = 300000000", "cpu = \"1 h\", wall = \"1 h\"");
         let prepared = world.prepare().await;
         let run = tokio::spawn(world.start(&prepared, "room").outcome());
         until("it asks", || world.model.asked() == 1).await;

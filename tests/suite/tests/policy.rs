@@ -1,8 +1,6 @@
 //! The policy on tool calls: what runs without a rule, what arguments a rule is about, and that nobody hides behind another's leave.
 //! Asking itself is tested beside the program's approver and, with a terminal, by eye (docs/policy.md).
 
-use std::process::{Command, Stdio};
-
 use conclave_core::grant::Layer;
 use conclave_core::notice::Notice;
 use conclave_core::policy::{Approval, ApprovalRequest};
@@ -10,7 +8,7 @@ use conclave_runtime::RunOptions;
 use conclave_test_support::{Ran, Rig, block_on, guest};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, text};
+use crate::cli::text;
 
 const WRITES: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read-write" }]"#;
 const READS: &str = r#"grants.files = [{ dir = "data", at = "/folder", mode = "read" }]"#;
@@ -138,13 +136,7 @@ fn whoever_calls_a_tool_by_hand_has_decided_about_it() {
 }
 
 fn run(rig: &Rig) -> (Option<i32>, String) {
-    let mut run = Command::new(program());
-    run.current_dir(rig.folder())
-        .args(["run", "c.toml", "go"])
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", rig.folder().join("state"))
-        .stdin(Stdio::null());
-    let run = run.output().expect("the program runs");
+    let run = rig.conclave(&["run", "c.toml", "go"]).output().expect("the program runs");
     (run.status.code(), text(&run.stderr))
 }
 

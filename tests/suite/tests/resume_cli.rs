@@ -4,21 +4,17 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
 
 use conclave_models::test_server::{Answer, Server};
+pub(crate) use conclave_test_support::until;
 use conclave_test_support::{Rig, calling, stock};
 use serde_json::{Value, json};
 
-use crate::cli::{cache, program, text};
-
-/// For what must happen some time; nobody measures it.
-const PATIENCE: Duration = Duration::from_secs(60);
+use crate::cli::text;
 
 pub(crate) fn command(rig: &Rig, arguments: &[&str]) -> Command {
-    let mut command = Command::new(program());
-    command.current_dir(rig.folder()).args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", rig.folder().join("state"));
+    let mut command = rig.conclave(arguments);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped()).env("CONCLAVE_STATE", rig.folder().join("state"));
     command
 }
 
@@ -34,17 +30,6 @@ pub(crate) fn start(rig: &Rig, arguments: &[&str]) -> Child {
 pub(crate) fn kill(mut child: Child) {
     child.kill().expect("it can be killed");
     child.wait().expect("it has ended");
-}
-
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + PATIENCE;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "{what} never came");
-        std::thread::sleep(Duration::from_millis(50));
-    }
 }
 
 /// A server whose first reply is a plain one, and which falls silent then until it is released.

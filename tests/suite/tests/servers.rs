@@ -4,21 +4,20 @@
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Child, Output, Stdio};
 
-use conclave_test_support::Rig;
+use conclave_test_support::{Rig, bare, until};
 
-use crate::cli::{cache, program, state, text};
+use crate::cli::text;
 
 const KEY: &str = "sk-conclave-test";
 /// Importing takes it that long on a busy machine.
-const START: Duration = Duration::from_secs(120);
 
 /// LiteLLM on a port of its own, ended with the test.
 struct LiteLlm {
     child: Child,
     port: u16,
+    _home: tempfile::TempDir,
 }
 
 impl LiteLlm {
@@ -26,7 +25,9 @@ impl LiteLlm {
         let program = std::env::var_os("CONCLAVE_LITELLM").expect("`cargo xtask test` says where LiteLLM is");
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../data/servers/litellm");
         let port = TcpListener::bind("127.0.0.1:0").and_then(|free| free.local_addr()).expect("a free port").port();
-        let mut command = Command::new(&program);
+        let home = tempfile::tempdir().expect("a test can make a folder");
+        let mut command = bare(&program);
+        command.env("HOME", home.path()).env("TMPDIR", home.path());
         // Beside its own program there is the Python that knows it; the handler is found in the folder of the config.
         command.current_dir(&folder).env("PYTHONPATH", &folder).env("PYTHONDONTWRITEBYTECODE", "1").env("NO_PROXY", "*");
         // It asks nobody for prices, and lets our handler look after keys.
@@ -34,18 +35,16 @@ impl LiteLlm {
         command.args(["--config", "config.yaml", "--host", "127.0.0.1", "--telemetry", "False", "--port", &port.to_string()]);
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
         let child = command.spawn().unwrap_or_else(|error| panic!("{}: {error}", PathBuf::from(&program).display()));
-        let mut server = Self { child, port };
+        let mut server = Self { child, port, _home: home };
         server.wait_until_ready();
         server
     }
 
     fn wait_until_ready(&mut self) {
-        let began = Instant::now();
-        while !self.is_ready() {
+        until("LiteLLM", || {
             assert!(self.child.try_wait().expect("it can be asked").is_none(), "LiteLLM ended before it was ready");
-            assert!(began.elapsed() < START, "LiteLLM was not ready in time");
-            std::thread::sleep(Duration::from_millis(200));
-        }
+            self.is_ready().then_some(())
+        });
     }
 
     fn is_ready(&self) -> bool {
@@ -95,14 +94,8 @@ impl Drop for LiteLlm {
 }
 
 fn conclave(rig: &Rig, arguments: &[&str], key: &str, typed: &str) -> Output {
-    let mut command = Command::new(program());
-    command
-        .current_dir(rig.folder())
-        .args(arguments)
-        .env("CONCLAVE_CACHE", cache())
-        .env("CONCLAVE_STATE", state())
-        .env("TEST_MODEL_KEY", key);
-    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut command = rig.conclave(arguments);
+    command.env("TEST_MODEL_KEY", key).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().expect("the program starts");
     child.stdin.take().expect("stdin is piped").write_all(typed.as_bytes()).expect("it can be typed to");
     child.wait_with_output().expect("the program ends")

@@ -1,11 +1,13 @@
 //! How a test runs a config on real components: the host, a folder, people who answer from a list, everything that was told.
 //! Tests touch the host's API here and nowhere else.
 
+mod program;
 mod ran;
 mod rig;
 
 use std::path::PathBuf;
 
+pub use program::{PATIENCE, bare, program, until, until_so};
 pub use ran::{Answer, Ran};
 pub use rig::{Rig, block_on, host, refused};
 

@@ -1,9 +1,8 @@
 //! A host for one test, with a folder of its own.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use conclave_core::config::Config;
 use conclave_core::ids::{ChannelId, RoomId, TaskName};
@@ -17,14 +16,14 @@ use conclave_runtime::secrets::Sources;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOptions};
 
+use crate::program::PATIENCE;
 use crate::ran::Ran;
-
-/// A run that takes longer hangs: no test waits for more than a limit of a second or two.
-const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A host, a folder, and people.
 pub struct Rig {
-    folder: tempfile::TempDir,
+    /// Holds the folder that configs start at, and beside it the homes of programs. Whatever a test does above its folder it does in here.
+    root: tempfile::TempDir,
+    folder: PathBuf,
     answers: Vec<String>,
     refuse_speech: bool,
     /// Outlive each run's host, as a file on the disk would.
@@ -42,19 +41,23 @@ impl Rig {
     /// An empty folder, and nobody who answers.
     #[must_use]
     pub fn new() -> Self {
-        Self {
-            folder: tempfile::tempdir().expect("a test can make a folder"),
-            answers: Vec::new(),
-            refuse_speech: false,
-            kv: Arc::default(),
-            blobs: Arc::default(),
-        }
+        let root = tempfile::tempdir().expect("a test can make a folder");
+        // Nothing is beside it, so that a test may grant what is above it.
+        let folder = root.path().join("above/folder");
+        std::fs::create_dir_all(&folder).expect("a test can make a folder");
+        Self { root, folder, answers: Vec::new(), refuse_speech: false, kv: Arc::default(), blobs: Arc::default() }
     }
 
     /// The folder that configs start at.
     #[must_use]
     pub fn folder(&self) -> &Path {
-        self.folder.path()
+        &self.folder
+    }
+
+    /// The folder above all of the rig's folders.
+    #[must_use]
+    pub fn root(&self) -> &Path {
+        self.root.path()
     }
 
     /// Attachments that its runs keep.
@@ -66,7 +69,7 @@ impl Rig {
     /// Puts a file there.
     #[must_use]
     pub fn with_file(self, path: &str, content: impl AsRef<[u8]>) -> Self {
-        let path = self.folder.path().join(path);
+        let path = self.folder.join(path);
         if let Some(parent) = path.parent() {
             std::fs::create_dir_all(parent).expect("a test can make a folder");
         }
@@ -97,7 +100,7 @@ impl Rig {
     }
 
     async fn prepare_now(&self, config: &str) -> Result<Prepared, String> {
-        let folder = self.folder.path().to_string_lossy().into_owned();
+        let folder = self.folder.to_string_lossy().into_owned();
         let config = Config::parse("conclave.toml", &folder, config).map_err(|problems| problems.to_string())?;
         let host = host_with(HostOptions { kv: Arc::clone(&self.kv) as _, blobs: Arc::clone(&self.blobs) as _, ..HostOptions::default() });
         host.prepare(&config, &(Arc::new(|_| {}) as Follow)).await.map_err(|error| match error {

@@ -86,12 +86,10 @@ mod tests {
 
     #[test]
     fn a_file_is_never_overwritten() {
-        let folder = std::env::temp_dir().join(format!("conclave-transcript-{}", std::process::id()));
-        std::fs::create_dir_all(&folder).unwrap();
-        let path = folder.join("page.md");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("page.md");
         spoken().save(&path).unwrap();
         assert!(spoken().save(&path).unwrap_err().contains("not overwritten"));
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

@@ -56,8 +56,8 @@ mod tests {
 
     #[test]
     fn the_file_is_its_owners_and_does_not_grow() {
-        let folder = std::env::temp_dir().join(format!("conclave-kept-{}", std::process::id()));
-        let path = folder.join("state/chat-history");
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("state/chat-history");
         prepare(&path).unwrap();
         let line = format!("{}\n", "x".repeat(99));
         std::fs::write(&path, line.repeat(20_000)).unwrap();
@@ -70,6 +70,5 @@ mod tests {
             use std::os::unix::fs::PermissionsExt;
             assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
         }
-        std::fs::remove_dir_all(&folder).unwrap();
     }
 }

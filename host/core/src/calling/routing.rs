@@ -142,7 +142,6 @@ pub(super) fn is_word(c: char) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
 
     use proptest::prelude::*;
 
@@ -260,14 +259,12 @@ mod tests {
         }
     }
 
+    /// What took time by the square of their length would not come to its end here before the runner of the tests loses patience.
     #[test]
-    #[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the time itself is what is tested")]
     fn hostile_texts_take_time_in_proportion() {
-        let start = std::time::Instant::now();
         for piece in ["@", "@@a", "DONE", "TO[", "é", "a@", "__PASS__:"] {
             let text = piece.repeat(1_000_000 / piece.len());
             let _ = (addressed(&text, "@"), addressed(&text, "@@"), directed(&text), without_done(&text), route(&text, "@", false));
         }
-        assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
     }
 }

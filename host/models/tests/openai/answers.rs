@@ -78,7 +78,7 @@ async fn a_stream_that_is_finished_needs_no_proper_end() {
     let last = r#"{"choices":[{"delta":{"content":"a"},"finish_reason":"stop"}]}"#;
     let impatient = |server: &Server| {
         let mut settings = settings(server);
-        settings.idle_timeout = Duration::from_millis(30);
+        settings.idle_timeout = Duration::from_secs(3);
         OpenAi::new(settings).unwrap()
     };
     for answer in [Answer::events(&[last]), Answer::events(&[last]).then_cut(), Answer::events(&[last]).then_silence()] {

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use crate::world::{Heard, ask, client, fails, prompt, settings};
 
-const SOON: Duration = Duration::from_millis(40);
+/// A limit that is sure to be broken where a server is silent, and not where it answers, however busy the machine.
+const SOON: Duration = Duration::from_secs(3);
 
 const PIECE: &str = r#"{"choices":[{"delta":{"content":"a"}}]}"#;
 
@@ -80,7 +81,7 @@ async fn an_attempt_has_its_time_and_all_of_them_have_theirs() {
     let client = client_with(&server, |settings| settings.timeout = SOON);
     let (error, kind, text) = fails(&client, false).await;
     assert_eq!((error, kind), (ModelError::Unavailable { retry_after_ms: None }, TroubleKind::Unreachable));
-    assert!(text.contains("40ms"), "{text}");
+    assert!(text.contains("3s"), "{text}");
 }
 
 #[tokio::test]
@@ -120,8 +121,15 @@ async fn a_dropped_future_hangs_up_and_says_nothing_more() {
     let server = Arc::new(Server::start(vec![Answer::events(&[PIECE]).then_silence()]));
     let heard = Arc::new(Heard::default());
     let asking = client(&server).complete(prompt(true), Arc::<Heard>::clone(&heard));
-    let waiting = tokio::time::timeout(Duration::from_millis(200), asking);
-    assert!(waiting.await.is_err());
+    let hearing = async {
+        while heard.pieces().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::select! {
+        _ = asking => panic!("the server says no more than a piece"),
+        () = hearing => {}
+    }
     let waited = Arc::clone(&server);
     tokio::task::spawn_blocking(move || waited.wait_for_hang_ups(1)).await.unwrap();
     assert_eq!((heard.pieces(), server.requests().len()), (vec!["a".to_owned()], 1));

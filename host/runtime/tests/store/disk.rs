@@ -103,10 +103,9 @@ fn what_waits_while_the_store_breaks_is_not_said_to_be_kept() {
     waits.append(&entry(&[opened("b", "x")])).unwrap();
     futures_executor::block_on(waits.settle()).unwrap();
     let sql = crate::support::sql(temp.path());
-    // The thread waits for this, and more is handed over meanwhile.
+    // The thread waits for this, and more is handed over meanwhile: behind what it has taken already, or with it.
     sql.execute_batch("BEGIN IMMEDIATE").unwrap();
     let broken = breaks.append(&entry(&[said(1, "x")])).unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(100));
     waits.append(&entry(&[said(1, "y")])).unwrap();
     let settled = waits.settle();
     sql.execute_batch(

@@ -157,7 +157,8 @@ impl Conversation {
         let config = Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}"))?;
         let prepared = runner.host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}"))?;
         let records = Arc::new(Records::default());
-        let options = RunOptions { subscribers: Subscribers::new([Arc::clone(&records) as Arc<dyn Subscriber>]), ..RunOptions::default() };
+        let subscribers = Subscribers::new([Arc::clone(&records) as Arc<dyn Subscriber>, crate::bound::counter()]);
+        let options = RunOptions { subscribers, ..RunOptions::default() };
         let mut session = prepared.session(options).map_err(|error| error.to_string())?;
         let outcome = session.run(Ask { content: Some("go".to_owned()), ..Ask::default() }).await.map_err(|error| error.to_string())?;
         let value = outcome.value.clone().or_else(|| serde_json::from_str(outcome.content.as_deref()?).ok()).unwrap_or_default();
@@ -175,11 +176,17 @@ impl Conversation {
 
 /// Loads every component once, so that no case waits for a compiler.
 pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
-    let all = Conversation::new(Vec::new(), vec![Executor::terminal(1, None), Executor::spinning(), Executor::of_tools(&[json!("edit")])]);
+    let all = Conversation::new(
+        Vec::new(),
+        vec![Executor::terminal(1, None), Executor::spinning(), Executor::workspace(), Executor::of_tools(&[json!("edit")])],
+    );
     let all = all.assessed("low");
     let config =
         Config::parse("conclave.toml", "/", &all.text(runner)?).map_err(|problems| format!("the config is refused:\n{problems}"))?;
-    runner.host.load(&config).await.map(drop).map_err(|error| format!("the config does not fit:\n{error}"))
+    std::fs::create_dir_all(&all.folder).map_err(|error| format!("{}: {error}", all.folder.display()))?;
+    let loaded = runner.host.load(&config).await.map(drop).map_err(|error| format!("the config does not fit:\n{error}"));
+    let _ = std::fs::remove_dir_all(&all.folder);
+    loaded
 }
 
 /// Everything that a run's journal holds.

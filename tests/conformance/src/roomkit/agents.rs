@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use conclave_runtime::action::{Action, Reply, Turn};
 use conclave_runtime::ids::RoomId;
@@ -10,6 +9,7 @@ use conclave_runtime::manifest::Capability;
 use conclave_runtime::message::Message;
 use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, call, finish};
 use serde_json::{Value, json};
+use tokio::sync::watch;
 
 /// The tool with which a structured result is handed in.
 const SUBMIT: &str = "submit_result";
@@ -20,6 +20,7 @@ pub(super) struct Script {
     pub(super) id: String,
     /// One for each step of a room, the last for all that follow; none says nothing at all.
     pub(super) replies: Vec<Option<String>>,
+    /// How long a step takes in the time of the case, which passes when somebody waits for an end: [`Agent::release`].
     pub(super) delay_ms: u64,
     pub(super) raises: Option<String>,
     /// The step in which it hands a structured result in; 0: never. None: nobody asks for one.
@@ -64,11 +65,22 @@ struct Inner {
     turns: Mutex<VecDeque<Turn>>,
     steps: Mutex<BTreeMap<RoomId, u64>>,
     seen: Mutex<Vec<Seen>>,
+    /// Steps that it has begun.
+    begun: watch::Sender<usize>,
+    /// Steps that take long may end.
+    released: watch::Sender<bool>,
 }
 
 impl Agent {
     pub(super) fn new(script: Script) -> Self {
-        Self(Arc::new(Inner { script, turns: Mutex::default(), steps: Mutex::default(), seen: Mutex::default() }))
+        Self(Arc::new(Inner {
+            script,
+            turns: Mutex::default(),
+            steps: Mutex::default(),
+            seen: Mutex::default(),
+            begun: watch::Sender::new(0),
+            released: watch::Sender::new(false),
+        }))
     }
 
     pub(super) fn script(&self) -> &Script {
@@ -82,6 +94,17 @@ impl Agent {
 
     pub(super) fn seen(&self) -> Vec<Seen> {
         lock(&self.0.seen).clone()
+    }
+
+    /// It has begun so many steps.
+    pub(super) async fn has_begun(&self, steps: usize) {
+        // Its sender is this agent's.
+        let _ = self.0.begun.subscribe().wait_for(|begun| *begun >= steps).await;
+    }
+
+    /// The time that its steps take has passed.
+    pub(super) fn release(&self) {
+        self.0.released.send_replace(true);
     }
 
     /// As a plugin of the program's own.
@@ -106,12 +129,14 @@ impl Agent {
             results: step.results().iter().map(|result| result.content.clone()).collect(),
             room: room.clone(),
         });
+        self.0.begun.send_modify(|begun| *begun += 1);
         let next = lock(&self.0.turns).pop_front();
         if let Some(turn) = next {
             return Ok(turn);
         }
         if *delay_ms > 0 {
-            tokio::time::sleep(Duration::from_millis(*delay_ms)).await;
+            // Its sender is this agent's, which lives as long as its step.
+            let _ = self.0.released.subscribe().wait_for(|released| *released).await;
         }
         if let Some(raises) = raises {
             return Err(Failure::new(raises.clone()));

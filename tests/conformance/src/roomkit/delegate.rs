@@ -1,7 +1,6 @@
 //! Delegations: one, several at once, one within another, one that waits, and one whose room closes meanwhile.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use conclave_core::ids::BackgroundId;
 use conclave_runtime::delegation::{BackgroundRecord, Delegation, Deliver, HandBack, OnClose, STRUCTURED_RETRIES};
@@ -16,9 +15,6 @@ use super::followed::Ended;
 use super::stage::{Open, Stage, Strategy};
 use super::{Case, names};
 use crate::Runner;
-
-/// Milliseconds that a task may take of which a case does not say it.
-const PATIENCE_MS: u64 = 8_000;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     match case.op {
@@ -152,7 +148,7 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         Ok(task) => task,
     };
     let mut at_start = open.handle.task(&task.id).map(|record| names::state(record.state));
-    let waited = open.wait(&task.id, case.number("wait_ms").unwrap_or(PATIENCE_MS)).await;
+    let waited = open.wait(&task.id).await;
     let returned = open.follower.note("wait_returned");
     let record = waited.map_err(|error| format!("the task does not end: {error}"))?;
     let record = settled(&open, record).await;
@@ -181,7 +177,7 @@ async fn next_turn(open: &Open, task: &str) -> Result<(), String> {
     let channel = open.stage.channels.first().map_or("terminal", |(id, _)| id.as_str());
     open.handle.say(channel, "hello").await.map_err(|refusal| refusal.message)?;
     let stepped = |_: &super::followed::Seen| (steps(open, task).len() > before).then_some(());
-    open.follower.until(PATIENCE_MS, stepped).await.ok_or_else(|| format!("{task} takes no turn"))
+    open.follower.until(stepped).await.ok_or_else(|| format!("{task} takes no turn"))
 }
 
 /// What was said in the room before anybody delegates.
@@ -192,9 +188,9 @@ fn conversation(case: &Case<'_>) -> Vec<String> {
     said.into_iter().flatten().filter_map(text).collect()
 }
 
-/// The record once nothing more is to come of it; as it is when that is not to be.
+/// The record once nothing more is to come of it.
 pub(super) async fn settled(open: &Open, record: Arc<BackgroundRecord>) -> Arc<BackgroundRecord> {
-    open.settle(&record.id).await.unwrap_or(record)
+    open.settle(&record.id).await
 }
 
 fn steps(open: &Open, agent: &str) -> Vec<Step> {
@@ -347,10 +343,9 @@ async fn all(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     for call in &calls {
         tasks.push(open.delegate(None, delegation(&open.stage, case, call)).await.map_err(|refusal| refusal.message)?);
     }
-    let within = case.number("wait_ms").unwrap_or(PATIENCE_MS);
     let mut records = Vec::new();
     for task in &tasks {
-        records.push(open.wait(&task.id, within).await.map_err(|error| error.to_string())?);
+        records.push(open.wait(&task.id).await.map_err(|error| error.to_string())?);
     }
     let mut rooms: Vec<&RoomId> = records.iter().map(|record| &record.room).collect();
     rooms.sort();
@@ -368,20 +363,24 @@ async fn all(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 
 async fn many(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open(runner).await?;
-    let began = Instant::now();
     let mut tasks = Vec::new();
     for _ in 0..case.number("n").unwrap_or(1) {
         tasks.push(open.delegate(None, delegation(&open.stage, case, case.when)).await.map_err(|refusal| refusal.message)?);
     }
-    let within = case.number("wait_ms").unwrap_or(PATIENCE_MS);
+    let worker = tasks.first().and_then(|task| open.stage.agent(task.agent.as_str()));
+    let takes = worker.map_or(0, |worker| worker.script().delay_ms);
+    if let Some(worker) = worker.filter(|_| takes > 0) {
+        // None of them has ended, so all are at work at the same time: together they take as long as one.
+        worker.has_begun(tasks.len()).await;
+    }
     let mut completed = 0;
     for task in &tasks {
-        let record = open.wait(&task.id, within).await;
+        let record = open.wait(&task.id).await;
         completed += usize::from(record.is_ok_and(|record| names::state(record.state) == "completed"));
     }
     Ok(json!({
         "all_completed": completed == tasks.len(), "completed": completed,
-        "elapsed_ms": u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        "elapsed_ms": takes,
     }))
 }
 
@@ -397,7 +396,7 @@ async fn nested(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = stage.open(runner).await?;
     let asked = Delegation { agent: name, task: "level 0".to_owned(), ..Delegation::default() };
     let task = open.delegate(None, asked).await.map_err(|refusal| refusal.message)?;
-    let record = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let seen = open.follower.seen();
     let completed = seen.ended.iter().filter(|ended| names::status(ended.task.status) == "completed").count();
     let deepest = seen.started.iter().map(|started| &started.room).max_by_key(|room| room.as_str().len()).unwrap_or(&record.room);
@@ -412,8 +411,7 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open(runner).await?;
     let wanted = Delegation { wait: true, ..delegation(&open.stage, case, case.when) };
     let task = open.delegate(None, wanted.clone()).await.map_err(|refusal| refusal.message)?;
-    let within = case.number("wait_ms").unwrap_or(PATIENCE_MS);
-    let record = open.wait(&task.id, within).await.map_err(|error| error.to_string())?;
+    let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let turns = steps(&open, task.agent.as_str()).into_iter().filter(|step| step.room == task.room).count();
     // The same worker once more, and nobody asks for a form: the tool is not there.
     let plain = Delegation { structured: None, wait: false, ..wanted };
@@ -423,7 +421,7 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         steps.iter().find(|step| step.room == *room).map(|step| step.tools.iter().any(|tool| tool == "submit_result"))
     };
     let find = |_: &super::followed::Seen| offered(&again.room);
-    let is_offered_again = open.follower.until(within, find).await.unwrap_or(true);
+    let is_offered_again = open.follower.until(find).await.unwrap_or(true);
     let mut got = shown(&open, &record, usize::MAX);
     got["turns"] = json!(turns);
     got["payload"] = record.metadata.get("result").cloned().unwrap_or(Value::Null);
@@ -450,7 +448,8 @@ async fn then_close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let task = open.delegate(None, wanted).await.map_err(|refusal| refusal.message)?;
     open.handle.close("the case closes it").await.map_err(|refusal| refusal.message)?;
     let before = open.follower.seen();
-    let record = open.wait(&task.id, case.number("wait_ms").unwrap_or(PATIENCE_MS)).await.map_err(|error| error.to_string())?;
+    // Only now does the worker's time pass.
+    let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let record = settled(&open, record).await;
     let after = open.follower.seen();
     let mut got = shown(&open, &record, usize::MAX);

@@ -14,7 +14,6 @@ use super::stage::{GateMode, Open, Stage, Strategy};
 use super::{Case, names};
 use crate::Runner;
 
-const PATIENCE_MS: u64 = 8_000;
 /// Whose speeches they are where no agent says it.
 const HOST: &str = "system";
 
@@ -129,7 +128,7 @@ async fn deliver(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     if let Some(voice) = voice.filter(|_| !plays_for_ever(case)) {
         // It is quiet again once the strategy waits for that.
         let decided = |seen: &Seen| (!seen.decided.is_empty()).then_some(());
-        open.follower.until(PATIENCE_MS, decided).await;
+        open.follower.until(decided).await;
         open.handle.activity(voice.as_str(), Activity::Idle).await.map_err(|refusal| refusal.message)?;
     }
     let record = settled(&open, record).await;
@@ -176,15 +175,16 @@ async fn delegated(open: &Open, case: &Case<'_>, result: &Value, has_prompt: boo
     let task = open.delegate(None, wanted).await.map_err(|refusal| refusal.message)?;
     if word("status") == Some("cancelled") {
         task.cancel("cancelled").await.map_err(|refusal| refusal.message)?;
+        return open.wait_for_stopped(&task.id).await.map_err(|error| error.to_string());
     }
-    open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())
+    open.wait(&task.id).await.map_err(|error| error.to_string())
 }
 
 /// The notified agent has answered what was put to it, and its answer was said.
 async fn heard(open: &Open, record: &BackgroundRecord) {
     let has_ears = open.stage.channels.iter().any(|(_, binding)| binding.can_be_told());
     if record.delivery.state == DeliveryState::Delivered && has_ears {
-        open.follower.until(PATIENCE_MS, |seen| (!seen.said.is_empty()).then_some(())).await;
+        open.follower.until(|seen| (!seen.said.is_empty()).then_some(())).await;
     }
 }
 
@@ -238,7 +238,7 @@ async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     }
     let mut outcomes = Vec::new();
     for task in records {
-        let record = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+        let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
         outcomes.push(names::outcome(settled(&open, record).await.delivery.state));
     }
     let seen = open.follower.seen();

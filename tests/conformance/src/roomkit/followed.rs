@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
@@ -92,21 +91,18 @@ impl Follower {
         lock(&self.seen).clone()
     }
 
-    /// What it looks for, as soon as it is there; none when it is not within so many milliseconds.
-    pub(super) async fn until<T>(&self, within_ms: u64, find: impl Fn(&Seen) -> Option<T>) -> Option<T> {
+    /// What it looks for, as soon as it is there; none when the room is over without it.
+    pub(super) async fn until<T>(&self, find: impl Fn(&Seen) -> Option<T>) -> Option<T> {
         let mut changes = self.changed.subscribe();
-        let looking = async {
-            loop {
-                changes.mark_unchanged();
-                if let Some(found) = find(&lock(&self.seen)) {
-                    return Some(found);
-                }
-                if changes.changed().await.is_err() {
-                    return None;
-                }
+        loop {
+            changes.mark_unchanged();
+            if let Some(found) = find(&lock(&self.seen)) {
+                return Some(found);
             }
-        };
-        tokio::time::timeout(Duration::from_millis(within_ms), looking).await.ok().flatten()
+            if changes.changed().await.is_err() {
+                return None;
+            }
+        }
     }
 
     pub(super) fn note(&self, name: &str) -> usize {

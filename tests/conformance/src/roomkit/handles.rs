@@ -19,7 +19,6 @@ use crate::Runner;
 const WORKER: &str = "agent-bg";
 /// Milliseconds: as good as for ever.
 const LONG_MS: u64 = 60_000;
-const PATIENCE_MS: u64 = 8_000;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open_with(runner, journals(case), Arc::new(SystemClock)).await?;
@@ -69,7 +68,7 @@ async fn started(open: &Open, case: &Case<'_>, task: &str) -> Result<TaskHandle,
 
 async fn submit(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     let task = started(open, case, "do the work").await?;
-    let record = open.wait(&task.id, case.number("wait_ms").unwrap_or(PATIENCE_MS)).await.map_err(|error| error.to_string())?;
+    let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
     let returned = open.follower.note("wait_returned");
     let record = settled(open, record).await;
     Ok(shown(open, &record, returned))
@@ -82,16 +81,21 @@ async fn wait(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     }
     let before = case.text("when").or_else(|| case.text("order")).unwrap_or("before");
     if before == "after" || case.flag("result_set") || case.flag("done") {
-        open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+        open.wait(&task.id).await.map_err(|error| error.to_string())?;
     }
-    let at_most = case.number("timeout_ms").unwrap_or(PATIENCE_MS);
+    let takes = open.stage.agent(WORKER).map_or(0, |worker| worker.script().delay_ms);
+    let gives_up = case.number("timeout_ms").filter(|at_most| *at_most < takes);
     // Everybody who waits gets the same.
-    let (first, second) = tokio::join!(open.wait(&task.id, at_most), open.wait(&task.id, at_most));
+    let once = async || match gives_up {
+        Some(at_most) => open.wait_at_most(&task.id, at_most).await,
+        None => open.wait(&task.id).await,
+    };
+    let (first, second) = tokio::join!(once(), once());
     let record = match first {
         Ok(record) => record,
         Err(WaitError::TimedOut) => {
             let after = open.handle.task(&task.id).map(|record| names::state(record.state));
-            let later = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+            let later = open.wait(&task.id).await.map_err(|error| error.to_string())?;
             return Ok(json!({
                 "error": "timeout", "status_after": after, "later_status": names::state(later.state), "later_result": result(open, &later),
             }));
@@ -99,7 +103,7 @@ async fn wait(open: &Open, case: &Case<'_>) -> Result<Value, String> {
         Err(other) => return Err(other.to_string()),
     };
     let same = second.is_ok_and(|second| (second.state, &second.output) == (record.state, &record.output));
-    let again = open.wait(&task.id, 0).await.is_ok_and(|again| again.output == record.output);
+    let again = open.wait_at_most(&task.id, 0).await.is_ok_and(|again| again.output == record.output);
     let shown = result(open, &record);
     Ok(json!({
         "status": names::state(record.state), "result": shown, "returns": shown, "output": record.output, "returned": shown,
@@ -117,11 +121,13 @@ async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     let task = started(open, case, "do the work").await?;
     let is_late = case.op.contains("finished") || case.op.contains("done") || case.flag("finished") || case.flag("done");
     if is_late {
-        open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+        open.wait(&task.id).await.map_err(|error| error.to_string())?;
     }
-    if let Some(after) = case.number("cancel_after_ms") {
-        // As long as the case says; it ends sooner only when the task does.
-        let _ = open.wait(&task.id, after).await;
+    if case.number("cancel_after_ms").is_some()
+        && let Some(worker) = open.stage.agent(WORKER)
+    {
+        // It is at work by then.
+        worker.has_begun(1).await;
     }
     let times = case.number("times").unwrap_or(1).max(1);
     let mut answers = Vec::new();
@@ -129,7 +135,7 @@ async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
         answers.push(task.cancel("cancelled").await.map_err(|refusal| refusal.message)?);
     }
     let again = task.cancel("cancelled").await.map_err(|refusal| refusal.message)?;
-    let record = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    let record = open.wait_for_stopped(&task.id).await.map_err(|error| error.to_string())?;
     let returned = open.follower.note("wait_returned");
     let record = settled(open, record).await;
     let mut got = shown(open, &record, returned);
@@ -154,7 +160,7 @@ async fn close(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     open.handle.close("the host closes").await.map_err(|refusal| refusal.message)?;
     let (mut statuses, mut results) = (Map::new(), Map::new());
     for (id, task) in tasks {
-        let record: Arc<BackgroundRecord> = open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+        let record: Arc<BackgroundRecord> = open.wait_for_stopped(&task.id).await.map_err(|error| error.to_string())?;
         statuses.insert(id.clone(), json!(names::state(record.state)));
         results.insert(id, result(open, &record));
     }

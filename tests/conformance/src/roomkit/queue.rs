@@ -19,7 +19,6 @@ use super::stage::Stage;
 use super::{Case, names};
 use crate::Runner;
 
-const PATIENCE_MS: u64 = 8_000;
 /// Speeches that are not taken, where the case says how often it fails and not that it ever works.
 const NEVER: u32 = 100;
 
@@ -49,9 +48,9 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = stage.open_with(runner, Arc::new(journals.clone()), Arc::new(SystemClock)).await?;
     for number in 1..=in_flight {
         let task = open.delegate(None, wanted()).await.map_err(|refusal| refusal.message)?;
-        open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+        open.wait(&task.id).await.map_err(|error| error.to_string())?;
         let said = |seen: &super::followed::Seen| (seen.said.len() as u64 >= number).then_some(());
-        open.follower.until(PATIENCE_MS, said).await.ok_or("nothing is said")?;
+        open.follower.until(said).await.ok_or("nothing is said")?;
     }
     let room = open.room().clone();
     // As it is at this moment: a process that ends so writes nothing more.

@@ -250,7 +250,7 @@ impl Stage {
             channels: Arc::clone(&follower) as _,
             journals,
             clock,
-            subscribers: Subscribers::new([Arc::clone(&follower) as Arc<dyn Subscriber>]),
+            subscribers: Subscribers::new([Arc::clone(&follower) as Arc<dyn Subscriber>, crate::bound::counter()]),
             ..RunOptions::default()
         };
         // A run's steps are for a run: half of what is left of them would be set aside for each of many tasks.
@@ -304,22 +304,32 @@ impl Open {
         }
     }
 
-    pub(super) async fn wait(&self, id: &BackgroundId, at_most_ms: u64) -> Result<Arc<BackgroundRecord>, WaitError> {
+    /// The record of a task that has ended; the time of the case passes, so steps that take long end. A case's `wait_ms` is how long a
+    /// test of the reference waits for what is sure to come; here it may come as late as the machine likes.
+    pub(super) async fn wait(&self, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, WaitError> {
+        self.stage.agents.iter().for_each(Agent::release);
+        self.handle.wait(id, None).await
+    }
+
+    /// The same of a task that is stopped: what it was at goes on for ever.
+    pub(super) async fn wait_for_stopped(&self, id: &BackgroundId) -> Result<Arc<BackgroundRecord>, WaitError> {
+        self.handle.wait(id, None).await
+    }
+
+    /// As long as this and no longer, of a task whose steps take longer: the wait ends first on every machine.
+    pub(super) async fn wait_at_most(&self, id: &BackgroundId, at_most_ms: u64) -> Result<Arc<BackgroundRecord>, WaitError> {
         self.handle.wait(id, Some(Duration::from_millis(at_most_ms))).await
     }
 
     /// Everything that was to come of it has come: the results are told, kept or blocked.
-    pub(super) async fn settle(&self, id: &BackgroundId) -> Option<Arc<BackgroundRecord>> {
-        let settling = async {
-            loop {
-                if let Some(record) = self.handle.task(id).filter(|record| super::delegate::is_settled(record)) {
-                    return record;
-                }
-                // A record is changed without a notice of its own.
-                tokio::time::sleep(LOOK_AGAIN).await;
+    pub(super) async fn settle(&self, id: &BackgroundId) -> Arc<BackgroundRecord> {
+        loop {
+            if let Some(record) = self.handle.task(id).filter(|record| super::delegate::is_settled(record)) {
+                return record;
             }
-        };
-        tokio::time::timeout(SETTLED, settling).await.ok()
+            // A record is changed without a notice of its own.
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
     }
 
     /// What a task's room was given of this one's channels.
@@ -332,6 +342,4 @@ impl Open {
     }
 }
 
-/// As long as a delivery may take that is to come.
-const SETTLED: Duration = Duration::from_secs(5);
 const LOOK_AGAIN: Duration = Duration::from_millis(2);

@@ -16,7 +16,6 @@ use crate::Runner;
 const TOOL: &str = "delegate_task";
 /// Who calls it where a case does not say it.
 const CALLER: &str = "main-ai";
-const PATIENCE_MS: u64 = 8_000;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     match case.op {
@@ -131,7 +130,7 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         got["allowed"] = returns["allowed"].clone();
     }
     let Some(started) = started.cloned() else { return Ok(got) };
-    let record = open.wait(&started.id.as_str().into(), PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    let record = open.wait(&started.id.as_str().into()).await.map_err(|error| error.to_string())?;
     let record = settled(&open, record).await;
     let opening = open.follower.seen().openings.get(&started.room).cloned().unwrap_or_default();
     let shared: Vec<String> = opening.bindings.iter().flatten().map(|(id, _)| id.to_string()).collect();
@@ -184,7 +183,7 @@ async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
 async fn finish(open: &Open, caller: &str, agent: &str, task: &str) -> Result<String, String> {
     let wanted = Delegation { agent: agent.to_owned(), task: task.to_owned(), ..Delegation::default() };
     let task = open.delegate(Some(caller), wanted).await.map_err(|refusal| refusal.message)?;
-    open.wait(&task.id, PATIENCE_MS).await.map_err(|error| error.to_string())?;
+    open.wait(&task.id).await.map_err(|error| error.to_string())?;
     Ok(task.room.to_string())
 }
 
@@ -206,7 +205,7 @@ async fn called(open: &Open, caller: &str, tool: &str, arguments: Value) -> Resu
     agent.will_call(tool, arguments);
     open.handle.say("terminal", "go").await.map_err(|refusal| refusal.message)?;
     let answer = |_: &super::followed::Seen| last_result(&agent);
-    open.follower.until(PATIENCE_MS, answer).await.ok_or_else(|| "the tool does not answer".to_owned())
+    open.follower.until(answer).await.ok_or_else(|| "the tool does not answer".to_owned())
 }
 
 fn last_result(agent: &Agent) -> Option<String> {

@@ -8,10 +8,10 @@ use conclave_core::message::{Entity, Message, ToolCall};
 use conclave_core::notice::Notice;
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::model::{Completion, Stop};
-use conclave_test_support::block_on;
+use conclave_test_support::{block_on, until_so as until};
 use serde_json::json;
 
-use super::world::{Scripted, World, hostile, says, stocked, until};
+use super::world::{Scripted, World, hostile, says, stocked};
 
 /// Calls that the agent makes before it answers.
 const CALLS: usize = 14;

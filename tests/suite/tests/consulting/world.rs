@@ -2,7 +2,6 @@
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
 
 use conclave_core::config::Config;
 use conclave_core::event::Record;
@@ -19,7 +18,7 @@ use conclave_runtime::model::{Completion, Prompt, PromptPiece, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
-use conclave_test_support::{guest, stock};
+use conclave_test_support::{PATIENCE, guest, stock};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -194,7 +193,7 @@ impl World {
         *lock(&self.journals) = journals.clone();
         let options = self.options(Arc::new(journals));
         let run = self.prepare(config).await.start(Some(message.to_owned()), options).expect("a journal in memory opens");
-        let outcome = tokio::time::timeout(Duration::from_secs(120), run.outcome()).await.expect("the run ends");
+        let outcome = tokio::time::timeout(PATIENCE, run.outcome()).await.expect("the run ends");
         Outcome::clone(&outcome.expect("a journal in memory holds"))
     }
 
@@ -245,17 +244,6 @@ pub(super) fn steps(outcome: &Outcome) -> Vec<Value> {
 /// The newest thing that it was told before that step.
 pub(super) fn seen(steps: &[Value], step: usize) -> Value {
     steps[step]["since"].as_array().and_then(|since| since.last()).map(|past| past["observation"].clone()).unwrap_or_default()
-}
-
-/// Waits for something that must happen some time; nobody measures it.
-pub(super) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..60_000 {
-        if is_so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
-    panic!("it never happened: {what}");
 }
 
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -136,19 +134,17 @@ proptest! {
     }
 }
 
+/// What took time by the square of their length would not come to its end here before the runner of the tests loses patience.
 #[test]
-#[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the time itself is what is tested")]
 fn hostile_texts_take_time_in_proportion() {
     let pieces = [
         "{", "}", "\"", "'", "{\"", "\"{", "\\\"", "{}", "{a:", "{\"a\":", "{'", "[", "a,", "\"a\" ", "\"a\",", " ", "#", "//", "/*",
         "{ \"{ ' ", "a\"b'", "\\x", "a:", "':", "“", "{[", "\n\"", ", ",
     ];
     for piece in pieces {
-        let text = piece.repeat(60_000 / piece.len());
+        let text = piece.repeat(100_000 / piece.len());
         for text in [format!("{{{text}"), format!("{{{text}}}"), format!("{{\"a\": \"{text}}}"), format!("{{a: [{text}]}}"), text] {
-            let start = std::time::Instant::now();
             let _ = (objects(&text), repair::repair(&text));
-            assert!(start.elapsed() < Duration::from_secs(10), "{piece:?}: {:?}", start.elapsed());
         }
     }
 }

