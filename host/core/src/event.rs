@@ -429,7 +429,7 @@ pub enum Event {
     ControlReceived {
         id: ControlId,
         /// What the message says. Another `ControlReceived` in here has no effect.
-        control: Box<Event>,
+        message: Box<Event>,
     },
 }
 
@@ -437,6 +437,6 @@ impl Event {
     /// Returns the event that a control message carries, or the event itself.
     #[must_use]
     pub fn effective(&self) -> &Self {
-        if let Self::ControlReceived { control, .. } = self { control } else { self }
+        if let Self::ControlReceived { message, .. } = self { message } else { self }
     }
 }

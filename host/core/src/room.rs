@@ -368,11 +368,11 @@ impl Room {
         self.now = self.now.max(now);
         self.count_pause();
         let event = match event {
-            Event::ControlReceived { id, control } => {
+            Event::ControlReceived { id, message } => {
                 if !self.controls.insert(id) {
                     return;
                 }
-                *control
+                *message
             }
             event => event,
         };

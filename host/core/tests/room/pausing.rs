@@ -57,8 +57,8 @@ fn finish() -> Action {
     Action::Finish { outputs: json!("end") }
 }
 
-fn control(id: &str, control: Event) -> Event {
-    Event::ControlReceived { id: ControlId::from(id), control: Box::new(control) }
+fn control(id: &str, message: Event) -> Event {
+    Event::ControlReceived { id: ControlId::from(id), message: Box::new(message) }
 }
 
 /// What was begun since the last time, by its kind.
