@@ -169,7 +169,7 @@ impl RoomHandle {
     /// The same, and nobody waits for a reply.
     pub(crate) fn notify(&self, what: Request) {
         if let Some(events) = self.events.upgrade() {
-            let _ = events.send(Event::Requested { request: requests::NOBODY, what });
+            let _ = events.send(Event::Requested { request: NOBODY, what });
         }
     }
 

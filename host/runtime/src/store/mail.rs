@@ -310,3 +310,73 @@ fn put_aside(folder: &Path, path: &Path) {
     // Where it cannot be put aside it stays, and is tried again.
     let _ = moved;
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop(room: &str) -> Mail {
+        Mail::new(RoomId::from(room), Word::Stop { reason: "enough".to_owned() })
+    }
+
+    /// A folder that a store could be in, and what was sent there.
+    fn sent(rooms: &[&str]) -> (tempfile::TempDir, Vec<Mail>) {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(schema::path(temp.path()), "").unwrap();
+        let sent: Vec<Mail> = rooms.iter().map(|room| stop(room)).collect();
+        sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
+        (temp, sent)
+    }
+
+    fn all(store: &Path) -> Vec<Mail> {
+        receive(store, &|_| true, &|_| false).unwrap().into_iter().map(|received| received.mail).collect()
+    }
+
+    #[test]
+    fn a_message_is_received_until_it_is_deleted() {
+        let (temp, sent) = sent(&["a", "b"]);
+        assert_eq!(all(temp.path()), sent);
+        // As after a crash: nothing was deleted, so all is there again.
+        assert_eq!(all(temp.path()), sent);
+        assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Taken));
+        assert_eq!(Mail::take_back(temp.path(), |_| true).unwrap(), [], "nobody takes back what a room may have");
+        assert_eq!(Mail::pending(temp.path()).unwrap(), sent);
+        let received = receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false).unwrap();
+        received.iter().for_each(ReceivedMail::delete);
+        assert_eq!((sent[0].state(temp.path()), sent[1].state(temp.path())), (MailState::Gone, MailState::Taken));
+        assert_eq!(all(temp.path()), sent[1..]);
+        sent[1].remove(temp.path()).unwrap();
+        assert_eq!(all(temp.path()), []);
+    }
+
+    #[test]
+    fn files_that_hold_no_message_are_put_aside() {
+        let (temp, sent) = sent(&["a"]);
+        let folder = temp.path().join(FOLDER);
+        fs::write(folder.join("0-torn.json"), "{\"room\":").unwrap();
+        fs::write(folder.join("0-deep.json"), "[".repeat(100_000)).unwrap();
+        fs::write(folder.join("0-long.json"), vec![b' '; (1 << 20) + 1]).unwrap();
+        fs::create_dir(folder.join("0-folder.json")).unwrap();
+        fs::write(folder.join("9.part"), "half").unwrap();
+        assert_eq!(all(temp.path()), sent);
+        assert_eq!(fs::read_dir(folder.join(BAD)).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn old_messages_that_no_run_will_receive_are_deleted() {
+        let (temp, _) = sent(&["over", "cut-off", "over"]);
+        let look = || receive(temp.path(), &|_| false, &|room| room.as_str() == "over").unwrap().len();
+        assert_eq!(look(), 0);
+        let paths = files(temp.path()).unwrap();
+        assert_eq!(paths.len(), 3, "what is new may be meant for what is about to begin");
+        for (path, ending) in paths.iter().zip([WHOLE, WHOLE, TAKEN]) {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let (said, rest) = name.split_once('-').unwrap();
+            let said = said.parse::<u64>().unwrap() - DAY_MS - 1;
+            fs::rename(path, path.with_file_name(format!("{said:020}-{rest}.{ending}"))).unwrap();
+        }
+        assert_eq!(look(), 0);
+        let left: Vec<String> = Mail::pending(temp.path()).unwrap().iter().map(|mail| mail.room.to_string()).collect();
+        assert_eq!(left, ["cut-off"], "one that was interrupted can be resumed");
+    }
+}

@@ -105,7 +105,10 @@ impl Writer {
     }
 
     /// Hands something to the thread; the future is its answer. The thread waits for nobody.
-    fn asked<T>(&self, work: impl FnOnce(Answer<T>) -> Work) -> impl Future<Output = Result<T, Cause>> + use<T> {
+    fn asked<T, W>(&self, work: W) -> impl Future<Output = Result<T, Cause>> + use<T, W>
+    where
+        W: FnOnce(Answer<T>) -> Work,
+    {
         let (answer, answered) = oneshot::channel();
         let pushed = self.shared.queue.push(work(answer));
         async move {

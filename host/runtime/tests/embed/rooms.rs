@@ -471,7 +471,7 @@ async fn a_held_room_that_was_cut_off_goes_on() {
         put(&cut_off, &room, records);
     }
     let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
-    let session = prepared.reopen(&room_id, options).unwrap();
+    let session = prepared.reopen(&room_id, options).await.unwrap();
     assert!(session.is_cut_off());
     let (room, hosted) = session.host_on();
     let tasks = room.tasks();
@@ -500,7 +500,7 @@ async fn a_held_room_that_was_cut_off_goes_on() {
 fn put(journals: &MemoryJournals, room: &RoomId, records: impl Iterator<Item = Arc<conclave_runtime::event::Record>>) {
     use conclave_runtime::journal::{Entry, Journals};
     let records: Vec<_> = records.collect();
-    let mut journal = journals.open(room).unwrap();
+    let mut journal = futures_executor::block_on(journals.open(room).unwrap()).unwrap();
     let spent = conclave_core::event::Spent::default();
     journal.append(&Entry { records: &records, waits: &[], outcome: None, spent }).map(drop).unwrap();
 }
