@@ -111,7 +111,7 @@ impl Mail {
         bytes.and_then(|bytes| put(&store.join(FOLDER), self.id.as_str(), &bytes)).map_err(|error| failed(store, &error))
     }
 
-    /// Returns the messages to this store's process that are not deleted yet, oldest first.
+    /// Returns the messages to this store's process that are not deleted yet, in the order in which they were made.
     ///
     /// # Errors
     /// What the operating system says.

@@ -169,11 +169,13 @@ fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed
         assert!(has_it() && mail.state(&store) == MailState::Gone, "{point}");
         let all = records(&store, ROOM);
         let received = all.iter().filter(|record| matches!(record.event, Event::ControlReceived { .. })).count();
-        let decided = all.iter().filter(|record| matches!(record.event.effective(), Event::Decided { .. })).count();
-        assert_eq!((received, decided), (1, 1), "{point}");
+        let approved = |event: &Event| matches!(event, Event::Decided { approval: Approval::Approved, .. });
+        let approved = all.iter().filter(|record| approved(record.event.effective())).count();
+        assert_eq!((received, approved), (1, 1), "{point}");
         let row = Reader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
         assert!(matches!(row.standing, Standing::Ended(_)), "{point}");
-        let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap();
-        assert_eq!(rings, "ding\n", "{point}: what was approved happens once");
+        // A call that was under way when its host was killed is not repeated.
+        let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();
+        assert!(rings == "ding\n" || (is_journalled && rings.is_empty()), "{point}: what was approved happens once: {rings:?}");
     }
 }

@@ -14,9 +14,9 @@ fn messages_lie_in_order_until_they_are_taken_back() {
     assert!(matches!(stop("a").send(temp.path()), Err(StoreError::Missing { .. })));
     let _store = Store::open(temp.path()).unwrap();
     assert_eq!(Mail::pending(temp.path()).unwrap(), []);
-    let decide = Mail::new(RoomId::from("a/1"), Word::Decide { call: CallId(3), approval: Approval::Approved });
+    let decide = || Mail::new(RoomId::from("a/1"), Word::Decide { call: CallId(3), approval: Approval::Approved });
     // The same words twice are two messages.
-    let sent = [stop("a"), decide, stop("b"), stop("b")];
+    let sent = [stop("a"), decide(), stop("b"), stop("b")];
     sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
     assert_eq!(Mail::pending(temp.path()).unwrap(), sent);
     assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Waiting));
