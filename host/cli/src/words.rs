@@ -50,8 +50,7 @@ pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), 
             MailState::Waiting if is_late => {
                 let taken = Mail::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
                 if !taken.is_empty() {
-                    let what =
-                        format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
+                    let what = format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
                     return Err(CliError::internal(what).hint("say it again with a longer --wait, or end that process"));
                 }
             }

@@ -177,9 +177,8 @@ impl KvStore for Sqlite {
 fn usage(transaction: &Transaction<'_>, owner: &KvOwner) -> rusqlite::Result<KvGrant> {
     let number = |row: &rusqlite::Row<'_>, index| row.get::<_, i64>(index).map(|number| u64::try_from(number).unwrap_or(0));
     let mut query = transaction.prepare_cached(USAGE)?;
-    let found = query.query_row(params![owner.home, owner.plugin, owner.manifest], |row| {
-        Ok(KvGrant { keys: number(row, 0)?, bytes: number(row, 1)? })
-    });
+    let found = query
+        .query_row(params![owner.home, owner.plugin, owner.manifest], |row| Ok(KvGrant { keys: number(row, 0)?, bytes: number(row, 1)? }));
     Ok(found.optional()?.unwrap_or(KvGrant { keys: 0, bytes: 0 }))
 }
 

@@ -278,8 +278,7 @@ fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
         Err(error) => return Err(failed(store, &error)),
     };
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let mut files: Vec<PathBuf> =
-        paths.filter(|path| path.extension().is_some_and(|ending| ending == WHOLE || ending == TAKEN)).collect();
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|ending| ending == WHOLE || ending == TAKEN)).collect();
     files.sort();
     Ok(files)
 }

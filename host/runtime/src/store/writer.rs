@@ -12,8 +12,8 @@ mod retention;
 mod thread;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
 use conclave_core::event::Record;
@@ -128,17 +128,11 @@ impl Writer {
         self.asked(Work::Barrier)
     }
 
-    async fn read<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
+    async fn read<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
         self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look(look).await
     }
 
-    fn read_now<T: Send + 'static>(
-        &self,
-        look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
+    fn read_now<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
         self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
     }
 

@@ -669,7 +669,7 @@ async fn a_room_goes_on_while_its_childs_journal_is_opened_or_full() {
         assert!(journals.kept.records(&task.room).is_empty() && !*journals.gate.borrow());
         journals.gate.send_replace(true);
         assert_eq!(task.wait(None).await.unwrap().output.as_deref(), Some("done: quick"));
-        // One that is stopped while its journal is being opened never begins.
+        // One that is stopped meanwhile ends so.
         journals.gate.send_replace(false);
         let stopped = room.delegate(work("never")).await.unwrap();
         journals.waits.notified().await;

@@ -64,9 +64,7 @@ impl StoreJournals {
                 released.await;
             }
         };
-        tokio::time::timeout(PATIENCE, released)
-            .await
-            .map_err(|_| busy())
+        tokio::time::timeout(PATIENCE, released).await.map_err(|_| busy())
     }
 
     /// The same for a thread that may wait.

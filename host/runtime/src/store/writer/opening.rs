@@ -49,14 +49,7 @@ impl Writer {
         let (blobs, kept, lost) = Default::default();
         let thread = Thread { connection, file, shared: Arc::clone(&shared), blobs, kept, lost };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || thread.run()).map_err(other)?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            shared,
-            rows: Rows::default(),
-            reading: Some(reading),
-            thread: Some(thread),
-            _lock: lock,
-        })
+        Ok(Self { folder: folder.to_owned(), shared, rows: Rows::default(), reading: Some(reading), thread: Some(thread), _lock: lock })
     }
 }
 
