@@ -1,11 +1,11 @@
-//! What is said to a run that another process has under way: put into the mail of its store, and heard or taken back. Nothing is left there
-//! that somebody would hear long afterwards.
+//! What is said to a run that another process has under way: put into the mail of its store, and journalled there or taken back. Nothing
+//! is left there that somebody would hear long afterwards.
 
 use std::time::{Duration, Instant};
 
 use conclave_core::event::Event;
 use conclave_core::ids::RoomId;
-use conclave_runtime::store::{Mail, Reader, RunRow, Standing, Store, Word};
+use conclave_runtime::store::{Mail, MailState, Reader, RunRow, Standing, Word, is_in_use};
 use serde_json::json;
 
 use crate::args::Output;
@@ -33,39 +33,57 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
     }
 }
 
-/// Says it, and waits until it was heard.
+/// Sends a message, and waits until the run's journal holds it.
 ///
 /// # Errors
-/// When nobody heard it in that time, or the run's process ended before: then the word was taken back.
+/// When that did not happen in time, or the run ended before; then the message was taken back, unless its room has it already.
 pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), CliError> {
-    let mail = Mail { room: row.run.clone(), word };
+    let mail = Mail::new(row.run.clone(), word);
     mail.send(&row.store).map_err(|error| unusable(&error))?;
     let until = Instant::now() + most;
     loop {
-        let pending = Mail::pending(&row.store).map_err(|error| unusable(&error))?;
-        if !pending.contains(&mail) {
-            return Ok(());
-        }
-        // A store that can be opened is nobody's: its process has ended.
-        let is_over = Store::open(&row.store).is_ok();
-        if is_over || Instant::now() >= until {
-            let taken = Mail::take_back(&row.store, |other| *other == mail).map_err(|error| unusable(&error))?;
-            if taken.is_empty() {
-                return Ok(());
+        let is_late = Instant::now() >= until;
+        match mail.state(&row.store) {
+            MailState::Gone => return Ok(()),
+            _ if is_over(row) => return said_to_the_end(row, &mail),
+            // Should its receiver have taken it in between, it is no longer waiting at the next look.
+            MailState::Waiting if is_late => {
+                let taken = Mail::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
+                if !taken.is_empty() {
+                    let what = format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
+                    return Err(CliError::internal(what).hint("say it again with a longer --wait, or end that process"));
+                }
             }
-            return Err(match is_over {
-                true => CliError::usage(format!("the process of {} ended before it heard it; the word was taken back", row.run))
-                    .hint(format!("conclave show {} says how it stands", row.run)),
-                false => CliError::internal(format!(
-                    "the process of {} did not hear it within {} s; the word was taken back",
-                    row.run,
-                    most.as_secs()
-                ))
-                .hint("say it again with a longer --wait, or end that process"),
-            });
+            MailState::Taken if is_late => {
+                let what = format!("{} was given it, and had not noted it after {} s; it may still take effect", row.run, most.as_secs());
+                return Err(CliError::internal(what).hint(format!("conclave show {} says how it stands", row.run)));
+            }
+            MailState::Waiting | MailState::Taken => {}
         }
         tokio::time::sleep(EVERY).await;
     }
+}
+
+/// Nobody takes a message to it any more: its process has ended, or the run has.
+fn is_over(row: &RunRow) -> bool {
+    if !is_in_use(&row.store) {
+        return true;
+    }
+    // What cannot be read now is looked at again.
+    let rooms = Reader::open(&row.store).and_then(|reader| reader.rooms(&row.run)).unwrap_or_default();
+    rooms.iter().any(|room| room.room == row.run && matches!(room.standing, Standing::Ended(_)))
+}
+
+/// What became of a message whose receiver is gone: the journal says whether it was in time.
+fn said_to_the_end(row: &RunRow, mail: &Mail) -> Result<(), CliError> {
+    // First, so that nobody takes it who goes on with the run.
+    mail.remove(&row.store).map_err(|error| unusable(&error))?;
+    let reader = Reader::open(&row.store).map_err(|error| unusable(&error))?;
+    if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
+        return Ok(());
+    }
+    let what = format!("the process of {} ended before it heard it; the word was taken back", row.run);
+    Err(CliError::usage(what).hint(format!("conclave show {} says how it stands", row.run)))
 }
 
 /// Waits until it is so, or for as long as that.
@@ -91,8 +109,8 @@ pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: Output) -> Resu
 pub(crate) fn paused(reader: &Reader, run: &RoomId) -> Option<String> {
     let mut paused = None;
     for record in reader.records(run).ok()? {
-        match record.event {
-            Event::Paused { reason } => paused = Some(reason),
+        match record.event.effective() {
+            Event::Paused { reason } => paused = Some(reason.clone()),
             Event::Unpaused | Event::RunStarted { .. } => paused = None,
             _ => {}
         }

@@ -134,7 +134,7 @@ impl Found {
     }
 
     fn event(&mut self, of: &Retold) {
-        match &of.record.event {
+        match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
             Event::Resumed { down_ms } => self.put(of, Kind::Resumed, None, format!("went on after {down_ms} ms without a host")),

@@ -12,7 +12,7 @@ use crate::consult::Advice;
 use crate::delivery::{Decision, EndedTask};
 use crate::fault::{CallReport, Fault};
 use crate::grant::DenialRecord;
-use crate::ids::{CallId, ChannelId, Millis, PluginName, RoomId, TaskName, TimerId};
+use crate::ids::{CallId, ChannelId, ControlId, Millis, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
 use crate::message::{Blob, Entity, Message, ToolCall};
 use crate::model::{Completion, ModelError, ModelRequest, Trouble};
@@ -424,4 +424,19 @@ pub enum Event {
     Cancelled {
         reason: String,
     },
+    /// Another process sent a control message. It takes effect once, however often it arrives: its file is deleted only after this
+    /// record is durable, so a host that crashed in between reads it again.
+    ControlReceived {
+        id: ControlId,
+        /// What the message says. Another `ControlReceived` in here has no effect.
+        message: Box<Event>,
+    },
+}
+
+impl Event {
+    /// Returns the event that a control message carries, or the event itself.
+    #[must_use]
+    pub fn effective(&self) -> &Self {
+        if let Self::ControlReceived { message, .. } = self { message } else { self }
+    }
 }

@@ -87,6 +87,10 @@ name! {
     ChannelId
 }
 name! {
+    /// A control message from another process, made by its sender: no two are the same.
+    ControlId
+}
+name! {
     /// A background task of one room, such as `task-1`.
     BackgroundId
 }

@@ -13,6 +13,7 @@ mod circles;
 mod condensing;
 mod confirming;
 mod context;
+mod controls;
 mod conversation;
 mod delegates;
 mod delivery;
@@ -49,7 +50,7 @@ use crate::budget::{Budget, TopUp};
 use crate::effect::Effect;
 use crate::event::{Event, Opening, Spent, Used, UsedByPlugin};
 use crate::fault::CallReport;
-use crate::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
+use crate::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
 use crate::limits::RunLimits;
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
@@ -63,6 +64,7 @@ use agent_states::AgentStates;
 use background::{BackgroundTask, Tasks};
 use budgets::Short;
 use context::Lost;
+use controls::ReceivedControls;
 use conversation::Conversation;
 use delivery::{Deliveries, Saying};
 use frame::Frame;
@@ -285,6 +287,9 @@ pub struct Room {
     /// Pauses, and words that nobody has read yet.
     #[serde(default, skip_serializing_if = "Pausing::is_idle")]
     pausing: Pausing,
+    /// Control messages that took effect, so that none does twice.
+    #[serde(default, skip_serializing_if = "ReceivedControls::is_empty")]
+    controls: ReceivedControls,
     /// Why a thing that is asked about is so risky; none between events.
     #[serde(skip)]
     risk_reason: Option<String>,
@@ -342,6 +347,7 @@ impl Default for Room {
             agent_states: AgentStates::new(),
             idle_steps: 0,
             pausing: Pausing::default(),
+            controls: ReceivedControls::default(),
             risk_reason: None,
             runnable: VecDeque::new(),
             effects: VecDeque::new(),
@@ -361,6 +367,15 @@ impl Room {
     pub fn handle(&mut self, event: Event, now: Millis) {
         self.now = self.now.max(now);
         self.count_pause();
+        let event = match event {
+            Event::ControlReceived { id, message } => {
+                if !self.controls.insert(id) {
+                    return;
+                }
+                *message
+            }
+            event => event,
+        };
         match event {
             Event::RoomOpened { setup, opening } => self.open(setup, opening),
             Event::RunStarted { setup, opening } => self.start_run(setup, opening),
@@ -408,6 +423,8 @@ impl Room {
             Event::TurnStopped { reason } => self.stop_turn(&reason),
             Event::TaskKilled { task, reason } => self.kill_task(&task, &reason),
             Event::Cancelled { reason } => self.stop(Status::Kill, &reason),
+            // A message in a message: no sender writes one.
+            Event::ControlReceived { .. } => {}
         }
         self.run();
         self.heed_words();
@@ -443,6 +460,12 @@ impl Room {
             Phase::Finished { outcome } => Some(outcome),
             Phase::Unopened | Phase::Running { .. } | Phase::Draining { .. } => None,
         }
+    }
+
+    /// Whether the control message took effect before; another delivery of it is not to be journalled.
+    #[must_use]
+    pub fn has_received(&self, id: &ControlId) -> bool {
+        self.controls.contains(id)
     }
 
     /// What the room runs with.

@@ -92,7 +92,7 @@ impl WaitChange {
     /// What an event answers.
     #[must_use]
     pub fn of_event(event: &Event) -> Option<Self> {
-        match event {
+        match event.effective() {
             Event::AgentStepped { call, .. }
             | Event::AgentResponded { call, .. }
             | Event::ToolAnswered { call, .. }

@@ -11,6 +11,7 @@ mod perform;
 mod port;
 mod resume;
 mod side_effects;
+mod timers;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::history::History;
-use conclave_core::ids::{CallId, ModelName, RoomId, TaskName};
+use conclave_core::ids::{CallId, ControlId, ModelName, RoomId, TaskName};
 use conclave_core::model::ModelError;
 use conclave_core::outcome::Outcome;
 use conclave_core::room::Room;
@@ -34,7 +35,7 @@ use crate::calls::Plugins;
 use crate::channel::Channels;
 use crate::clock::Clock;
 use crate::everything::Everything;
-use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping};
+use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening as JournalOpening};
 use crate::kill_points::kill_point;
 use crate::models::ModelClient;
 use crate::room_handle::{Outside, RoomHandle};
@@ -43,6 +44,7 @@ use crate::subscribe::{Subscribers, Teller, What};
 use held::{Held, Told};
 use port::WaitingModels;
 use side_effects::WaitingSideEffects;
+use timers::Timers;
 
 /// Events that are taken at once: one append for all of them.
 const BATCH: usize = 64;
@@ -77,12 +79,14 @@ pub(crate) struct Driver {
     id: RoomId,
     teller: Teller,
     room: Room,
-    journal: Box<dyn Journal>,
+    journal: RoomJournal,
     seq: u64,
     sender: UnboundedSender<Event>,
     events: UnboundedReceiver<Event>,
     /// What begins the next run; before whatever else comes.
     first: Option<Event>,
+    /// What follows on that, or on the resumption.
+    second: Option<Event>,
     /// How a room that was cut off goes on.
     resumption: Option<Resumption>,
     /// What calls that are run again were told before; taken when they start.
@@ -102,8 +106,11 @@ pub(crate) struct Driver {
     outside: Arc<Outside>,
     /// Where its guests tell their progress; none: no room above runs it.
     progressing: Option<Progressing>,
-    /// Model requests and timers; stopped when the room ends.
+    timers: Timers,
+    /// Model requests; stopped when the room ends.
     beside: JoinSet<()>,
+    /// Journals of child rooms that get the end which they had no time for; waited for when the room ends.
+    ends: JoinSet<()>,
     /// Those of them that are model requests.
     asking: Vec<(CallId, AbortHandle)>,
     /// Child rooms; waited for when the room ends.
@@ -118,18 +125,46 @@ enum UnderWay {
     Child { room: RoomId, events: UnboundedSender<Event> },
 }
 
+/// The journal of a room, which is opened where nobody waits for it: before the room's first event is taken.
+enum RoomJournal {
+    Opening(JournalOpening),
+    Open(Box<dyn Journal>),
+    /// It could not be opened, and its room has been told so.
+    Failed,
+}
+
+/// Where a room's events come in. It is there before the room's journal is, so that the room can be spoken to meanwhile.
+struct Inlet {
+    id: RoomId,
+    sender: UnboundedSender<Event>,
+    events: UnboundedReceiver<Event>,
+    outside: Arc<Outside>,
+}
+
+impl Inlet {
+    fn new(shared: &Shared, id: RoomId) -> Self {
+        let (sender, events) = unbounded_channel();
+        let outside = Arc::new(Outside::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
+        shared.everything.add(&id, &sender, &outside);
+        Self { id, sender, events, outside }
+    }
+}
+
 impl Driver {
     /// A room that nothing happens in yet.
     pub(crate) fn new(shared: Arc<Shared>, setup: Arc<Setup>, id: RoomId) -> Result<Self, JournalFailure> {
-        let journal = shared.journals.open(&id)?;
-        Ok(Self::with(shared, setup, id, journal))
+        let inlet = Inlet::new(&shared, id);
+        Self::opening(shared, setup, inlet)
     }
 
-    fn with(shared: Arc<Shared>, setup: Arc<Setup>, id: RoomId, journal: Box<dyn Journal>) -> Self {
-        let (sender, events) = unbounded_channel();
+    fn opening(shared: Arc<Shared>, setup: Arc<Setup>, inlet: Inlet) -> Result<Self, JournalFailure> {
+        let journal = RoomJournal::Opening(shared.journals.open(&inlet.id)?);
+        Ok(Self::with(shared, setup, inlet, journal))
+    }
+
+    fn with(shared: Arc<Shared>, setup: Arc<Setup>, inlet: Inlet, journal: RoomJournal) -> Self {
+        let Inlet { id, sender, events, outside } = inlet;
         let teller = Teller::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
-        shared.everything.add(&id, &sender);
-        let outside = Arc::new(Outside::new(Arc::clone(&shared.runner), Arc::clone(&shared.clock)));
         Self {
             shared,
             setup,
@@ -141,6 +176,7 @@ impl Driver {
             sender,
             events,
             first: None,
+            second: None,
             resumption: None,
             traces: HashMap::new(),
             held: Held::default(),
@@ -152,9 +188,35 @@ impl Driver {
             side_effects: Arc::default(),
             outside,
             progressing: None,
+            timers: Timers::default(),
             beside: JoinSet::new(),
+            ends: JoinSet::new(),
             asking: Vec::new(),
             children: BTreeMap::new(),
+        }
+    }
+
+    /// Waits until the journal is open. Dropping the future loses nothing.
+    async fn journal_opened(&mut self) -> Result<(), JournalFailure> {
+        if let RoomJournal::Opening(opening) = &mut self.journal {
+            match opening.await {
+                Ok(journal) => self.journal = RoomJournal::Open(journal),
+                Err(failure) => {
+                    self.journal = RoomJournal::Failed;
+                    return Err(failure);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn journal(&mut self) -> Result<&mut dyn Journal, JournalFailure> {
+        match &mut self.journal {
+            RoomJournal::Open(journal) => Ok(&mut **journal),
+            RoomJournal::Opening(_) | RoomJournal::Failed => {
+                let cause = std::io::Error::new(std::io::ErrorKind::NotConnected, "it is not open");
+                Err(JournalFailure { room: self.id.clone(), place: "its journal".to_owned(), cause })
+            }
         }
     }
 
@@ -192,6 +254,11 @@ impl Driver {
     /// A run is to begin: the room's first, or another after the one before is over. Nothing happens before [`run`](Self::run).
     pub(crate) fn begin(&mut self, opening: Opening) {
         self.forget_stale();
+        self.begin_with(opening);
+    }
+
+    /// The same, with the events that came before: a child room is stopped, paused and spoken to while its journal is being opened.
+    fn begin_with(&mut self, opening: Opening) {
         self.outside.open();
         let setup = Arc::clone(&self.setup);
         if self.opened.is_none() {
@@ -207,8 +274,11 @@ impl Driver {
     fn forget_stale(&mut self) {
         let mut kept = Vec::new();
         while let Ok(event) = self.events.try_recv() {
-            if matches!(event, Event::PluginReplaced { .. }) {
-                kept.push(event);
+            match event {
+                Event::PluginReplaced { .. } => kept.push(event),
+                // Not confirmed, so it is received again.
+                Event::ControlReceived { id, .. } => drop(self.outside.controls.take(&id)),
+                _ => {}
             }
         }
         for event in kept {
@@ -217,14 +287,13 @@ impl Driver {
         }
     }
 
-    /// Takes an event now, between two runs.
+    /// Takes an event now, between two runs, and waits until it is kept.
     ///
     /// # Errors
     /// When the journal fails.
-    pub(crate) fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
-        if self.take(&mut vec![event])? {
-            futures_executor::block_on(tokio::task::unconstrained(self.all_kept()))?;
-        }
+    pub(crate) async fn take_now(&mut self, event: Event) -> Result<(), JournalFailure> {
+        self.take_and_perform(&mut vec![event]).await?;
+        self.all_kept().await?;
         self.perform_free();
         Ok(())
     }
@@ -233,18 +302,21 @@ impl Driver {
     ///
     /// # Errors
     /// When the journal fails.
-    pub(crate) fn give_up(&mut self, reason: &str) -> Result<(), JournalFailure> {
+    pub(crate) async fn give_up(&mut self, reason: &str) -> Result<(), JournalFailure> {
         self.outside.close();
         if self.first.take().is_some() {
             // It never began.
             return Ok(());
         }
-        if self.room.outcome().is_none() {
-            self.take_now(Event::Cancelled { reason: reason.to_owned() })?;
-        }
+        // Stopped also when the journal fails.
+        let taken = match self.room.outcome() {
+            None => self.take_and_perform(&mut vec![Event::Cancelled { reason: reason.to_owned() }]).await,
+            Some(_) => Ok(()),
+        };
         self.stop_what_is_left();
+        taken?;
         // Whoever dropped the run may drop what it is kept in next.
-        futures_executor::block_on(tokio::task::unconstrained(self.all_kept()))?;
+        self.all_kept().await?;
         self.perform_free();
         Ok(())
     }
@@ -281,6 +353,7 @@ impl Driver {
     }
 
     async fn run_on(&mut self) -> Result<Arc<Outcome>, JournalFailure> {
+        self.journal_opened().await?;
         if self.progressing.is_none() {
             self.shared.channels.opened(&self.handle());
         }
@@ -292,6 +365,7 @@ impl Driver {
             self.opened = Some(Arc::clone(&self.setup));
             batch.push(first);
         }
+        batch.extend(self.second.take());
         loop {
             if !batch.is_empty() {
                 self.take_and_perform(&mut batch).await?;
@@ -304,16 +378,22 @@ impl Driver {
                 self.stop_what_is_left();
                 self.children_over().await;
                 kill_point!("before-settle");
-                self.journal.settle().await?;
+                self.journal()?.settle().await?;
                 kill_point!("after-settle");
                 return Ok(outcome);
             }
             while self.beside.try_join_next().is_some() {}
+            while self.ends.try_join_next().is_some() {}
+            let room = &self.room;
+            self.timers.clean(|timer| room.waits_for(timer));
             tokio::select! {
                 biased;
                 kept = self.held.kept(), if !self.held.is_empty() => {
                     kept?;
                     self.perform_free();
+                }
+                due = self.timers.due(&*self.shared.clock), if !self.timers.is_empty() => {
+                    batch.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
                 // The loop holds a sender itself, so there is always one more event to wait for until the room has finished.
                 _ = self.events.recv_many(&mut batch, BATCH) => {}
@@ -322,6 +402,8 @@ impl Driver {
     }
 
     async fn take_and_perform(&mut self, batch: &mut Vec<Event>) -> Result<(), JournalFailure> {
+        self.journal_opened().await?;
+        self.journal()?.ready().await?;
         if self.take(batch)? {
             self.all_kept().await?;
         }
@@ -343,6 +425,7 @@ impl Driver {
             match told {
                 Told::What(seq, what) => self.teller.tell_of(seq, || what),
                 Told::Task(task) => self.outside.known.put(task),
+                Told::Control(id) => self.confirm(&id),
                 Told::Effect(effect, start) => {
                     if self.is_wanted(&effect) {
                         kill_point!("before-perform");
@@ -351,6 +434,22 @@ impl Driver {
                     }
                 }
             }
+        }
+    }
+
+    /// Tells the sender of a control message that its record is kept, once it is safe from a kill and a loss of power too.
+    fn confirm(&mut self, id: &ControlId) {
+        let Some(waiting) = self.outside.controls.take(id) else { return };
+        let Ok(journal) = self.journal() else { return };
+        let settled = journal.settle();
+        // Without an executor nobody confirms it: the message is received again, and ignored.
+        if let Ok(executor) = tokio::runtime::Handle::try_current() {
+            // Not beside the loop: a message that ends the room is confirmed too.
+            executor.spawn(async move {
+                if settled.await.is_ok() {
+                    let _ = waiting.send(());
+                }
+            });
         }
     }
 
@@ -377,9 +476,10 @@ impl Driver {
     /// may be done before all is kept.
     fn take(&mut self, batch: &mut Vec<Event>) -> Result<bool, JournalFailure> {
         let now = self.shared.clock.now();
-        let (is_kept, is_followed) = (self.journal.keeps(), !self.shared.subscribers.is_empty());
+        let (is_kept, is_followed) = (self.journal()?.keeps(), !self.shared.subscribers.is_empty());
         let was_over = self.room.outcome().is_some();
         let mut may_bind = false;
+        let mut repeated = Vec::new();
         let (mut records, mut waits, mut told, mut pauses) = (Vec::with_capacity(batch.len()), Vec::new(), Vec::new(), Vec::new());
         for event in batch.drain(..) {
             if let Event::TimerFired { timer } = &event
@@ -388,17 +488,26 @@ impl Driver {
                 // Nobody waits for it any more.
                 continue;
             }
+            let control = if let Event::ControlReceived { id, .. } = &event { Some(id.clone()) } else { None };
+            if let Some(id) = control.as_ref().filter(|id| self.room.has_received(id)) {
+                // It took effect before; its sender is told once that record is kept.
+                repeated.push(Told::Control(id.clone()));
+                continue;
+            }
             let seq = self.seq;
             self.seq += 1;
-            let decided =
-                if let Event::Decided { call, .. } = &event { Some(*call).filter(|call| self.room.is_in_flight(*call)) } else { None };
+            let decided = if let Event::Decided { call, .. } = event.effective() {
+                Some(*call).filter(|call| self.room.is_in_flight(*call))
+            } else {
+                None
+            };
             let over = WaitChange::of_event(&event).filter(|_| is_kept);
             pauses.extend(self.note_pause(&event));
             if let Event::BackgroundEnded { call, .. } = &event {
                 // Its loop was over before.
                 self.children.remove(call);
             }
-            may_bind |= matches!(event, Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. });
+            may_bind |= matches!(event.effective(), Event::RoomOpened { .. } | Event::RunStarted { .. } | Event::Requested { .. });
             if is_kept || is_followed {
                 let record = Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event });
                 if is_followed {
@@ -417,6 +526,7 @@ impl Driver {
                 // Whoever else was asked about it need not answer any more.
                 self.let_go(call);
             }
+            told.extend(control.map(Told::Control));
             self.end_answered();
             while let Some(notice) = self.room.poll_notice() {
                 if is_followed {
@@ -439,13 +549,14 @@ impl Driver {
             self.outside.known.bind(self.room.bindings());
         }
         if records.is_empty() && told.is_empty() && is_kept {
-            // Only timers that nobody waits for.
+            // Only timers that nobody waits for, and messages that were received before.
+            self.held.add_after_all(repeated);
             return Ok(false);
         }
-        let outcome = self.room.outcome().filter(|_| !was_over);
-        let entry = Entry { records: &records, waits: &waits, outcome, spent: self.room.spent() };
+        let outcome = self.room.outcome().filter(|_| !was_over).map(Arc::clone);
+        let entry = Entry { records: &records, waits: &waits, outcome: outcome.as_ref(), spent: self.room.spent() };
         kill_point!("before-append");
-        let keeping = self.journal.append(&entry)?;
+        let keeping = self.journal()?.append(&entry)?;
         kill_point!("after-append");
         self.tell_children(pauses);
         let (kept, first) = match keeping {
@@ -454,6 +565,7 @@ impl Driver {
             Keeping::First(kept) => (Some(kept), true),
         };
         self.held.add(told, kept, |effect| !first && !effect.leaves(self.room.setup()));
+        self.held.add_after_all(repeated);
         Ok(first)
     }
 
@@ -481,6 +593,7 @@ impl Driver {
             child.get_mut().over().await;
             self.children.pop_first();
         }
+        while self.ends.join_next().await.is_some() {}
     }
 
     /// Nothing of a run that is over goes on into the next one.
@@ -494,6 +607,7 @@ impl Driver {
         self.waiting.clear();
         self.side_effects.clear();
         self.asking.clear();
+        self.timers.clear();
         self.beside.abort_all();
     }
 }

@@ -248,6 +248,22 @@ impl Host {
         self.everything.get(room).map(Stopper)
     }
 
+    /// Hands a control message to a room that is under way in this host. The receiver gets a confirmation once the room's record of the
+    /// message is durable, and fails when the room ends first. `None` if no run goes on in the room here.
+    #[cfg(feature = "sqlite")]
+    pub(crate) fn deliver(
+        &self,
+        room: &RoomId,
+        id: &conclave_core::ids::ControlId,
+        event: conclave_core::event::Event,
+    ) -> Option<tokio::sync::oneshot::Receiver<()>> {
+        let (events, outside) = self.everything.get_with_outside(room)?;
+        let confirmed = outside.controls.enter(id)?;
+        crate::kill_points::kill_point!("before-control-delivered");
+        let received = conclave_core::event::Event::ControlReceived { id: id.clone(), message: Box::new(event) };
+        events.send(received).is_ok().then_some(confirmed)
+    }
+
     /// Keeps bytes that are to go with a message: what it gives is put into [`RunOptions::attachments`](crate::RunOptions::attachments).
     ///
     /// # Errors

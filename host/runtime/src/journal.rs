@@ -40,7 +40,16 @@ pub enum Keeping {
 
 /// The journal of one room; there is one writer.
 pub trait Journal: Send + 'static {
-    /// Takes records to keep.
+    /// Waits until there is room for more records; awaited before each [`append`](Self::append), so that a full queue holds up its room
+    /// and no thread. As [`Keeping`]'s futures it must come to its end by itself. Ready by default.
+    ///
+    /// # Errors
+    /// When nothing is taken any more.
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), JournalFailure>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Takes records to keep. Called in the room's loop, so it must not wait: neither for a disk nor for another thread.
     ///
     /// # Errors
     /// When they cannot be kept; the room stops.
@@ -63,7 +72,14 @@ pub struct Reopened {
     pub journal: Box<dyn Journal>,
 }
 
-/// Makes the journal of each room of a run.
+/// A journal that is being opened.
+pub type Opening = BoxFuture<'static, Result<Box<dyn Journal>, JournalFailure>>;
+
+/// A journal that is being read, to resume its room.
+pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>>;
+
+/// Makes the journal of each room of a run. Both methods are called where nothing may block, such as in the loop of a parent room; what
+/// takes time belongs into the futures, and what blocks a thread on a thread that may, such as that of `tokio::task::spawn_blocking`.
 ///
 /// ```
 /// use std::sync::{Arc, mpsc};
@@ -71,15 +87,16 @@ pub struct Reopened {
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::event::Record;
 /// use conclave_runtime::ids::RoomId;
-/// use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping};
+/// use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening};
 ///
 /// /// Hands records to a thread; a database would answer once they are kept.
 /// struct Handed(mpsc::Sender<(RoomId, Arc<Record>)>);
 /// struct Of(RoomId, mpsc::Sender<(RoomId, Arc<Record>)>);
 ///
 /// impl Journals for Handed {
-///     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-///         Ok(Box::new(Of(room.clone(), self.0.clone())))
+///     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+///         let journal: Box<dyn Journal> = Box::new(Of(room.clone(), self.0.clone()));
+///         Ok(Box::pin(std::future::ready(Ok(journal))))
 ///     }
 /// }
 ///
@@ -101,19 +118,17 @@ pub struct Reopened {
 /// # drop((options, kept));
 /// ```
 pub trait Journals: Send + Sync + 'static {
-    /// A new journal.
+    /// A new journal. The future is polled before the room's first event is taken, and may be dropped unpolled.
     ///
     /// # Errors
-    /// When it cannot be made, or one of that room is there already.
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure>;
+    /// When it cannot be made, or one of that room is there already: at once, or by the future.
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure>;
 
-    /// The journal of a room that was cut off; none when there is none of that room, or these keep none that can be read again.
-    ///
-    /// # Errors
-    /// When it is there and cannot be read.
-    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+    /// The journal of a room that was cut off; none when there is none of that room, or these keep none that can be read again. The
+    /// future fails when the journal is there and cannot be read.
+    fn reopen(&self, room: &RoomId) -> Reopening {
         let _ = room;
-        Ok(None)
+        Box::pin(std::future::ready(Ok(None)))
     }
 }
 
@@ -126,6 +141,21 @@ pub struct JournalFailure {
     pub cause: std::io::Error,
 }
 
+fn opened(journal: impl Journal) -> Opening {
+    let journal: Box<dyn Journal> = Box::new(journal);
+    Box::pin(std::future::ready(Ok(journal)))
+}
+
+/// Does on a thread that may block what takes a disk's time.
+async fn off_the_loop<T: Send + 'static>(
+    room: RoomId,
+    place: String,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, JournalFailure> {
+    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|broken| Err(std::io::Error::other(broken)));
+    done.map_err(|cause| JournalFailure { room, place, cause })
+}
+
 /// Keeps nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoJournals;
@@ -133,8 +163,8 @@ pub struct NoJournals;
 struct NoJournal;
 
 impl Journals for NoJournals {
-    fn open(&self, _: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        Ok(Box::new(NoJournal))
+    fn open(&self, _: &RoomId) -> Result<Opening, JournalFailure> {
+        Ok(opened(NoJournal))
     }
 }
 
@@ -177,7 +207,7 @@ impl MemoryJournals {
 }
 
 impl Journals for MemoryJournals {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
         match self.lock().entry(room.clone()) {
             btree_map::Entry::Vacant(place) => drop(place.insert(Vec::new())),
             btree_map::Entry::Occupied(_) => {
@@ -185,13 +215,13 @@ impl Journals for MemoryJournals {
                 return Err(JournalFailure { room: room.clone(), place: "memory".to_owned(), cause });
             }
         }
-        Ok(Box::new(MemoryJournal { room: room.clone(), journals: self.clone() }))
+        Ok(opened(MemoryJournal { room: room.clone(), journals: self.clone() }))
     }
 
-    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+    fn reopen(&self, room: &RoomId) -> Reopening {
         let records = self.lock().get(room).map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
         let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
-        Ok(records.map(|records| Reopened { records, journal: journal() }))
+        Box::pin(std::future::ready(Ok(records.map(|records| Reopened { records, journal: journal() }))))
     }
 }
 
@@ -230,35 +260,49 @@ impl JsonLines {
 }
 
 impl Journals for JsonLines {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        let path = self.path(room);
-        let failure = |cause| JournalFailure { room: room.clone(), place: path.display().to_string(), cause };
-        make_folder(&self.folder).map_err(failure)?;
-        // `create_new`: two runs never share a journal.
-        let mut options = OpenOptions::new();
-        options.append(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let file = options.open(&path).map_err(failure)?;
-        Ok(Box::new(JsonLinesJournal { room: room.clone(), path, file }))
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let (room, path, folder) = (room.clone(), self.path(room), self.folder.clone());
+        Ok(Box::pin(async move {
+            let place = path.clone();
+            let opened = off_the_loop(room.clone(), path.display().to_string(), move || {
+                make_folder(&folder)?;
+                // `create_new`: two runs never share a journal.
+                let mut options = OpenOptions::new();
+                options.append(true).create_new(true);
+                #[cfg(unix)]
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+                options.open(place)
+            });
+            let file = opened.await?;
+            let journal: Box<dyn Journal> = Box::new(JsonLinesJournal { room, path, file });
+            Ok(journal)
+        }))
     }
 
-    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
-        let path = self.path(room);
-        let failure = |cause| JournalFailure { room: room.clone(), place: path.display().to_string(), cause };
-        let text = match std::fs::read(&path) {
-            Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failure(error)),
-        };
-        let records = from_lines(&text).map_err(|error| failure(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
-        let file = OpenOptions::new().append(true).open(&path).map_err(failure)?;
-        // What was torn off was never acknowledged; the next record begins a line.
-        let whole = text.rfind('\n').map_or(0, |end| end + 1);
-        file.set_len(whole as u64).map_err(failure)?;
-        let records = records.into_iter().take(text[..whole].lines().count()).collect();
-        Ok(Some(Reopened { records, journal: Box::new(JsonLinesJournal { room: room.clone(), path, file }) }))
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let (room, path) = (room.clone(), self.path(room));
+        Box::pin(async move {
+            let place = path.clone();
+            let reopened = off_the_loop(room.clone(), path.display().to_string(), move || lines_again(&place)).await?;
+            Ok(reopened.map(|(records, file)| Reopened { records, journal: Box::new(JsonLinesJournal { room, path, file }) }))
+        })
     }
+}
+
+/// Reads a journal and opens it to be appended to.
+fn lines_again(path: &Path) -> std::io::Result<Option<(Vec<Record>, File)>> {
+    let text = match std::fs::read(path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let records = from_lines(&text).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+    let file = OpenOptions::new().append(true).open(path)?;
+    // What was torn off was never acknowledged; the next record begins a line.
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    file.set_len(whole as u64)?;
+    let records = records.into_iter().take(text[..whole].lines().count()).collect();
+    Ok(Some((records, file)))
 }
 
 /// What it makes is its owner's alone: a journal holds all that was said.

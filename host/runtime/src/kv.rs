@@ -71,16 +71,33 @@ fn weight(key: &str, value: &[u8]) -> u64 {
 
 /// Whether a change from what is there fits. What makes it smaller always does.
 fn fits(now: KvGrant, old: Option<u64>, new: u64, most: KvGrant) -> bool {
-    let bytes = now.bytes.saturating_sub(old.unwrap_or(0)).saturating_add(new);
-    let keys = now.keys + u64::from(old.is_none());
+    let KvGrant { bytes, keys } = after(now, old, Some(new));
     old.is_some_and(|old| new <= old) || (bytes <= most.bytes && keys <= most.keys)
+}
+
+/// What an owner holds after a change of one key; `None`: the key is absent then.
+fn after(now: KvGrant, old: Option<u64>, new: Option<u64>) -> KvGrant {
+    KvGrant {
+        bytes: now.bytes.saturating_sub(old.unwrap_or(0)).saturating_add(new.unwrap_or(0)),
+        keys: (now.keys + u64::from(new.is_some())).saturating_sub(u64::from(old.is_some())),
+    }
 }
 
 /// Keeps values in memory, as long as the program runs.
 #[derive(Debug, Default)]
 pub struct MemoryKv(Mutex<BTreeMap<KvOwner, Values>>);
 
-type Values = BTreeMap<String, Vec<u8>>;
+#[derive(Debug)]
+struct Values {
+    values: BTreeMap<String, Vec<u8>>,
+    used: KvGrant,
+}
+
+impl Default for Values {
+    fn default() -> Self {
+        Self { values: BTreeMap::new(), used: KvGrant { bytes: 0, keys: 0 } }
+    }
+}
 
 impl MemoryKv {
     fn lock(&self) -> MutexGuard<'_, BTreeMap<KvOwner, Values>> {
@@ -90,24 +107,26 @@ impl MemoryKv {
 
 impl KvStore for MemoryKv {
     fn get(&self, owner: &KvOwner, key: &str) -> Result<Option<Vec<u8>>, KvError> {
-        Ok(self.lock().get(owner).and_then(|values| values.get(key).cloned()))
+        Ok(self.lock().get(owner).and_then(|held| held.values.get(key).cloned()))
     }
 
     fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError> {
         let mut all = self.lock();
-        let values = all.entry(owner.clone()).or_default();
-        let now = KvGrant { bytes: values.iter().map(|(key, value)| weight(key, value)).sum(), keys: values.len() as u64 };
-        let old = values.get(key).map(|value| weight(key, value));
-        if !fits(now, old, weight(key, value), most) {
+        let held = all.entry(owner.clone()).or_default();
+        let (old, new) = (held.values.get(key).map(|value| weight(key, value)), weight(key, value));
+        if !fits(held.used, old, new, most) {
             return Err(KvError::Full(most));
         }
-        values.insert(key.to_owned(), value.to_vec());
+        held.used = after(held.used, old, Some(new));
+        held.values.insert(key.to_owned(), value.to_vec());
         Ok(())
     }
 
     fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError> {
-        if let Some(values) = self.lock().get_mut(owner) {
-            values.remove(key);
+        if let Some(held) = self.lock().get_mut(owner)
+            && let Some(value) = held.values.remove(key)
+        {
+            held.used = after(held.used, Some(weight(key, &value)), None);
         }
         Ok(())
     }
@@ -118,8 +137,8 @@ impl KvStore for MemoryKv {
             _ => Bound::Included(prefix),
         };
         let all = self.lock();
-        let Some(values) = all.get(owner) else { return Ok(Vec::new()) };
-        let found = values.range::<str, _>((from, Bound::Unbounded)).map(|(key, _)| key).take_while(|key| key.starts_with(prefix));
+        let Some(held) = all.get(owner) else { return Ok(Vec::new()) };
+        let found = held.values.range::<str, _>((from, Bound::Unbounded)).map(|(key, _)| key).take_while(|key| key.starts_with(prefix));
         Ok(found.take(count).cloned().collect())
     }
 }

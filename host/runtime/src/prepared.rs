@@ -290,8 +290,8 @@ impl Prepared {
     ///
     /// # Errors
     /// `Unknown` when there is no such room, `Changed` when a component that was cut off in a call is another now.
-    pub fn reopen(&self, room: &RoomId, options: RunOptions) -> Result<Session, ResumeError> {
-        Session::reopen(self.parts(), options, room)
+    pub async fn reopen(&self, room: &RoomId, options: RunOptions) -> Result<Session, ResumeError> {
+        Session::reopen(self.parts(), options, room).await
     }
 
     /// Opens a room that stays open until it is closed: it takes what comes in on its channels, and tasks. Its loop runs beside the caller,

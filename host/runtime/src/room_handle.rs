@@ -1,6 +1,7 @@
 //! A room that is open, as the program around the host speaks to it: messages on its channels, tasks in its background, its close. Each
 //! request is journalled before its reply is given. Not what a room does with it, which is the core's.
 
+mod controls;
 mod requests;
 mod tasks;
 
@@ -20,13 +21,15 @@ use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 use crate::clock::Clock;
 use crate::runner::{ProgressStream, TaskRunner};
 
-pub(crate) use requests::{Requests, next_request};
+pub(crate) use controls::Controls;
+pub(crate) use requests::{NOBODY, Requests, next_request};
 pub(crate) use tasks::Known;
 pub use tasks::WaitError;
 
 /// What a room's loop and its handles share.
 pub(crate) struct Outside {
     pub(crate) requests: Requests,
+    pub(crate) controls: Controls,
     pub(crate) known: Known,
     runner: Arc<dyn TaskRunner>,
     clock: Arc<dyn Clock>,
@@ -34,18 +37,20 @@ pub(crate) struct Outside {
 
 impl Outside {
     pub(crate) fn new(runner: Arc<dyn TaskRunner>, clock: Arc<dyn Clock>) -> Self {
-        Self { requests: Requests::default(), known: Known::default(), runner, clock }
+        Self { requests: Requests::default(), controls: Controls::default(), known: Known::default(), runner, clock }
     }
 
     /// A run begins, or goes on.
     pub(crate) fn open(&self) {
         self.requests.open();
+        self.controls.open();
         self.known.open();
     }
 
     /// No run goes on any more.
     pub(crate) fn close(&self) {
         self.requests.close();
+        self.controls.close();
         self.known.close();
     }
 }
@@ -164,7 +169,7 @@ impl RoomHandle {
     /// The same, and nobody waits for a reply.
     pub(crate) fn notify(&self, what: Request) {
         if let Some(events) = self.events.upgrade() {
-            let _ = events.send(Event::Requested { request: requests::NOBODY, what });
+            let _ = events.send(Event::Requested { request: NOBODY, what });
         }
     }
 

@@ -239,11 +239,11 @@ impl Session {
     }
 
     /// The room of that name, as its journal has it.
-    pub(crate) fn reopen(parts: Parts, options: RunOptions, room: &RoomId) -> Result<Self, ResumeError> {
+    pub(crate) async fn reopen(parts: Parts, options: RunOptions, room: &RoomId) -> Result<Self, ResumeError> {
         let setup = Arc::clone(&parts.setup);
         let (shared, over) = shared(parts, options, room);
         let clock = Arc::clone(&shared.clock);
-        let Some(driver) = Driver::reopen(shared, room)? else { return Err(ResumeError::Unknown { room: room.clone() }) };
+        let Some(driver) = Driver::reopen(shared, room).await? else { return Err(ResumeError::Unknown { room: room.clone() }) };
         match driver.changed_plugin(&setup) {
             Some(plugin) => Err(ResumeError::Changed { room: room.clone(), plugin }),
             None => {
@@ -352,9 +352,9 @@ impl Session {
     ///
     /// # Errors
     /// `UnknownTask`, `Journal` and `Broken`, as [`run`](Self::run).
-    pub fn change_history(&mut self, task: &TaskName, change: HistoryChange) -> Result<(), SessionError> {
+    pub async fn change_history(&mut self, task: &TaskName, change: HistoryChange) -> Result<(), SessionError> {
         self.check(Some(task))?;
-        let taken = self.driver.take_now(Event::HistoryChanged { task: task.clone(), change });
+        let taken = self.driver.take_now(Event::HistoryChanged { task: task.clone(), change }).await;
         self.is_broken = taken.is_err();
         Ok(taken?)
     }
@@ -375,9 +375,9 @@ impl Session {
     ///
     /// # Errors
     /// `History` when the text is no such history, and where; else as [`change_history`](Self::change_history).
-    pub fn import_history(&mut self, task: &TaskName, text: &str) -> Result<(), SessionError> {
+    pub async fn import_history(&mut self, task: &TaskName, text: &str) -> Result<(), SessionError> {
         let messages = history_file::from_text(text)?;
-        self.change_history(task, HistoryChange::Import { messages })
+        self.change_history(task, HistoryChange::Import { messages }).await
     }
 
     /// Later runs go on with this config: its tasks, plugins and models. What was remembered stays with the tasks that have the same name.
@@ -472,7 +472,9 @@ impl Going<'_> {
 impl Drop for Going<'_> {
     fn drop(&mut self) {
         if let Some(session) = self.0.take() {
-            session.is_broken = session.driver.give_up(GIVEN_UP).is_err();
+            // The one place that waits where it stands: a drop cannot await. The journal ends the wait by itself, without the executor.
+            let given_up = session.driver.give_up(GIVEN_UP);
+            session.is_broken = futures_executor::block_on(tokio::task::unconstrained(given_up)).is_err();
         }
     }
 }

@@ -2,9 +2,10 @@
 //! docs/journal-format.md.
 //!
 //! [`Store`] is the writer: one thread that commits the records of all rooms in groups. [`Reader`] looks at it, from this process or
-//! another. [`Mail`] is how another process says something to the one that writes.
+//! another. [`Mail`] is how another process sends a control message to the one that writes, and [`ControlInbox`] receives it there.
 
 mod chain;
+mod inbox;
 mod lock;
 mod mail;
 mod read;
@@ -24,7 +25,8 @@ pub use conclave_core::journal::Durability;
 use crate::blobs::Blobs;
 use crate::journal::Journals;
 
-pub use mail::{Mail, Word};
+pub use inbox::ControlInbox;
+pub use mail::{Mail, MailState, Word};
 pub use reader::{AuditRow, Found, Reader, RunFilter};
 pub use rows::{RoomRow, RunRow, Standing, WaitRow};
 pub use writer::{Checked, Collected, Retention};
@@ -129,21 +131,10 @@ impl Store {
         writer::blobs(&self.0)
     }
 
-    /// What other processes have said to this one since it was last asked, oldest first; each word once.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    pub fn mail(&self) -> Result<Vec<Mail>, StoreError> {
-        self.mail_for(|_| true)
-    }
-
-    /// Of that, only the words that are meant; the others stay for whoever has their runs under way next. What was said more than a day ago
-    /// to a run that has ended, or is not here, is forgotten.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    pub fn mail_for(&self, is_meant: impl Fn(&Mail) -> bool) -> Result<Vec<Mail>, StoreError> {
-        mail::take(self.folder(), &is_meant, &|room| self.0.is_over(room))
+    /// Takes the control messages that are meant, oldest first; each is taken again until it is deleted. The others stay for the process
+    /// that has their runs under way next. Those sent more than a day ago to a run that has ended, or is not here, are deleted.
+    fn mail_for(&self, is_meant: impl Fn(&Mail) -> bool) -> Result<Vec<mail::ReceivedMail>, StoreError> {
+        mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room))
     }
 
     /// Removes what need not be kept any longer: runs that have ended, and payloads that nothing refers to.
@@ -154,13 +145,20 @@ impl Store {
         self.0.collect(keep)
     }
 
-    /// Marks a run that will not be gone on with as over, without running any of it: for `conclave stop` of a run that was cut off.
+    /// Marks a run that will not be gone on with as over, without running any of it: for `conclave stop` of a run that was cut off. Reads
+    /// its journals and waits for the disk, so it is for a thread that may.
     ///
     /// # Errors
     /// What SQLite says, or when there is no such room.
     pub fn give_up(&self, room: &RoomId, reason: &str) -> Result<(), StoreError> {
         self.0.give_up(room, reason)
     }
+}
+
+/// Whether a process, this one included, writes to the store in a folder. Looks at its lock alone: nothing is opened, and nobody waits.
+#[must_use]
+pub fn is_in_use(folder: &Path) -> bool {
+    lock::is_held(folder)
 }
 
 /// The stores below a folder, in order: each made by [`Store::open_free`].

@@ -121,17 +121,17 @@ impl<'a> Stage<'a> {
             "clone" => self.clone_task(call).await,
             "clear_history" => {
                 let start = entry_index(call, "start").unwrap_or_default();
-                self.change_history(call, |messages| HistoryChange::Clear { start: messages(start) })?;
+                self.change_history(call, |messages| HistoryChange::Clear { start: messages(start) }).await?;
                 Ok(json!({}))
             }
             "prune" => {
                 let start = entry_index(call, "index").ok_or("it has no index")?;
-                self.change_history(call, |messages| HistoryChange::Prune { start: messages(start) })?;
+                self.change_history(call, |messages| HistoryChange::Prune { start: messages(start) }).await?;
                 Ok(json!({ "history": self.histories() }))
             }
             "preset_history" => {
                 let messages = preset(call)?;
-                self.change_history(call, |_| HistoryChange::Import { messages })?;
+                self.change_history(call, |_| HistoryChange::Import { messages }).await?;
                 Ok(json!({}))
             }
             other => Err(format!("there is no op {other}")),
@@ -311,11 +311,11 @@ impl<'a> Stage<'a> {
     }
 
     /// `change` is given what turns the number of an entry into that of a message.
-    fn change_history(&mut self, call: &Call, change: impl FnOnce(&dyn Fn(usize) -> usize) -> HistoryChange) -> Result<(), String> {
+    async fn change_history(&mut self, call: &Call, change: impl FnOnce(&dyn Fn(usize) -> usize) -> HistoryChange) -> Result<(), String> {
         let task = self.task(call)?;
         let history = self.session.history(&task);
         let change = change(&|entry| shown::messages_of(&history, entry));
-        self.session.change_history(&task, change).map_err(|error| error.to_string())
+        self.session.change_history(&task, change).await.map_err(|error| error.to_string())
     }
 
     async fn follow(&mut self, ask: Ask, kill: Option<Kill>) -> Result<(Arc<Outcome>, Seen), String> {

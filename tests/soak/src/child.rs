@@ -188,10 +188,10 @@ wall = "20 min"
 /// A run from its beginning, or from where it was.
 async fn one(prepared: Arc<Prepared>, room: RoomId, options: RunOptions, message: String, has_begun: bool) -> Result<(), String> {
     let outcome = if has_begun {
-        let session = prepared.reopen(&room, options);
+        let session = prepared.reopen(&room, options).await;
         session.map_err(|error: ResumeError| error.to_string())?.go_on().await.map_err(|error| error.to_string())?
     } else {
-        match prepared.reopen(&room, options.clone()) {
+        match prepared.reopen(&room, options.clone()).await {
             // Its journal was made, and nothing was in it.
             Ok(mut session) => session.run(Ask::from(message)).await.map_err(|error| error.to_string())?,
             Err(ResumeError::Unknown { .. }) => {

@@ -9,7 +9,7 @@ use conclave_core::event::Record;
 use conclave_core::ids::RoomId;
 use conclave_core::journal::{from_lines, to_line};
 use conclave_runtime::blobs::{BlobError, Blobs, describe};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, JsonLines, Keeping, Reopened};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, JsonLines, Keeping, Opening, Reopened, Reopening};
 use conclave_runtime::message::Blob;
 use conclave_runtime::models::BlobSource;
 use conclave_runtime::store::{About, Durability, Reader, RunFilter, Store};
@@ -158,14 +158,19 @@ struct LateJournal {
 }
 
 impl Journals for LateJournals {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        Ok(Box::new(LateJournal { inner: self.0.open(room)?, late: Vec::new() }))
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let inner = self.0.open(room)?;
+        Ok(Box::pin(async { Ok(late(inner.await?)) }))
     }
 
-    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
-        let late = |inner| Box::new(LateJournal { inner, late: Vec::new() });
-        Ok(self.0.reopen(room)?.map(|Reopened { records, journal }| Reopened { records, journal: late(journal) }))
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let reopened = self.0.reopen(room);
+        Box::pin(async { Ok(reopened.await?.map(|Reopened { records, journal }| Reopened { records, journal: late(journal) })) })
     }
+}
+
+fn late(inner: Box<dyn Journal>) -> Box<dyn Journal> {
+    Box::new(LateJournal { inner, late: Vec::new() })
 }
 
 impl Journal for LateJournal {

@@ -11,7 +11,7 @@ use conclave_core::ids::{Millis, RoomId};
 use conclave_core::outcome::Outcome;
 use conclave_models::test_server::{Answer, Server};
 use conclave_runtime::clock::{BoxFuture, Clock};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
@@ -59,8 +59,12 @@ struct Stops {
 struct StopsOne(RoomId, Stops, Box<dyn Journal>);
 
 impl Journals for Stops {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        Ok(Box::new(StopsOne(room.clone(), self.clone(), self.kept.open(room)?)))
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let (room, stops, kept) = (room.clone(), self.clone(), self.kept.open(room)?);
+        Ok(Box::pin(async {
+            let journal: Box<dyn Journal> = Box::new(StopsOne(room, stops, kept.await?));
+            Ok(journal)
+        }))
     }
 }
 
@@ -157,7 +161,7 @@ config = {{ url = "{url}" }}"#
         let room = RoomId::from("test");
         let journals = MemoryJournals::of(room.clone(), records);
         let prepared = self.prepare().await;
-        let mut session = prepared.reopen(&room, Self::options(Arc::new(journals.clone()), LATER)).expect("it is kept");
+        let mut session = prepared.reopen(&room, Self::options(Arc::new(journals.clone()), LATER)).await.expect("it is kept");
         let outcome = session.go_on().await.expect("a journal in memory does not fail");
         (outcome, journals.records(&room))
     }

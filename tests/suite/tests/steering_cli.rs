@@ -51,7 +51,7 @@ fn has_answered(rig: &Rig, room: &str) -> bool {
 }
 
 fn has_decided(rig: &Rig, room: &str) -> bool {
-    records(rig, room).iter().any(|record| matches!(record.event, Event::Decided { .. }))
+    records(rig, room).iter().any(|record| matches!(record.event.effective(), Event::Decided { .. }))
 }
 
 fn newest(rig: &Rig) -> Value {

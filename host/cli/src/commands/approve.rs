@@ -133,7 +133,7 @@ impl Waiting {
             self.check_unsaid()?;
         }
         let said = as_word(&approval);
-        let mail = Mail { room: self.found.room.clone(), word: Word::Decide { call: self.call, approval } };
+        let mail = Mail::new(self.found.room.clone(), Word::Decide { call: self.call, approval });
         mail.send(self.found.reader.folder()).map_err(|error| unusable(&error))?;
         let (id, run) = (self.id(), self.found.run());
         if output.json {

@@ -94,7 +94,7 @@ pub(crate) async fn go_on(
     let talk = Talk::new(cut.room, (&cut.file, false), output, host, &prepared, interrupts);
     let steps = talk.steps(detail, &prepared);
     let options = talk.options(steps, kept, cut.verbose, output);
-    let mut session = prepared.reopen(&talk.room, options).map_err(|error| unresumable(&error))?;
+    let mut session = prepared.reopen(&talk.room, options).await.map_err(|error| unresumable(&error))?;
     talk.greet(&prepared, loading, output);
     let said = session.history(&talk.entry).iter_newest_first().find(|message| !message.text().trim().is_empty()).cloned();
     if let Some(said) = said {

@@ -135,7 +135,7 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output,
     }
     let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
     let stage = Stage::new(&prepared, &file, &kept, manner, interrupts)?;
-    let mut session = prepared.reopen(&row.run, stage.options(&kept)).map_err(|error| unresumable(&error))?;
+    let mut session = prepared.reopen(&row.run, stage.options(&kept)).await.map_err(|error| unresumable(&error))?;
     if session.paused().is_some() && args.run.is_none() {
         // It was paused on purpose, and not by its end.
         let what = format!("{} is paused: conclave resume {} goes on with it", row.run, row.run);

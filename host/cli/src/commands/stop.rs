@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use conclave_runtime::store::{Mail, RunRow, Standing, Store, StoreError, Word};
+use conclave_core::outcome::Status;
+use conclave_runtime::store::{Mail, RunRow, Standing, Store, StoreError, Word, is_in_use};
 
 use crate::args::{self, Output};
 use crate::error::CliError;
@@ -29,7 +30,7 @@ pub(crate) async fn stop(args: &args::Stop, output: Output) -> Result<u8, CliErr
             Ok(exit::OK)
         }
         Err(StoreError::InUse { .. }) => {
-            let mail = Mail { room: row.run.clone(), word: Word::Stop { reason: args.reason.clone() } };
+            let mail = Mail::new(row.run.clone(), Word::Stop { reason: args.reason.clone() });
             mail.send(&row.store).map_err(|error| unusable(&error))?;
             wait(&found, (&row, &mail), Duration::from_secs(args.wait), output).await
         }
@@ -37,28 +38,62 @@ pub(crate) async fn stop(args: &args::Stop, output: Output) -> Result<u8, CliErr
     }
 }
 
+/// What is to be done while the end of a run is waited for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Next {
+    /// It has ended so.
+    Ended(Status),
+    /// Its process ended without a word about it, and nobody else ends it.
+    End,
+    /// There is no more time.
+    GiveUp,
+    /// To look again later.
+    Sleep,
+}
+
+/// Each look ends with one of these, and only the last two come more than once: a run that was ended here, and does not read as ended,
+/// is waited for like any other.
+fn next(standing: &Standing, is_in_use: bool, was_ended: bool, is_late: bool) -> Next {
+    match standing {
+        Standing::Ended(status) => Next::Ended(*status),
+        _ if !is_in_use && !was_ended => Next::End,
+        _ if is_late => Next::GiveUp,
+        _ => Next::Sleep,
+    }
+}
+
 async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, output: Output) -> Result<u8, CliError> {
     let until = Instant::now() + most;
+    let mut was_ended = false;
     loop {
-        if let Standing::Ended(status) = found.row()?.standing {
-            tell(row, &format!("has ended: {}", status.as_str()), output)?;
-            return Ok(exit::OK);
-        }
-        if let Ok(store) = Store::open(&row.store) {
-            // Its process ended without a word about it. Nobody else is to hear this one when the run is gone on with.
-            take_back(mail, row)?;
-            if let Word::Stop { reason } = &mail.word {
-                store.give_up(&row.run, reason).map_err(|error| unusable(&error))?;
+        match next(&found.row()?.standing, is_in_use(&row.store), was_ended, Instant::now() >= until) {
+            Next::Ended(status) => {
+                // Nobody is to hear it when the run is gone on with.
+                mail.remove(&row.store).map_err(|error| unusable(&error))?;
+                tell(row, &format!("has ended: {}", status.as_str()), output)?;
+                return Ok(exit::OK);
             }
-            continue;
-        }
-        if Instant::now() >= until {
-            if take_back(mail, row)? {
-                let what = format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
-                return Err(CliError::internal(what).hint("end that process, and say it again"));
+            Next::End => match (Store::open(&row.store), &mail.word) {
+                (Ok(store), Word::Stop { reason }) => {
+                    mail.remove(&row.store).map_err(|error| unusable(&error))?;
+                    store.give_up(&row.run, reason).map_err(|error| unusable(&error))?;
+                    was_ended = true;
+                    continue;
+                }
+                // Somebody else has it now, and hears the word.
+                (Err(StoreError::InUse { .. }), _) => {}
+                (Err(error), _) => return Err(unusable(&error)),
+                (Ok(_), _) => was_ended = true,
+            },
+            Next::GiveUp => {
+                if take_back(mail, row)? {
+                    let what = format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
+                    return Err(CliError::internal(what).hint("end that process, and say it again"));
+                }
+                let what = format!("{} was told to end, and had not ended after {} s", row.run, most.as_secs());
+                return Err(CliError::internal(what).hint("it ends when its process hears of it, or when that ends: conclave runs"));
             }
-            let what = format!("{} was told to end, and had not ended after {} s", row.run, most.as_secs());
-            return Err(CliError::internal(what).hint("it ends when its process hears of it, or when that ends: conclave runs"));
+            Next::Sleep => {}
         }
         tokio::time::sleep(EVERY).await;
     }
@@ -66,7 +101,7 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, ou
 
 /// Whether nobody had heard it.
 fn take_back(word: &Mail, row: &RunRow) -> Result<bool, CliError> {
-    Mail::take_back(&row.store, |mail| mail == word).map(|taken| !taken.is_empty()).map_err(|error| unusable(&error))
+    Mail::take_back(&row.store, |mail| mail.id == word.id).map(|taken| !taken.is_empty()).map_err(|error| unusable(&error))
 }
 
 fn tell(row: &RunRow, what: &str, output: Output) -> Result<(), CliError> {
@@ -77,4 +112,24 @@ fn tell(row: &RunRow, what: &str, output: Output) -> Result<(), CliError> {
         return Ok(());
     }
     stdout::line(printable(&format!("{} {what}", row.run)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_ended_here_and_does_not_read_so_is_waited_for_until_it_is_late() {
+        let open = Standing::CutOff;
+        assert_eq!(next(&open, false, false, false), Next::End);
+        assert_eq!(next(&open, false, false, true), Next::End, "before the time is up, however short it is");
+        assert_eq!(next(&open, false, true, false), Next::Sleep, "not again, and not at once");
+        assert_eq!(next(&open, false, true, true), Next::GiveUp);
+        assert_eq!(next(&Standing::Running, true, false, false), Next::Sleep);
+        assert_eq!(next(&Standing::Running, true, false, true), Next::GiveUp);
+        let ended = Standing::Ended(Status::Kill);
+        for [in_use, was_ended, late] in [[true, false, true], [false, false, false], [false, true, true]] {
+            assert_eq!(next(&ended, in_use, was_ended, late), Next::Ended(Status::Kill));
+        }
+    }
 }

@@ -156,7 +156,7 @@ impl Now<'_> {
         // As the room has it: a clock that goes back stands still.
         self.at = self.at.max(record.at);
         self.fold.last = self.fold.last.max(self.at);
-        self.happened(&record.event, room);
+        self.happened(record.event.effective(), room);
         room.handle(record.event, record.at);
         while let Some(notice) = room.poll_notice() {
             self.told(notice);

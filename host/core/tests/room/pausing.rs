@@ -5,7 +5,7 @@ use conclave_core::action::{Action, Reply, Turn};
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Principal, RULES, Record};
 use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, TaskName, TimerId};
+use conclave_core::ids::{CallId, ControlId, TaskName, TimerId};
 use conclave_core::message::{Entity, Label, ToolCall};
 use conclave_core::notice::Notice;
 use conclave_core::outcome::Status;
@@ -55,6 +55,10 @@ fn think() -> Action {
 
 fn finish() -> Action {
     Action::Finish { outputs: json!("end") }
+}
+
+fn control(id: &str, message: Event) -> Event {
+    Event::ControlReceived { id: ControlId::from(id), message: Box::new(message) }
 }
 
 /// What was begun since the last time, by its kind.
@@ -288,4 +292,49 @@ fn a_journal_from_before_pauses_reads() {
     let record = Record { seq: 0, at: START, principal: Principal("tester".into()), rules: RULES, event: pause() };
     let line = conclave_core::journal::to_line(&record);
     assert_eq!(conclave_core::journal::from_lines(&(line + "\n")).expect("it reads"), [record]);
+}
+
+#[test]
+fn a_control_message_takes_effect_once() {
+    let words = |recorded: &Recorded, call| {
+        let view = recorded.room.agent_view(call).expect("it is under way");
+        view.history.iter().filter(|message| message.text() == "hurry").count()
+    };
+    let mut recorded = opened(with_box(json!({})));
+    let step = only(&mut recorded, "step");
+    let said_once = control("c1", said(None, "hurry"));
+    recorded.handle(said_once.clone(), START);
+    assert!(recorded.room.has_received(&ControlId::from("c1")));
+    let before = recorded.room.clone();
+    recorded.handle(said_once.clone(), START);
+    assert!(recorded.room == before, "a second delivery changes nothing");
+    recorded.handle(stepped(step, think()), START);
+    let step = only(&mut recorded, "step");
+    assert_eq!(words(&recorded, step), 1);
+    // A host that goes on with the room knows it too.
+    let mut resumed = Unfinished::fold(recorded.records.clone()).room;
+    let folded = resumed.clone();
+    resumed.handle(said_once, START);
+    assert!(resumed == folded, "nor does one after a crash");
+    // The same words in another message are another message.
+    recorded.handle(control("c2", said(None, "hurry")), START);
+    recorded.handle(stepped(step, think()), START);
+    let step = only(&mut recorded, "step");
+    assert_eq!(words(&recorded, step), 2);
+}
+
+#[test]
+fn an_approval_in_a_control_message_begins_the_call_once() {
+    let mut recorded = opened(with_box(json!({ "confirm": { "policy": "always" } })));
+    let step = only(&mut recorded, "step");
+    recorded.handle(stepped(step, calls_box()), START);
+    let asked = only(&mut recorded, "approval");
+    let approve = control("c1", Event::Decided { call: asked, approval: Approval::Approved });
+    recorded.handle(approve.clone(), START);
+    only(&mut recorded, "tool");
+    recorded.handle(approve, START);
+    assert_eq!(begun(&mut recorded), []);
+    // A message in a message is nothing, and takes no approval with it.
+    recorded.handle(control("c2", control("c3", Event::Cancelled { reason: "no".to_owned() })), START);
+    assert!(recorded.room.outcome().is_none());
 }

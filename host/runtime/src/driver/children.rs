@@ -7,8 +7,11 @@ use std::sync::atomic::Ordering;
 use conclave_core::delivery::EndedTask;
 use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
 use conclave_core::ids::{BackgroundId, CallId};
+use conclave_core::setup::Setup;
 
-use super::{Driver, UnderWay};
+use super::pausing::pause_as;
+use super::{Driver, Inlet, Shared, UnderWay};
+use crate::journal::JournalFailure;
 use crate::kill_points::kill_point;
 use crate::runner::{Child, Ended, Lease, Place, Progressing, Submission};
 
@@ -26,53 +29,46 @@ impl Driver {
             }
         });
         let progressing = Progressing::default();
-        let mut child = match self.child(&opening, again) {
-            Ok(child) => child,
-            Err(reason) => return place.break_off(reason),
-        };
-        child.progressing = Some(progressing.clone());
-        self.pause_as_here(child.paused.is_some(), &child.sender());
-        let (room, events) = (child.id.clone(), child.sender());
+        let inlet = Inlet::new(&self.shared, opening.room.clone());
+        let (room, events) = (inlet.id.clone(), inlet.sender.clone());
+        if let (Some(reason), false) = (&self.paused, again) {
+            let _ = events.send(Event::Paused { reason: reason.clone() });
+        }
         self.under_way.insert(call, UnderWay::Child { room, events: events.clone() });
         self.children.insert(call, lease);
+        let beginning = Beginning {
+            shared: Arc::clone(&self.shared),
+            setup: Arc::clone(&self.setup),
+            opening: Opening::clone(&opening),
+            again,
+            paused: self.paused.clone(),
+            progressing: progressing.clone(),
+        };
         let run = Box::pin(async move {
+            let broke_off = |reason, spent| Ended { task: EndedTask::interrupted(reason), spent, used: UsedByPlugin::new() };
+            let given_up = || broke_off("the room above it was given up".to_owned(), Spent::default());
+            // Nobody can say what a room used whose journal is not there, so all that was set aside for it counts.
+            let limits = beginning.opening.limits.as_spent();
+            let mut child = tokio::select! {
+                biased;
+                child = beginning.child(inlet) => match child {
+                    Ok(child) => child,
+                    Err(reason) => return broke_off(reason, limits),
+                },
+                () = leased.given_up() => return given_up(),
+            };
             let ran = tokio::select! {
                 biased;
-                ran = child.run() => Some(ran),
-                () = leased.given_up() => None,
+                ran = child.run() => ran,
+                () = leased.given_up() => return given_up(),
             };
-            let broke_off = |reason, spent| Ended { task: EndedTask::interrupted(reason), spent, used: UsedByPlugin::new() };
             match ran {
-                Some(Ok(outcome)) => Ended { task: EndedTask::from_outcome(&outcome), spent: outcome.spent, used: outcome.used.clone() },
-                Some(Err(failure)) => broke_off(failure.to_string(), child.room.spent()),
-                None => broke_off("the room above it was given up".to_owned(), Spent::default()),
+                Ok(outcome) => Ended { task: EndedTask::from_outcome(&outcome), spent: outcome.spent, used: outcome.used.clone() },
+                Err(failure) => broke_off(failure.to_string(), child.room.spent()),
             }
         });
         let parent = self.id.clone();
         self.shared.runner.submit(Submission::new(Child { parent, id, opening, events, progressing }, run, place));
-    }
-
-    /// The child room of a background task; why there is none.
-    fn child(&self, opening: &Opening, again: bool) -> Result<Self, String> {
-        let reopened = match again {
-            true => Self::reopen(Arc::clone(&self.shared), &opening.room).map_err(|failure| failure.to_string())?,
-            false => None,
-        };
-        let mut child = match reopened {
-            Some(child) => child,
-            None => {
-                Self::new(Arc::clone(&self.shared), Arc::clone(&self.setup), opening.room.clone()).map_err(|failure| failure.to_string())?
-            }
-        };
-        if let Some(plugin) = child.changed_plugin(&self.shared.admitted) {
-            let reason = format!("the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls");
-            child.give_up(&reason).map_err(|failure| failure.to_string())?;
-            return Err(reason);
-        }
-        if child.opened.is_none() {
-            child.begin(opening.clone());
-        }
-        Ok(child)
     }
 
     pub(super) fn tell_child(&self, call: CallId, text: &str) {
@@ -91,5 +87,45 @@ impl Driver {
         if let Some(lease) = self.children.remove(&call) {
             lease.detach();
         }
+    }
+}
+
+/// A child room that is about to begin, or to go on.
+struct Beginning {
+    shared: Arc<Shared>,
+    setup: Arc<Setup>,
+    opening: Opening,
+    /// The host goes on after it had stopped: the room may be there already.
+    again: bool,
+    /// Why the room above is paused.
+    paused: Option<String>,
+    progressing: Progressing,
+}
+
+impl Beginning {
+    /// Returns the child room with its journal, or why there is none. Its parent's loop goes on meanwhile.
+    async fn child(self, inlet: Inlet) -> Result<Driver, String> {
+        let text = |failure: JournalFailure| failure.to_string();
+        let inlet = match self.again {
+            true => Driver::reopening(Arc::clone(&self.shared), inlet).await.map_err(text)?,
+            false => Err(inlet),
+        };
+        let mut child = match inlet {
+            Ok(child) => child,
+            Err(inlet) => Driver::opening(Arc::clone(&self.shared), self.setup, inlet).map_err(text)?,
+        };
+        if let Some(plugin) = child.changed_plugin(&self.shared.admitted) {
+            let reason = format!("the plugin `{plugin}` is not what it was when the host stopped in the middle of one of its calls");
+            child.give_up(&reason).await.map_err(text)?;
+            return Err(reason);
+        }
+        if self.again {
+            child.second = pause_as(self.paused.as_deref(), child.paused.is_some());
+        }
+        child.progressing = Some(self.progressing);
+        if child.opened.is_none() {
+            child.begin_with(self.opening);
+        }
+        Ok(child)
     }
 }

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use conclave_core::delegation::BackgroundRecord;
 use conclave_core::effect::Effect;
+use conclave_core::ids::ControlId;
 use conclave_core::unfinished::Start;
 
 use crate::clock::BoxFuture;
@@ -18,6 +19,8 @@ pub(super) enum Told {
     What(Option<u64>, What),
     /// A background task, for those who list and wait.
     Task(Arc<BackgroundRecord>),
+    /// A control message was received, for whoever sent it.
+    Control(ControlId),
     Effect(Effect, Option<Box<Start>>),
 }
 
@@ -49,6 +52,14 @@ impl Held {
         let (free, waits): (Vec<Told>, Vec<Told>) = told.into_iter().partition(may_go);
         self.free.extend(free);
         self.batches.push_back((kept, waits));
+    }
+
+    /// Takes what is to wait until all that was handed over before is kept.
+    pub(super) fn add_after_all(&mut self, told: Vec<Told>) {
+        match self.batches.back_mut() {
+            Some((_, waits)) => waits.extend(told),
+            None => self.free.extend(told),
+        }
     }
 
     /// What may be done now.

@@ -1,13 +1,12 @@
 //! A pause reaches the rooms below: each child room is told what its parent was told. What a pause means is the core's.
 
 use conclave_core::event::Event;
-use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Driver, UnderWay};
 
 /// What an event makes of a pause: none when it says nothing about one.
 fn paused_by(event: &Event) -> Option<Option<String>> {
-    match event {
+    match event.effective() {
         Event::Paused { reason } => Some(Some(reason.clone())),
         // A run that begins is not paused.
         Event::Unpaused | Event::RunStarted { .. } | Event::RoomOpened { .. } => Some(None),
@@ -29,6 +28,7 @@ impl Driver {
     /// Remembers what an event makes of a pause; gives what child rooms are to be told.
     pub(super) fn note_pause(&mut self, event: &Event) -> Option<Event> {
         self.paused = paused_by(event)?;
+        let event = event.effective();
         matches!(event, Event::Paused { .. } | Event::Unpaused).then(|| event.clone())
     }
 
@@ -43,15 +43,14 @@ impl Driver {
             }
         }
     }
+}
 
-    /// A child room that begins, or goes on after the host had stopped, is paused when its parent is; it may have stopped before it heard.
-    pub(super) fn pause_as_here(&self, was_paused: bool, child: &UnboundedSender<Event>) {
-        let event = match (&self.paused, was_paused) {
-            (Some(reason), false) => Event::Paused { reason: reason.clone() },
-            (None, true) => Event::Unpaused,
-            (Some(_), true) | (None, false) => return,
-        };
-        let _ = child.send(event);
+/// What a child room is to take first so that it is paused when its parent is: it may have stopped before it was told.
+pub(super) fn pause_as(parent: Option<&str>, was_paused: bool) -> Option<Event> {
+    match (parent, was_paused) {
+        (Some(reason), false) => Some(Event::Paused { reason: reason.to_owned() }),
+        (None, true) => Some(Event::Unpaused),
+        (Some(_), true) | (None, false) => None,
     }
 }
 

@@ -8,7 +8,7 @@ use conclave_core::consult::Question;
 use conclave_core::effect::Effect;
 use conclave_core::event::Event;
 use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::{CallId, Millis, ModelName, TimerId};
+use conclave_core::ids::{CallId, ModelName};
 use conclave_core::model::{ModelError, Prompt};
 use conclave_core::policy::Approval;
 use conclave_core::tool::ToolError;
@@ -82,7 +82,7 @@ impl Driver {
             Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),
             Effect::TellTask { call, text } => self.tell_child(call, &text),
             Effect::DetachTask { call } => self.detach_child(call),
-            Effect::SetTimer { timer, at } => self.set_timer(timer, at),
+            Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),
             Effect::Finish { .. } => {}
         }
@@ -190,14 +190,6 @@ impl Driver {
         });
         self.asking.retain(|(_, asking)| !asking.is_finished());
         self.asking.push((call, asking));
-    }
-
-    fn set_timer(&mut self, timer: TimerId, at: Millis) {
-        let (events, sleep) = (self.sender.clone(), self.shared.clock.sleep_until(at));
-        self.beside.spawn(async move {
-            sleep.await;
-            let _ = events.send(Event::TimerFired { timer });
-        });
     }
 
     fn abandon_call(&mut self, call: CallId) {

@@ -10,7 +10,7 @@ use conclave_core::trace::Trace;
 use conclave_core::unfinished::{Again, Resumption, Unfinished};
 
 use super::pausing::paused_after;
-use super::{Driver, Shared};
+use super::{Driver, Inlet, RoomJournal, Shared};
 use crate::journal::JournalFailure;
 use crate::room_handle::next_request;
 
@@ -19,14 +19,20 @@ impl Driver {
     ///
     /// # Errors
     /// When the journal cannot be read.
-    pub(crate) fn reopen(shared: Arc<Shared>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
-        let Some(reopened) = shared.journals.reopen(id)? else { return Ok(None) };
+    pub(crate) async fn reopen(shared: Arc<Shared>, id: &RoomId) -> Result<Option<Self>, JournalFailure> {
+        let inlet = Inlet::new(&shared, id.clone());
+        Ok(Self::reopening(shared, inlet).await?.ok())
+    }
+
+    /// The same with what leads into it already; it comes back when there is no such room.
+    pub(super) async fn reopening(shared: Arc<Shared>, inlet: Inlet) -> Result<Result<Self, Inlet>, JournalFailure> {
+        let Some(reopened) = shared.journals.reopen(&inlet.id).await? else { return Ok(Err(inlet)) };
         let paused = paused_after(reopened.records.iter().map(|record| &record.event));
         let next_request = next_request(reopened.records.iter().map(|record| &record.event));
         let unfinished = Unfinished::fold(reopened.records);
         let now = shared.clock.now();
         let setup = Arc::clone(unfinished.room.setup());
-        let mut driver = Self::with(shared, Arc::clone(&setup), id.clone(), reopened.journal);
+        let mut driver = Self::with(shared, Arc::clone(&setup), inlet, RoomJournal::Open(reopened.journal));
         driver.seq = unfinished.next;
         driver.paused = paused;
         // Before its first event there is nothing to go on with; a run begins as any other.
@@ -40,18 +46,22 @@ impl Driver {
         if driver.is_cut_off() {
             driver.outside.open();
         }
-        Ok(Some(driver))
+        Ok(Ok(driver))
     }
 
-    /// A background task that was told to stop before the host was cut off: its room gets the end that it had no time for.
-    fn end_child(&self, effect: &Effect) {
+    /// A background task that was told to stop before the host was cut off: its room gets the end that it had no time for. Beside
+    /// the loop, since its journal is to be read; the run waits for it at its end.
+    fn end_child(&mut self, effect: &Effect) {
         let Effect::StartBackground { opening, .. } = effect else { return };
-        // What cannot be read now stays cut off, as it was.
-        if let Ok(Some(mut child)) = Self::reopen(Arc::clone(&self.shared), &opening.room)
-            && child.is_cut_off()
-        {
-            let _ = child.give_up("its parent stopped it");
-        }
+        let (shared, room) = (Arc::clone(&self.shared), opening.room.clone());
+        self.ends.spawn(async move {
+            // What cannot be read now stays cut off, as it was.
+            if let Ok(Some(mut child)) = Self::reopen(shared, &room).await
+                && child.is_cut_off()
+            {
+                let _ = child.give_up("its parent stopped it").await;
+            }
+        });
     }
 
     /// The room was opened before, and its run has not ended.

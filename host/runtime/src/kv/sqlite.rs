@@ -8,16 +8,30 @@ use std::time::Duration;
 use conclave_core::grant::KvGrant;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{KvError, KvOwner, KvStore, fits, weight};
+use super::{KvError, KvOwner, KvStore, after, fits, weight};
 
-/// Of the table below; a file with a higher one was written by a newer host.
-const SCHEMA: i64 = 1;
+/// Of the tables below; a file with a higher one was written by a newer host.
+const SCHEMA: i64 = 2;
 /// How long another process may hold the file.
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Keys are bytes, so that they are kept in byte order and a NUL is no end.
 const TABLE: &str = "CREATE TABLE IF NOT EXISTS kv (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (home, plugin, manifest, key)) WITHOUT ROWID";
+
+/// What each owner holds, so that a quota is held without a look at all keys. Changed in the transaction that changes `kv`.
+const USED: &str = "CREATE TABLE IF NOT EXISTS used (
+    home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, keys INTEGER NOT NULL, bytes INTEGER NOT NULL,
+    PRIMARY KEY (home, plugin, manifest)) WITHOUT ROWID";
+/// For a file of format 1, which had no sums.
+const SUM_UP: &str = "INSERT OR REPLACE INTO used (home, plugin, manifest, keys, bytes)
+    SELECT home, plugin, manifest, count(*), sum(length(key) + length(value)) FROM kv GROUP BY home, plugin, manifest";
+
+const WEIGHT: &str = "SELECT length(key) + length(value) FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?";
+const USAGE: &str = "SELECT keys, bytes FROM used WHERE home = ? AND plugin = ? AND manifest = ?";
+const PUT: &str = "INSERT OR REPLACE INTO kv (home, plugin, manifest, key, value) VALUES (?, ?, ?, ?, ?)";
+const DELETE: &str = "DELETE FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?";
+const PUT_USAGE: &str = "INSERT OR REPLACE INTO used (home, plugin, manifest, keys, bytes) VALUES (?, ?, ?, ?, ?)";
 
 /// Values of all plugins in one file, which several programs may use at once.
 #[derive(Debug)]
@@ -91,6 +105,10 @@ fn connect(path: &Path) -> Result<Connection, KvError> {
         return Err(KvError::Other(format!("it was written by a newer version (format {found}; this one knows {SCHEMA})")));
     }
     transaction.execute_batch(TABLE)?;
+    transaction.execute_batch(USED)?;
+    if found < SCHEMA {
+        transaction.execute_batch(SUM_UP)?;
+    }
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit()?;
     Ok(connection)
@@ -112,29 +130,25 @@ impl KvStore for Sqlite {
     fn set(&self, owner: &KvOwner, key: &str, value: &[u8], most: KvGrant) -> Result<(), KvError> {
         let mut opened = self.opened()?;
         let transaction = opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let (now, old) = usage(&transaction, owner, key)?;
-        if !fits(now, old, weight(key, value), most) {
+        let (now, old) = (usage(&transaction, owner)?, held(&transaction, owner, key)?);
+        let new = weight(key, value);
+        if !fits(now, old, new, most) {
             return Err(KvError::Full(most));
         }
-        transaction.prepare("INSERT OR REPLACE INTO kv (home, plugin, manifest, key, value) VALUES (?, ?, ?, ?, ?)")?.execute(params![
-            owner.home,
-            owner.plugin,
-            owner.manifest,
-            key.as_bytes(),
-            value
-        ])?;
+        let values = params![owner.home, owner.plugin, owner.manifest, key.as_bytes(), value];
+        transaction.prepare_cached(PUT)?.execute(values)?;
+        put_usage(&transaction, owner, after(now, old, Some(new)))?;
         Ok(transaction.commit()?)
     }
 
     fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError> {
         let mut opened = self.opened()?;
-        opened.connection()?.prepare("DELETE FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?")?.execute(params![
-            owner.home,
-            owner.plugin,
-            owner.manifest,
-            key.as_bytes()
-        ])?;
-        Ok(())
+        let transaction = opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let Some(old) = held(&transaction, owner, key)? else { return Ok(()) };
+        let now = usage(&transaction, owner)?;
+        transaction.prepare_cached(DELETE)?.execute(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()])?;
+        put_usage(&transaction, owner, after(now, Some(old), None))?;
+        Ok(transaction.commit()?)
     }
 
     fn keys(&self, owner: &KvOwner, prefix: &str, after: Option<&str>, count: usize) -> Result<Vec<String>, KvError> {
@@ -159,18 +173,26 @@ impl KvStore for Sqlite {
     }
 }
 
-/// What the owner holds, and what of it is under this key.
-fn usage(transaction: &Transaction<'_>, owner: &KvOwner, key: &str) -> rusqlite::Result<(KvGrant, Option<u64>)> {
-    let of =
-        |row: &rusqlite::Row<'_>, index| row.get::<_, Option<i64>>(index).map(|value| value.and_then(|value| u64::try_from(value).ok()));
-    transaction
-        .prepare(
-            "SELECT count(*), sum(length(key) + length(value)), max(CASE WHEN key = ? THEN length(key) + length(value) END)
-             FROM kv WHERE home = ? AND plugin = ? AND manifest = ?",
-        )?
-        .query_row(params![key.as_bytes(), owner.home, owner.plugin, owner.manifest], |row| {
-            Ok((KvGrant { keys: of(row, 0)?.unwrap_or(0), bytes: of(row, 1)?.unwrap_or(0) }, of(row, 2)?))
-        })
+/// Returns what the owner holds.
+fn usage(transaction: &Transaction<'_>, owner: &KvOwner) -> rusqlite::Result<KvGrant> {
+    let number = |row: &rusqlite::Row<'_>, index| row.get::<_, i64>(index).map(|number| u64::try_from(number).unwrap_or(0));
+    let mut query = transaction.prepare_cached(USAGE)?;
+    let found = query
+        .query_row(params![owner.home, owner.plugin, owner.manifest], |row| Ok(KvGrant { keys: number(row, 0)?, bytes: number(row, 1)? }));
+    Ok(found.optional()?.unwrap_or(KvGrant { keys: 0, bytes: 0 }))
+}
+
+/// Returns what a key and its value cost; `None` if the key is absent.
+fn held(transaction: &Transaction<'_>, owner: &KvOwner, key: &str) -> rusqlite::Result<Option<u64>> {
+    let mut query = transaction.prepare_cached(WEIGHT)?;
+    let found = query.query_row(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()], |row| row.get::<_, i64>(0));
+    Ok(found.optional()?.map(|weight| u64::try_from(weight).unwrap_or(0)))
+}
+
+fn put_usage(transaction: &Transaction<'_>, owner: &KvOwner, used: KvGrant) -> rusqlite::Result<()> {
+    let [keys, bytes] = [used.keys, used.bytes].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
+    transaction.prepare_cached(PUT_USAGE)?.execute(params![owner.home, owner.plugin, owner.manifest, keys, bytes])?;
+    Ok(())
 }
 
 #[cfg(test)]
@@ -226,11 +248,92 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kv.sqlite");
         Sqlite::new(&path).delete(&owner(), "k").unwrap();
-        Connection::open(&path).unwrap().pragma_update(None, "user_version", 2).unwrap();
+        Connection::open(&path).unwrap().pragma_update(None, "user_version", SCHEMA + 1).unwrap();
         let refused = Sqlite::new(&path).get(&owner(), "k").unwrap_err().to_string();
         assert!(refused.contains("newer version"), "{refused}");
         let other = temp.path().join("other");
         std::fs::write(&other, "this is no database, however long it is").unwrap();
         assert!(Sqlite::new(&other).get(&owner(), "k").is_err());
+    }
+
+    /// What is noted of the owner, and what its keys and values come to.
+    fn noted_and_counted(path: &Path) -> [Option<(i64, i64)>; 2] {
+        let connection = Connection::open(path).unwrap();
+        let count = "SELECT count(*), sum(length(key) + length(value)) FROM kv WHERE home = ? AND plugin = ? AND manifest = ?";
+        [USAGE, count].map(|sql| {
+            let KvOwner { home, plugin, manifest } = owner();
+            let found = connection.query_row(sql, params![home, plugin, manifest], |row| Ok((row.get(0)?, row.get(1)?)));
+            found.optional().unwrap()
+        })
+    }
+
+    #[test]
+    fn the_sums_are_those_of_the_keys_and_outlive_the_program() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kv.sqlite");
+        let most = KvGrant { bytes: 60, keys: 5 };
+        // A file for each step: what is noted is read anew.
+        let set = |key: &str, length: usize| Sqlite::new(&path).set(&owner(), key, &vec![7; length], most);
+        let delete = |key: &str| Sqlite::new(&path).delete(&owner(), key);
+        let steps: [(&str, Option<usize>, bool); 9] = [
+            ("a", Some(10), true),
+            ("bb", Some(0), true),
+            ("a", Some(30), true),
+            ("c", Some(40), false),
+            ("a", Some(5), true),
+            ("c", Some(40), true),
+            ("none", None, true),
+            ("c", None, true),
+            ("c", Some(51), true),
+        ];
+        for (key, length, fits) in steps {
+            let done = length.map_or_else(|| delete(key), |length| set(key, length));
+            assert_eq!(done.is_ok(), fits, "{key} {length:?}");
+            let [noted, counted] = noted_and_counted(&path);
+            assert_eq!(noted, counted, "{key} {length:?}");
+        }
+        assert_eq!(noted_and_counted(&path)[0], Some((3, 60)));
+        assert!(matches!(set("d", 0), Err(KvError::Full(_))), "full to the last byte");
+    }
+
+    #[test]
+    fn a_file_of_format_1_is_summed_up() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kv.sqlite");
+        prepare(&path).unwrap();
+        let old = Connection::open(&path).unwrap();
+        old.execute_batch(TABLE).unwrap();
+        let KvOwner { home, plugin, manifest } = owner();
+        for key in ["a", "bb"] {
+            old.execute(PUT, params![home, plugin, manifest, key.as_bytes(), b"12345"]).unwrap();
+        }
+        old.pragma_update(None, "user_version", 1).unwrap();
+        drop(old);
+        let store = Sqlite::new(&path);
+        assert_eq!(store.get(&owner(), "a").unwrap().as_deref(), Some(&b"12345"[..]));
+        assert_eq!(noted_and_counted(&path), [Some((2, 13)); 2]);
+        assert!(matches!(store.set(&owner(), "c", b"", KvGrant { bytes: 13, keys: 9 }), Err(KvError::Full(_))));
+        store.set(&owner(), "c", b"", KvGrant { bytes: 14, keys: 3 }).unwrap();
+    }
+
+    #[test]
+    fn no_step_of_a_set_looks_at_other_keys() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kv.sqlite");
+        Sqlite::new(&path).set(&owner(), "k", b"v", KvGrant::default()).unwrap();
+        let connection = Connection::open(&path).unwrap();
+        let plan = |sql: &str| {
+            let mut query = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+            let blanks = vec![rusqlite::types::Null; query.parameter_count()];
+            let rows = query.query_map(rusqlite::params_from_iter(blanks), |row| row.get::<_, String>(3)).unwrap();
+            rows.map(Result::unwrap).collect::<Vec<_>>()
+        };
+        for sql in [WEIGHT, DELETE] {
+            let plan = plan(sql);
+            assert!(matches!(&plan[..], [one] if one.starts_with("SEARCH") && one.contains("AND key=?")), "{sql}: {plan:?}");
+        }
+        let one_row = plan(USAGE);
+        assert!(matches!(&one_row[..], [one] if one.starts_with("SEARCH used") && one.contains("AND manifest=?")), "{one_row:?}");
+        assert_eq!((plan(PUT), plan(PUT_USAGE)), (vec![], vec![]), "an insert looks at nothing");
     }
 }

@@ -22,7 +22,7 @@ struct Waiting {
 }
 
 /// The request of somebody who waits for no reply.
-pub(super) const NOBODY: RequestId = RequestId(u64::MAX);
+pub(crate) const NOBODY: RequestId = RequestId(u64::MAX);
 
 /// What whoever asks a room that is over is told.
 pub(super) fn over() -> Refusal {

@@ -44,11 +44,6 @@ impl Place {
         }
     }
 
-    /// It did not get as far as to say how it ended.
-    pub(crate) fn break_off(mut self, reason: String) {
-        self.tell_broken_off(reason);
-    }
-
     fn tell_broken_off(&mut self, reason: String) {
         if let Some(tell) = self.tell.take() {
             tell(Ended { task: EndedTask::interrupted(reason), spent: self.limits, used: UsedByPlugin::new() });

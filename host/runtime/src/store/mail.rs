@@ -1,39 +1,50 @@
-//! What one process says to the one that writes a store: a file for each word, put there whole or not at all, taken once. A word said
-//! while nobody has the run under way is heard when it is gone on with.
+//! Control messages from other processes to the one that writes a store: one file each, written whole or not at all. The receiver
+//! journals a message first and deletes its file afterwards, so a crash in between delivers it again, and the room ignores it by its id.
+//!
+//! A file is `ID.json` while nobody has it, and `ID.taken` from when the receiver hands it to a room until it is deleted: a sender can
+//! take back only the first. A message to a run that no process has waits until the run is resumed.
 
 use std::fs;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::ids::{CallId, RoomId, TaskName};
+use conclave_core::event::Event;
+use conclave_core::ids::{CallId, ControlId, RoomId, TaskName};
 use conclave_core::policy::Approval;
 use conclave_core::request::Request;
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, schema};
 use crate::clock::{Clock, SystemClock};
+use crate::kill_points::kill_point;
+use crate::room_handle::NOBODY;
 
 /// In the store's folder.
 const FOLDER: &str = "mail";
-/// In the mail's folder: what is no word.
+/// In the mail's folder: files that hold no message.
 const BAD: &str = "bad";
-/// How a word's file ends once it is whole.
-const WHOLE: &str = ".json";
-/// Bytes of one word.
+/// How a message's file ends once it is whole.
+const WHOLE: &str = "json";
+/// How it ends once the receiver has it.
+const TAKEN: &str = "taken";
+/// Bytes of one message.
 const MOST: u64 = 1 << 20;
-/// A word that nobody will hear is kept so long.
+/// How long a message is kept that no run will receive.
 const DAY_MS: u64 = 24 * 60 * 60 * 1_000;
 
-/// A word to the process that has a run under way.
+/// A message to the process that has a run under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mail {
-    /// The room that is meant.
+    /// Unique. The room journals it with the message, and lets no message take effect twice.
+    pub id: ControlId,
+    /// The recipient.
     pub room: RoomId,
     pub word: Word,
 }
 
-/// What is said.
+/// What a message says.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "word", rename_all = "kebab-case")]
 pub enum Word {
@@ -43,7 +54,7 @@ pub enum Word {
     Stop { reason: String },
     /// Nothing new is to begin in it.
     Pause { reason: String },
-    /// It is to go on.
+    /// It is to continue.
     Unpause,
     /// Its agent is to read this in its next step.
     Tell {
@@ -52,12 +63,43 @@ pub enum Word {
         task: Option<TaskName>,
         text: String,
     },
-    /// Something else that a room can be asked; nobody waits for the reply.
+    /// Any other request to a room; nobody waits for the reply.
     Ask { what: Box<Request> },
 }
 
+impl Word {
+    /// Returns the event that it is to the room.
+    pub(crate) fn to_event(&self) -> Event {
+        match self.clone() {
+            Self::Decide { call, approval } => Event::Decided { call, approval },
+            Self::Stop { reason } => Event::Cancelled { reason },
+            Self::Pause { reason } => Event::Paused { reason },
+            Self::Unpause => Event::Unpaused,
+            Self::Tell { task, text } => Event::UserSaid { task, text, attachments: Vec::new() },
+            Self::Ask { what } => Event::Requested { request: NOBODY, what: *what },
+        }
+    }
+}
+
+/// Where a message is, as its sender sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MailState {
+    /// The receiver has not read it yet.
+    Waiting,
+    /// The receiver has handed it to its room, which has not confirmed it yet.
+    Taken,
+    /// Its file is deleted: the room has journalled it, or it was taken back.
+    Gone,
+}
+
 impl Mail {
-    /// Puts it where the store's process finds it.
+    /// Returns a message with an id of its own.
+    #[must_use]
+    pub fn new(room: RoomId, word: Word) -> Self {
+        Self { id: new_id(), room, word }
+    }
+
+    /// Writes it where the store's process finds it. It is durable when this returns.
     ///
     /// # Errors
     /// When it is too long, and what the operating system says.
@@ -66,23 +108,126 @@ impl Mail {
             return Err(StoreError::Missing { folder: store.to_owned() });
         }
         let bytes = serde_json::to_vec(self).map_err(io::Error::other);
-        bytes.and_then(|bytes| put(&store.join(FOLDER), &bytes)).map_err(|error| failed(store, &error))
+        bytes.and_then(|bytes| put(&store.join(FOLDER), self.id.as_str(), &bytes)).map_err(|error| failed(store, &error))
     }
 
-    /// What was said to the process of this store and not heard yet, oldest first. It stays there.
+    /// Returns the messages to this store's process that are not deleted yet, in the order in which they were made.
     ///
     /// # Errors
     /// What the operating system says.
     pub fn pending(store: &Path) -> Result<Vec<Self>, StoreError> {
-        Ok(words(store)?.iter().filter_map(|path| read(path).ok()).collect())
+        Ok(files(store)?.iter().filter_map(|path| read(path).ok()).collect())
     }
 
-    /// Takes words back that were not heard yet, and gives those that it took.
+    /// Takes back messages that the receiver has not read yet, and returns them.
     ///
     /// # Errors
     /// What the operating system says.
     pub fn take_back(store: &Path, is_meant: impl Fn(&Self) -> bool) -> Result<Vec<Self>, StoreError> {
-        take(store, &is_meant, &|_| false)
+        let mut back = Vec::new();
+        for path in files(store)?.into_iter().filter(|path| !is_taken(path)) {
+            let Ok(mail) = read(&path) else { continue };
+            if is_meant(&mail) && remove(&path).map_err(|error| failed(store, &error))? {
+                back.push(mail);
+            }
+        }
+        Ok(back)
+    }
+
+    /// Returns where this message is.
+    #[must_use]
+    pub fn state(&self, store: &Path) -> MailState {
+        let [waiting, taken] = self.paths(store);
+        // In this order: it goes from the first name to the second.
+        if waiting.exists() {
+            MailState::Waiting
+        } else if taken.exists() {
+            MailState::Taken
+        } else {
+            MailState::Gone
+        }
+    }
+
+    /// Deletes this message, also when a receiver has it: for a sender whose receiver has ended. Whether the room journalled it says
+    /// [`Reader::has_received`](super::Reader::has_received).
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn remove(&self, store: &Path) -> Result<(), StoreError> {
+        self.paths(store).iter().try_for_each(|path| remove(path).map(drop)).map_err(|error| failed(store, &error))
+    }
+
+    fn paths(&self, store: &Path) -> [PathBuf; 2] {
+        [WHOLE, TAKEN].map(|ending| store.join(FOLDER).join(format!("{}.{ending}", self.id)))
+    }
+}
+
+/// A message that this process has, and whose file is there until [`delete`](Self::delete).
+#[derive(Debug)]
+pub(super) struct ReceivedMail {
+    pub(super) mail: Mail,
+    path: PathBuf,
+}
+
+impl ReceivedMail {
+    /// Deletes its file; to be called once the room's record of it is durable. A file that cannot be deleted, or that a power cut brings
+    /// back, is read again, and the room ignores it.
+    pub(super) fn delete(&self) {
+        kill_point!("before-control-deleted");
+        let _ = fs::remove_file(&self.path);
+        kill_point!("after-control-deleted");
+    }
+}
+
+/// Takes the messages that are meant. `is_over` tells rooms that nobody will resume from others; it is asked about old messages only.
+pub(super) fn receive(
+    store: &Path,
+    is_meant: &dyn Fn(&Mail) -> bool,
+    is_over: &dyn Fn(&RoomId) -> bool,
+) -> Result<Vec<ReceivedMail>, StoreError> {
+    let mut received = Vec::new();
+    for path in files(store)? {
+        match read(&path) {
+            Ok(mail) if !is_meant(&mail) => {
+                if is_old(&path) && is_over(&mail.room) {
+                    // Else it is looked at again.
+                    let _ = fs::remove_file(&path);
+                }
+            }
+            // Renamed before it is handed on: from then on its sender cannot take it back and say that nothing came of it.
+            Ok(mail) => match take(&path) {
+                Ok(path) => received.push(ReceivedMail { mail, path }),
+                // Its sender took it back.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                // Those before it are not to be lost to this look.
+                Err(error) if received.is_empty() => return Err(failed(store, &error)),
+                Err(_) => break,
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(_) => put_aside(&store.join(FOLDER), &path),
+        }
+    }
+    Ok(received)
+}
+
+fn take(path: &Path) -> io::Result<PathBuf> {
+    let taken = path.with_extension(TAKEN);
+    if !is_taken(path) {
+        fs::rename(path, &taken)?;
+    }
+    Ok(taken)
+}
+
+fn is_taken(path: &Path) -> bool {
+    path.extension().is_some_and(|ending| ending == TAKEN)
+}
+
+/// Returns false if it was not there.
+fn remove(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Ok(()) => Ok(true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
     }
 }
 
@@ -90,13 +235,13 @@ fn failed(store: &Path, error: &io::Error) -> StoreError {
     StoreError::Other { folder: store.to_owned(), what: format!("its mail: {error}") }
 }
 
-fn put(folder: &Path, bytes: &[u8]) -> io::Result<()> {
+/// Writes a file that is there whole or not at all, also after a power cut.
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     if bytes.len() as u64 > MOST {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a word of {} bytes is too long; {MOST} are taken", bytes.len())));
     }
     schema::make_folder(folder)?;
-    let name = name();
-    let (part, whole) = (folder.join(format!("{name}.part")), folder.join(format!("{name}{WHOLE}")));
+    let (part, whole) = (folder.join(format!("{name}.part")), folder.join(format!("{name}.{WHOLE}")));
     let mut options = fs::OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -112,52 +257,30 @@ fn put(folder: &Path, bytes: &[u8]) -> io::Result<()> {
     put
 }
 
-/// In order of time, and of no other word.
-fn name() -> String {
+/// In order of time; no other message has it, of whichever process.
+fn new_id() -> ControlId {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
-    format!("{:020}-{count:06}-{}", SystemClock.now().0, std::process::id())
+    let mut random = [0; 8];
+    let random = match getrandom::fill(&mut random) {
+        Ok(()) => u64::from_ne_bytes(random),
+        // It need not be secret, so the seed of the standard library's maps will do.
+        Err(_) => RandomState::new().build_hasher().finish(),
+    };
+    ControlId::from(format!("{:020}-{count:06}-{}-{random:016x}", SystemClock.now().0, std::process::id()))
 }
 
-/// The files of whole words, oldest first.
-fn words(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
+/// The files of whole messages, oldest first.
+fn files(store: &Path) -> Result<Vec<PathBuf>, StoreError> {
     let entries = match fs::read_dir(store.join(FOLDER)) {
         Ok(entries) => entries,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
         Err(error) => return Err(failed(store, &error)),
     };
     let paths = entries.filter_map(|entry| entry.ok().map(|entry| entry.path()));
-    let mut words: Vec<PathBuf> = paths.filter(|path| path.as_os_str().as_encoded_bytes().ends_with(WHOLE.as_bytes())).collect();
-    words.sort();
-    Ok(words)
-}
-
-/// `is_over` tells rooms that nobody will go on with from others; it is asked about old words only.
-pub(super) fn take(store: &Path, is_meant: &dyn Fn(&Mail) -> bool, is_over: &dyn Fn(&RoomId) -> bool) -> Result<Vec<Mail>, StoreError> {
-    let folder = store.join(FOLDER);
-    let mut taken = Vec::new();
-    for path in words(store)? {
-        match read(&path) {
-            // It waits for whoever it is meant for.
-            Ok(mail) if !is_meant(&mail) => {
-                if is_old(&path) && is_over(&mail.room) {
-                    // Else it is looked at again.
-                    let _ = fs::remove_file(&path);
-                }
-            }
-            // Gone first: a word that cannot be taken away would be heard again and again.
-            Ok(mail) => match fs::remove_file(&path) {
-                Ok(()) => taken.push(mail),
-                // Whoever said it took it back, or somebody else has heard it.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                // What was heard so far must not be lost.
-                Err(error) if taken.is_empty() => return Err(failed(store, &error)),
-                Err(_) => break,
-            },
-            Err(_) => put_aside(&folder, &path),
-        }
-    }
-    Ok(taken)
+    let mut files: Vec<PathBuf> = paths.filter(|path| path.extension().is_some_and(|ending| ending == WHOLE || ending == TAKEN)).collect();
+    files.sort();
+    Ok(files)
 }
 
 /// As its name has it.
@@ -179,10 +302,80 @@ fn read(path: &Path) -> io::Result<Mail> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
-/// What is no word is kept for whoever wonders, and not looked at again.
+/// A file that holds no message is kept for the operator, and not looked at again.
 fn put_aside(folder: &Path, path: &Path) {
     let bad = folder.join(BAD);
     let moved = schema::make_folder(&bad).and_then(|()| path.file_name().map_or(Ok(()), |name| fs::rename(path, bad.join(name))));
     // Where it cannot be put aside it stays, and is tried again.
     let _ = moved;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn stop(room: &str) -> Mail {
+        Mail::new(RoomId::from(room), Word::Stop { reason: "enough".to_owned() })
+    }
+
+    /// A folder that a store could be in, and what was sent there.
+    fn sent(rooms: &[&str]) -> (tempfile::TempDir, Vec<Mail>) {
+        let temp = tempfile::tempdir().unwrap();
+        fs::write(schema::path(temp.path()), "").unwrap();
+        let sent: Vec<Mail> = rooms.iter().map(|room| stop(room)).collect();
+        sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
+        (temp, sent)
+    }
+
+    fn all(store: &Path) -> Vec<Mail> {
+        receive(store, &|_| true, &|_| false).unwrap().into_iter().map(|received| received.mail).collect()
+    }
+
+    #[test]
+    fn a_message_is_received_until_it_is_deleted() {
+        let (temp, sent) = sent(&["a", "b"]);
+        assert_eq!(all(temp.path()), sent);
+        // As after a crash: nothing was deleted, so all is there again.
+        assert_eq!(all(temp.path()), sent);
+        assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Taken));
+        assert_eq!(Mail::take_back(temp.path(), |_| true).unwrap(), [], "nobody takes back what a room may have");
+        assert_eq!(Mail::pending(temp.path()).unwrap(), sent);
+        let received = receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false).unwrap();
+        received.iter().for_each(ReceivedMail::delete);
+        assert_eq!((sent[0].state(temp.path()), sent[1].state(temp.path())), (MailState::Gone, MailState::Taken));
+        assert_eq!(all(temp.path()), sent[1..]);
+        sent[1].remove(temp.path()).unwrap();
+        assert_eq!(all(temp.path()), []);
+    }
+
+    #[test]
+    fn files_that_hold_no_message_are_put_aside() {
+        let (temp, sent) = sent(&["a"]);
+        let folder = temp.path().join(FOLDER);
+        fs::write(folder.join("0-torn.json"), "{\"room\":").unwrap();
+        fs::write(folder.join("0-deep.json"), "[".repeat(100_000)).unwrap();
+        fs::write(folder.join("0-long.json"), vec![b' '; (1 << 20) + 1]).unwrap();
+        fs::create_dir(folder.join("0-folder.json")).unwrap();
+        fs::write(folder.join("9.part"), "half").unwrap();
+        assert_eq!(all(temp.path()), sent);
+        assert_eq!(fs::read_dir(folder.join(BAD)).unwrap().count(), 4);
+    }
+
+    #[test]
+    fn old_messages_that_no_run_will_receive_are_deleted() {
+        let (temp, _) = sent(&["over", "cut-off", "over"]);
+        let look = || receive(temp.path(), &|_| false, &|room| room.as_str() == "over").unwrap().len();
+        assert_eq!(look(), 0);
+        let paths = files(temp.path()).unwrap();
+        assert_eq!(paths.len(), 3, "what is new may be meant for what is about to begin");
+        for (path, ending) in paths.iter().zip([WHOLE, WHOLE, TAKEN]) {
+            let name = path.file_stem().unwrap().to_str().unwrap();
+            let (said, rest) = name.split_once('-').unwrap();
+            let said = said.parse::<u64>().unwrap() - DAY_MS - 1;
+            fs::rename(path, path.with_file_name(format!("{said:020}-{rest}.{ending}"))).unwrap();
+        }
+        assert_eq!(look(), 0);
+        let left: Vec<String> = Mail::pending(temp.path()).unwrap().iter().map(|mail| mail.room.to_string()).collect();
+        assert_eq!(left, ["cut-off"], "one that was interrupted can be resumed");
+    }
 }

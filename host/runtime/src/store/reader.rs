@@ -7,7 +7,7 @@ mod lists;
 use std::path::{Path, PathBuf};
 
 use conclave_core::event::Record;
-use conclave_core::ids::{Millis, RoomId};
+use conclave_core::ids::{ControlId, Millis, RoomId};
 use rusqlite::Connection;
 use serde::Serialize;
 
@@ -122,6 +122,11 @@ impl Reader {
     /// Milliseconds in which no host ran while the run was under way, as its root room tells it.
     pub fn down_ms(&self, run: &RoomId) -> Result<u64, StoreError> {
         self.of(lists::down_ms(&self.connection, run))
+    }
+
+    /// Whether a room has journalled this control message.
+    pub fn has_received(&self, room: &RoomId, id: &ControlId) -> Result<bool, StoreError> {
+        self.of(lists::has_received(&self.connection, room, id))
     }
 
     /// What rooms wait for, oldest first; of one run, or of all.

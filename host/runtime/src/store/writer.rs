@@ -1,4 +1,4 @@
-//! What writes a store: the lock, the file as it is opened, and a thread that commits the records of all rooms in groups, one transaction and
+//! What writes a store: the lock, the file as it is opened, a thread that reads for resumed rooms, and one that commits the records of all rooms in groups, one transaction and
 //! one fsync for each group.
 
 mod attachments;
@@ -7,12 +7,13 @@ mod giving_up;
 mod journal;
 mod opening;
 mod queue;
+mod reading;
 mod retention;
 mod thread;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
 use conclave_core::event::Record;
@@ -29,6 +30,7 @@ use crate::journal::Journals;
 
 pub(super) use opening::{all, open_free};
 use queue::{Answer, Cause, Work};
+use reading::Reading;
 use thread::Shared;
 
 /// What is kept of runs that have ended; the newest always win.
@@ -69,7 +71,7 @@ pub(super) struct Writer {
     shared: Arc<Shared>,
     rows: Rows,
     /// For what is read in the course of writing.
-    reading: Mutex<Option<Connection>>,
+    reading: Option<Reading>,
     thread: Option<JoinHandle<()>>,
     /// Let go last.
     _lock: Lock,
@@ -102,36 +104,51 @@ impl Writer {
         }
     }
 
-    /// Hands something to the thread, and waits for its answer; the thread waits for nobody.
-    fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> Work) -> Result<T, Cause> {
+    /// Hands something to the thread; the future is its answer. The thread waits for nobody.
+    fn asked<T, W>(&self, work: W) -> impl Future<Output = Result<T, Cause>> + use<T, W>
+    where
+        W: FnOnce(Answer<T>) -> Work,
+    {
         let (answer, answered) = oneshot::channel();
-        self.shared.queue.push(work(answer))?;
-        let gone = |_| Err(Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone"));
+        let pushed = self.shared.queue.push(work(answer));
+        async move {
+            pushed?;
+            answered.await.unwrap_or_else(|_| Err(Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone")))
+        }
+    }
+
+    /// The same for a thread that may wait.
+    fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> Work) -> Result<T, Cause> {
         // Where it stands there may be a task of the executor, whose share of polls is used up; then nothing would wake it.
-        futures_executor::block_on(tokio::task::unconstrained(answered)).unwrap_or_else(gone)
+        futures_executor::block_on(tokio::task::unconstrained(self.asked(work)))
     }
 
     /// All that was handed over so far can be read.
-    fn barrier(&self) -> Result<(), Cause> {
-        self.ask(Work::Barrier)
+    fn barrier(&self) -> impl Future<Output = Result<(), Cause>> + use<> {
+        self.asked(Work::Barrier)
     }
 
-    fn read<T>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-        let reading = self.reading.lock().unwrap_or_else(PoisonError::into_inner);
-        look(reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?)
+    async fn read<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
+        self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look(look).await
+    }
+
+    fn read_now<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
+        self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
     }
 
     /// It has ended, or was never here.
     pub(super) fn is_over(&self, room: &RoomId) -> bool {
-        let going = self.read(|connection| {
+        let name = room.clone();
+        let going = self.read_now(move |connection| {
             let mut query = connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ? AND ended IS NULL")?;
-            query.query_row([room.as_str()], |_| Ok(())).optional()
+            query.query_row([name.as_str()], |_| Ok(())).optional()
         });
         matches!(going, Ok(None)) && !self.shared.live().contains(room)
     }
 
-    fn records(&self, room: &RoomId) -> Result<Vec<Record>, Cause> {
-        let records = self.read(|connection| Ok(read::records(connection, room.as_str())));
+    async fn records(&self, room: &RoomId) -> Result<Vec<Record>, Cause> {
+        let room = room.clone();
+        let records = self.read(move |connection| Ok(read::records(connection, room.as_str()))).await;
         records.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
             read::ReadError::Sqlite(error) => Cause::of_sqlite(&error),
             damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
@@ -142,7 +159,7 @@ impl Writer {
 impl Drop for Writer {
     fn drop(&mut self) {
         // The thread's connection is the last, so that it leaves one file behind.
-        self.reading.get_mut().unwrap_or_else(PoisonError::into_inner).take();
+        self.reading.take();
         self.shared.queue.close();
         if let Some(thread) = self.thread.take() {
             // A thread that has failed has told everybody.

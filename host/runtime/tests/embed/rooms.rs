@@ -12,7 +12,7 @@ use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::delegation::{BackgroundState, Delegation, OnClose};
 use conclave_runtime::ids::{BackgroundId, ChannelId, RoomId, TaskName};
-use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening, Reopening};
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::request::{Inbound, RefusalCode, Request};
@@ -471,7 +471,7 @@ async fn a_held_room_that_was_cut_off_goes_on() {
         put(&cut_off, &room, records);
     }
     let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
-    let session = prepared.reopen(&room_id, options).unwrap();
+    let session = prepared.reopen(&room_id, options).await.unwrap();
     assert!(session.is_cut_off());
     let (room, hosted) = session.host_on();
     let tasks = room.tasks();
@@ -498,9 +498,8 @@ async fn a_held_room_that_was_cut_off_goes_on() {
 
 /// Puts records into journals as if a host had left them.
 fn put(journals: &MemoryJournals, room: &RoomId, records: impl Iterator<Item = Arc<conclave_runtime::event::Record>>) {
-    use conclave_runtime::journal::{Entry, Journals};
     let records: Vec<_> = records.collect();
-    let mut journal = journals.open(room).unwrap();
+    let mut journal = futures_executor::block_on(journals.open(room).unwrap()).unwrap();
     let spent = conclave_core::event::Spent::default();
     journal.append(&Entry { records: &records, waits: &[], outcome: None, spent }).map(drop).unwrap();
 }
@@ -586,4 +585,129 @@ async fn a_run_that_is_not_held_can_be_spoken_to_while_it_works() {
     );
     let outcome = outcome.unwrap();
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("done: hurry")));
+}
+
+/// Journals in memory; those of child rooms are opened, reopened and take records only once the gate is open.
+#[derive(Clone)]
+struct Gated {
+    kept: MemoryJournals,
+    gate: watch::Sender<bool>,
+    /// A child's journal waits at the gate.
+    waits: Arc<Notify>,
+    /// Whether they wait before they are open, or with their first record.
+    at_open: bool,
+}
+
+struct GatedOne(Gated, Box<dyn Journal>);
+
+impl Gated {
+    fn new(kept: MemoryJournals, at_open: bool) -> Self {
+        Self { kept, gate: watch::Sender::new(false), waits: Arc::default(), at_open }
+    }
+
+    async fn pass(&self) {
+        self.waits.notify_one();
+        let _ = self.gate.subscribe().wait_for(|is_open| *is_open).await;
+    }
+}
+
+fn is_child(room: &RoomId) -> bool {
+    room.as_str().contains('/')
+}
+
+impl Journals for Gated {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let (gated, opening) = (self.clone(), self.kept.open(room)?);
+        if !is_child(room) {
+            return Ok(opening);
+        }
+        Ok(Box::pin(async move {
+            if gated.at_open {
+                gated.pass().await;
+                return opening.await;
+            }
+            let journal: Box<dyn Journal> = Box::new(GatedOne(gated, opening.await?));
+            Ok(journal)
+        }))
+    }
+
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let (gated, reopening, is_child) = (self.clone(), self.kept.reopen(room), is_child(room));
+        Box::pin(async move {
+            if is_child {
+                gated.pass().await;
+            }
+            reopening.await
+        })
+    }
+}
+
+impl Journal for GatedOne {
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), JournalFailure>> {
+        Box::pin(async {
+            self.0.pass().await;
+            Ok(())
+        })
+    }
+
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        self.1.append(entry)
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_room_goes_on_while_its_childs_journal_is_opened_or_full() {
+    for at_open in [true, false] {
+        let (bench, journals) = (Bench::default(), Gated::new(MemoryJournals::default(), at_open));
+        let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+        let (room, hosted) = bench.prepared("").await.open_room(options).unwrap();
+        let task = room.delegate(work("quick")).await.unwrap();
+        journals.waits.notified().await;
+        // The one thread is free, and so is the parent's loop: it takes requests, journals them and replies.
+        room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
+        room.say("desk", "still there?").await.unwrap();
+        assert!(journals.kept.records(&task.room).is_empty() && !*journals.gate.borrow());
+        journals.gate.send_replace(true);
+        assert_eq!(task.wait(None).await.unwrap().output.as_deref(), Some("done: quick"));
+        // One that is stopped meanwhile ends so.
+        journals.gate.send_replace(false);
+        let stopped = room.delegate(work("never")).await.unwrap();
+        journals.waits.notified().await;
+        assert!(stopped.cancel("no longer needed").await.unwrap());
+        journals.gate.send_replace(true);
+        assert_eq!(stopped.wait(None).await.unwrap().state, BackgroundState::Cancelled);
+        room.close("that was all").await.unwrap();
+        hosted.closed().await.unwrap();
+    }
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_room_that_is_resumed_goes_on_while_its_childs_journal_is_read() {
+    let (bench, room_id) = (Bench::default(), RoomId::from("r"));
+    let prepared = bench.prepared("").await;
+    let kept = {
+        let journals = MemoryJournals::default();
+        let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(room_id.clone()), ..RunOptions::default() };
+        let (room, _hosted) = prepared.open_room(options).unwrap();
+        room.delegate(work("wait a little")).await.unwrap();
+        bench.begun().await;
+        journals
+    };
+    let cut_off = MemoryJournals::default();
+    for room in kept.rooms() {
+        let records = kept.records(&room);
+        put(&cut_off, &room, records.into_iter().take_while(|record| !matches!(record.event, Event::Cancelled { .. })));
+    }
+    let journals = Gated::new(cut_off, true);
+    let options = RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() };
+    let (room, hosted) = prepared.reopen(&room_id, options).await.unwrap().host_on();
+    journals.waits.notified().await;
+    room.bind("desk", Binding::of(ChannelKind::Web)).await.unwrap();
+    room.say("desk", "still there?").await.unwrap();
+    journals.gate.send_replace(true);
+    bench.go_on();
+    let task = room.tasks().remove(0);
+    assert_eq!(room.wait(&task.id, None).await.unwrap().output.as_deref(), Some("done: wait a little"));
+    room.close("that was all").await.unwrap();
+    hosted.closed().await.unwrap();
 }

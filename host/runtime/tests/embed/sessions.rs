@@ -6,7 +6,7 @@ use std::time::Duration;
 use conclave_core::event::{Event, HistoryChange};
 use conclave_core::journal::{fold, from_lines, to_line};
 use conclave_runtime::ids::{RoomId, TaskName};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_runtime::limits::RunLimits;
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
@@ -66,7 +66,7 @@ async fn an_unknown_task_starts_nothing() {
     let mut session = prepare("heard").await.session(options).unwrap();
     let error = session.run(Ask { entry: Some(TaskName::from("none")), ..Ask::default() }).await.unwrap_err();
     assert_eq!(error.to_string(), "there is no task `none`; these are there: desk, other");
-    assert!(session.change_history(&TaskName::from("none"), HistoryChange::Clear { start: 0 }).is_err());
+    assert!(session.change_history(&TaskName::from("none"), HistoryChange::Clear { start: 0 }).await.is_err());
     assert!(journals.records(session.room()).is_empty());
     assert_eq!(said(&mut session, "one").await, "heard one 1");
 }
@@ -142,15 +142,15 @@ async fn what_an_agent_remembers_moves_to_another_session() {
     let kept = one.export_history(&desk_name());
     let journals = MemoryJournals::default();
     let mut two = prepare("heard").await.session(RunOptions { journals: Arc::new(journals.clone()), ..RunOptions::default() }).unwrap();
-    two.import_history(&desk_name(), &kept).unwrap();
+    two.import_history(&desk_name(), &kept).await.unwrap();
     let texts = |session: &Session| session.history(&desk_name()).iter().map(|message| message.content.clone()).collect::<Vec<_>>();
     assert_eq!(texts(&two), texts(&one));
     let remembered = two.history(&desk_name()).len();
     assert_eq!(said(&mut two, "two").await, format!("heard two {}", remembered + 1));
     let before = two.history(&desk_name());
-    assert!(matches!(two.import_history(&desk_name(), "{}"), Err(SessionError::History(_))));
+    assert!(matches!(two.import_history(&desk_name(), "{}").await, Err(SessionError::History(_))));
     assert_eq!(two.history(&desk_name()), before, "nothing was changed");
-    two.change_history(&desk_name(), HistoryChange::Clear { start: 0 }).unwrap();
+    two.change_history(&desk_name(), HistoryChange::Clear { start: 0 }).await.unwrap();
     assert!(two.history(&desk_name()).is_empty());
     let folded = fold(journals.records(two.room()).iter().map(|record| (**record).clone()));
     assert_eq!(folded.history(&desk_name()), two.history(&desk_name()));
@@ -160,8 +160,9 @@ async fn what_an_agent_remembers_moves_to_another_session() {
 struct Full(usize);
 
 impl Journals for Full {
-    fn open(&self, _: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        Ok(Box::new(Full(self.0)))
+    fn open(&self, _: &RoomId) -> Result<Opening, JournalFailure> {
+        let journal: Box<dyn Journal> = Box::new(Full(self.0));
+        Ok(Box::pin(std::future::ready(Ok(journal))))
     }
 }
 
@@ -187,8 +188,9 @@ async fn a_journal_that_failed_ends_the_session() {
 struct Slow(u64);
 
 impl Journals for Slow {
-    fn open(&self, _: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        Ok(Box::new(Slow(self.0)))
+    fn open(&self, _: &RoomId) -> Result<Opening, JournalFailure> {
+        let journal: Box<dyn Journal> = Box::new(Slow(self.0));
+        Ok(Box::pin(std::future::ready(Ok(journal))))
     }
 }
 

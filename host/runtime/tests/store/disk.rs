@@ -6,7 +6,7 @@ use conclave_runtime::event::Event;
 use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::store::{Durability, Options, Reader, RunFilter, Store, StoreError};
 
-use crate::support::{about, append, copied, entry, kept, opened, record, records, run, said};
+use crate::support::{about, append, copied, entry, kept, opened, opened_in, record, records, reopen, run, said};
 
 #[test]
 fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
@@ -24,7 +24,7 @@ fn a_full_disk_stops_the_room_and_a_reopened_store_goes_on() {
     drop((journal, store));
     assert_eq!(records(temp.path(), "a").len() as u64, seq, "all that was acknowledged, and nothing else");
     let store = Store::open(temp.path()).unwrap();
-    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(seq, &text)]).unwrap();
     assert!(Reader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
@@ -43,7 +43,7 @@ fn loop_until_full(journal: &mut dyn conclave_runtime::journal::Journal, text: &
 fn what_nobody_waited_for_and_could_not_be_kept_is_said_when_the_run_settles() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open_with(temp.path(), &Options { most_bytes: Some(1) }).unwrap();
-    let mut journal = store.journals(Durability::Exit, about()).open(&RoomId::from("a")).unwrap();
+    let mut journal = opened_in(&*store.journals(Durability::Exit, about()), "a").unwrap();
     for seq in 0..50 {
         let record = if seq == 0 { opened("a", "x") } else { said(seq, &"x".repeat(30_000)) };
         if journal.append(&entry(&[record])).is_err() {
@@ -99,7 +99,7 @@ fn what_waits_while_the_store_breaks_is_not_said_to_be_kept() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     let exit = store.journals(Durability::Exit, about());
-    let (mut breaks, mut waits) = (run(&store, "a", 1), exit.open(&RoomId::from("b")).unwrap());
+    let (mut breaks, mut waits) = (run(&store, "a", 1), opened_in(&*exit, "b").unwrap());
     waits.append(&entry(&[opened("b", "x")])).unwrap();
     futures_executor::block_on(waits.settle()).unwrap();
     let sql = crate::support::sql(temp.path());
@@ -149,7 +149,7 @@ fn small(folder: &Path) -> Store {
     let store = Store::open(folder).unwrap();
     drop((run(&store, "a", 2), store));
     let store = Store::open(folder).unwrap();
-    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    let mut again = reopen(&store, "a");
     for seq in 2..4 {
         append(&mut *again.journal, &[said(seq, "more")]).unwrap();
     }
@@ -192,7 +192,7 @@ fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
     std::fs::write(folder.join("log.db"), file).unwrap();
     std::fs::write(folder.join("log.db-wal"), log).unwrap();
     let store = Store::open(folder).unwrap();
-    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    let mut again = reopen(&store, "a");
     assert_eq!(again.records.len(), length);
     append(&mut *again.journal, &[said(length as u64, "on")]).unwrap();
     assert_eq!(Reader::open(folder).unwrap().check().unwrap().problems, Vec::<String>::new(), "at {}", log.len());
@@ -262,17 +262,7 @@ fn a_backup_taken_while_runs_go_on_is_a_store_of_its_own() {
     let checked = Reader::open(&copy).unwrap().check().unwrap();
     assert_eq!(checked.problems, Vec::<String>::new());
     let second = Store::open(&copy).unwrap();
-    kept(
-        second
-            .journals(Durability::Group, about())
-            .reopen(&RoomId::from("a"))
-            .unwrap()
-            .unwrap()
-            .journal
-            .append(&entry(&[said(3, "x")]))
-            .unwrap(),
-    )
-    .unwrap();
+    kept(reopen(&second, "a").journal.append(&entry(&[said(3, "x")])).unwrap()).unwrap();
     assert_eq!(Reader::open(&copy).unwrap().runs(&RunFilter::default()).unwrap().len(), 1);
 }
 

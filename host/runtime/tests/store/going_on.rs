@@ -72,7 +72,7 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     assert_eq!(reader.runs(&conclave_runtime::store::RunFilter::default()).unwrap()[0].standing, Standing::CutOff);
     drop(reader);
     let store = Store::open(temp.path()).unwrap();
-    let mut session = prepared.reopen(&RoomId::from("talk"), options(&store)).unwrap();
+    let mut session = prepared.reopen(&RoomId::from("talk"), options(&store)).await.unwrap();
     assert!(session.is_cut_off());
     let outcome = session.go_on().await.unwrap();
     assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("true")));

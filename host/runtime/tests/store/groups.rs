@@ -2,11 +2,10 @@
 
 use std::sync::{Arc, Barrier};
 
-use conclave_runtime::ids::RoomId;
 use conclave_runtime::store::{Durability, Reader, RunFilter, Store};
 use futures_executor::block_on;
 
-use crate::support::{about, append, entry, opened, records, said};
+use crate::support::{about, append, entry, opened, opened_in, records, said};
 
 const ROOMS: usize = 64;
 const EACH: u64 = 20;
@@ -20,7 +19,7 @@ fn sixty_four_rooms_share_their_commits() {
         let (journals, start) = (store.journals(Durability::Group, about()), Arc::clone(&start));
         std::thread::spawn(move || {
             let name = format!("room{room}");
-            let mut journal = journals.open(&RoomId::from(name.as_str())).unwrap();
+            let mut journal = opened_in(&*journals, &name).unwrap();
             start.wait();
             append(&mut *journal, &[opened(&name, "x")]).unwrap();
             for seq in 1..EACH {
@@ -42,7 +41,7 @@ fn sixty_four_rooms_share_their_commits() {
 fn what_nobody_waits_for_is_committed_all_the_same_and_without_an_fsync() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
-    let mut journal = store.journals(Durability::Exit, about()).open(&RoomId::from("a")).unwrap();
+    let mut journal = opened_in(&*store.journals(Durability::Exit, about()), "a").unwrap();
     journal.append(&entry(&[opened("a", "x")])).unwrap();
     // It is committed before long.
     while records(temp.path(), "a").is_empty() {
@@ -57,9 +56,11 @@ fn what_nobody_waits_for_is_committed_all_the_same_and_without_an_fsync() {
 fn more_than_the_queue_holds_is_taken_in_its_time() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
-    let mut journal = store.journals(Durability::Exit, about()).open(&RoomId::from("a")).unwrap();
+    let mut journal = opened_in(&*store.journals(Durability::Exit, about()), "a").unwrap();
     journal.append(&entry(&[opened("a", "x")])).unwrap();
     for seq in 1..10_000 {
+        // As the driver does.
+        block_on(journal.ready()).unwrap();
         journal.append(&entry(&[said(seq, "y")])).unwrap();
     }
     block_on(journal.settle()).unwrap();
@@ -70,7 +71,7 @@ fn more_than_the_queue_holds_is_taken_in_its_time() {
 fn an_answer_that_nobody_waits_for_is_no_hindrance() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
-    let mut journal = store.journals(Durability::Group, about()).open(&RoomId::from("a")).unwrap();
+    let mut journal = opened_in(&*store.journals(Durability::Group, about()), "a").unwrap();
     drop(journal.append(&entry(&[opened("a", "x")])).unwrap());
     append(&mut *journal, &[said(1, "y")]).unwrap();
     block_on(journal.settle()).unwrap();

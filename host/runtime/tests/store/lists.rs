@@ -13,7 +13,7 @@ use conclave_runtime::outcome::Status;
 use conclave_runtime::store::{Durability, Found, Reader, RunFilter, Standing, Store};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
-use crate::support::{about, append, copied, end, ended, kept, open, opened, record, run, said};
+use crate::support::{about, append, copied, end, ended, kept, open, opened, record, reopen, run, said};
 
 fn begun(key: WaitKey, kind: &str, at: Option<u64>) -> WaitChange {
     WaitChange::Begun(Wait { key, kind: kind.to_owned(), target: "t".to_owned(), at: at.map(Millis), request: None })
@@ -64,7 +64,7 @@ fn a_room_that_was_let_go_or_left_by_another_process_is_cut_off_until_it_is_reop
     let store = Store::open(temp.path()).unwrap();
     let standing = || Reader::open(temp.path()).unwrap().runs(&RunFilter::default()).unwrap()[0].standing;
     assert_eq!(standing(), Standing::CutOff);
-    let mut again = store.journals(Durability::Group, about()).reopen(&RoomId::from("a")).unwrap().unwrap();
+    let mut again = reopen(&store, "a");
     append(&mut *again.journal, &[said(2, "x")]).unwrap();
     assert_eq!(standing(), Standing::Running);
     end(&mut *again.journal, said(3, "x"), Status::MaxTurns);

@@ -1,52 +1,30 @@
-//! Words of other processes.
+//! Control messages of other processes, as files.
 
 use conclave_core::policy::Approval;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::store::{Mail, Store, StoreError, Word};
+use conclave_runtime::store::{Mail, MailState, Store, StoreError, Word};
 
-use crate::support::{ended, run};
-
-#[test]
-fn words_are_taken_once_in_order_and_what_is_no_word_is_put_aside() {
-    let temp = tempfile::tempdir().unwrap();
-    let stop = |room: &str| Mail { room: RoomId::from(room), word: Word::Stop { reason: "enough".to_owned() } };
-    assert!(matches!(stop("a").send(temp.path()), Err(StoreError::Missing { .. })));
-    let store = Store::open(temp.path()).unwrap();
-    assert_eq!(store.mail().unwrap(), []);
-    let decide = Mail { room: RoomId::from("a/1"), word: Word::Decide { call: CallId(3), approval: Approval::Approved } };
-    let sent = [stop("a"), decide, stop("b")];
-    sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
-    let folder = temp.path().join("mail");
-    std::fs::write(folder.join("0-torn.json"), "{\"room\":").unwrap();
-    std::fs::write(folder.join("0-deep.json"), "[".repeat(100_000)).unwrap();
-    std::fs::write(folder.join("0-long.json"), vec![b' '; (1 << 20) + 1]).unwrap();
-    std::fs::create_dir(folder.join("0-folder.json")).unwrap();
-    std::fs::write(folder.join("9.part"), "half").unwrap();
-    assert_eq!(store.mail().unwrap(), sent);
-    assert_eq!(store.mail().unwrap(), []);
-    assert_eq!(std::fs::read_dir(folder.join("bad")).unwrap().count(), 4);
-    let long = Mail { room: RoomId::from("a"), word: Word::Stop { reason: "x".repeat(2 << 20) } };
-    assert!(long.send(temp.path()).is_err());
+fn stop(room: &str) -> Mail {
+    Mail::new(RoomId::from(room), Word::Stop { reason: "enough".to_owned() })
 }
 
 #[test]
-fn old_words_that_nobody_will_hear_are_forgotten() {
+fn messages_lie_in_order_until_they_are_taken_back() {
     let temp = tempfile::tempdir().unwrap();
-    let store = Store::open(temp.path()).unwrap();
-    ended(&store, "over");
-    drop(run(&store, "cut-off", 2));
-    let folder = temp.path().join("mail");
-    let send = |room: &str| Mail { room: RoomId::from(room), word: Word::Stop { reason: "enough".to_owned() } }.send(temp.path()).unwrap();
-    ["over", "cut-off", "nowhere"].into_iter().for_each(send);
-    assert_eq!(store.mail_for(|_| false).unwrap(), []);
-    let names = || std::fs::read_dir(&folder).unwrap().map(|file| file.unwrap().file_name().into_string().unwrap()).collect::<Vec<_>>();
-    assert_eq!(names().len(), 3, "what is new may be meant for what is about to begin");
-    for name in names() {
-        let (said, rest) = name.split_once('-').unwrap();
-        let said = said.parse::<u64>().unwrap() - 25 * 60 * 60 * 1_000;
-        std::fs::rename(folder.join(&name), folder.join(format!("{said:020}-{rest}"))).unwrap();
-    }
-    assert_eq!(store.mail_for(|_| false).unwrap(), []);
-    assert_eq!(names().len(), 1);
-    assert_eq!(store.mail().unwrap().len(), 1, "one that was cut off can be gone on with");
+    assert!(matches!(stop("a").send(temp.path()), Err(StoreError::Missing { .. })));
+    let _store = Store::open(temp.path()).unwrap();
+    assert_eq!(Mail::pending(temp.path()).unwrap(), []);
+    let decide = || Mail::new(RoomId::from("a/1"), Word::Decide { call: CallId(3), approval: Approval::Approved });
+    // The same words twice are two messages.
+    let sent = [stop("a"), decide(), stop("b"), stop("b")];
+    sent.iter().for_each(|mail| mail.send(temp.path()).unwrap());
+    assert_eq!(Mail::pending(temp.path()).unwrap(), sent);
+    assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Waiting));
+    let back = Mail::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap();
+    assert_eq!(back, sent[2..3]);
+    assert_eq!((sent[2].state(temp.path()), sent[3].state(temp.path())), (MailState::Gone, MailState::Waiting));
+    assert_eq!(Mail::take_back(temp.path(), |mail| mail.id == sent[2].id).unwrap(), []);
+    let long = Mail::new(RoomId::from("a"), Word::Stop { reason: "x".repeat(2 << 20) });
+    assert!(long.send(temp.path()).is_err());
+    assert_eq!(Mail::pending(temp.path()).unwrap().len(), 3);
 }

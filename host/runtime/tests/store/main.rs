@@ -4,6 +4,8 @@
 #![allow(clippy::disallowed_methods, reason = "tests start themselves again, and make fixtures anew when they are told to")]
 
 mod chain;
+#[cfg(feature = "kill-points")]
+mod controls;
 mod disk;
 mod ends;
 mod fixtures;

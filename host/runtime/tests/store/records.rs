@@ -8,14 +8,14 @@ use conclave_runtime::journal::Keeping;
 use conclave_runtime::store::{Durability, Reader, Store};
 use futures_executor::block_on;
 
-use crate::support::{about, append, entry, kept, opened, record, records, run, said, setup, sql};
+use crate::support::{about, append, entry, kept, opened, opened_in, record, records, reopened_in, run, said, setup, sql};
 
 #[test]
 fn every_durability_gives_back_what_was_appended() {
     for durability in [Durability::Sync, Durability::Group, Durability::Exit] {
         let temp = tempfile::tempdir().unwrap();
         let store = Store::open(temp.path()).unwrap();
-        let mut journal = store.journals(durability, about()).open(&RoomId::from("a")).unwrap();
+        let mut journal = opened_in(&*store.journals(durability, about()), "a").unwrap();
         let all = [opened("a", "hello"), said(1, "one"), said(2, "two")];
         let keeping = journal.append(&entry(&all[..1])).unwrap();
         let is_so = matches!(
@@ -37,20 +37,19 @@ fn a_room_is_opened_once_and_gone_on_with_after_it_was_let_go() {
     let temp = tempfile::tempdir().unwrap();
     let store = Store::open(temp.path()).unwrap();
     let journals = store.journals(Durability::Group, about());
-    let room = RoomId::from("a");
     let journal = run(&store, "a", 3);
-    let twice = journals.open(&room).map(drop).unwrap_err();
+    let twice = opened_in(&*journals, "a").map(drop).unwrap_err();
     assert_eq!(twice.cause.kind(), std::io::ErrorKind::AlreadyExists);
-    let busy = journals.reopen(&room).map(drop).unwrap_err();
+    let busy = reopened_in(&*journals, "a").map(drop).unwrap_err();
     assert_eq!(busy.cause.kind(), std::io::ErrorKind::ResourceBusy);
     drop(journal);
-    assert_eq!(journals.open(&room).map(drop).unwrap_err().cause.kind(), std::io::ErrorKind::AlreadyExists);
-    let mut again = journals.reopen(&room).unwrap().unwrap();
+    assert_eq!(opened_in(&*journals, "a").map(drop).unwrap_err().cause.kind(), std::io::ErrorKind::AlreadyExists);
+    let mut again = reopened_in(&*journals, "a").unwrap().unwrap();
     assert_eq!(again.records.len(), 3);
     assert!(append(&mut *again.journal, &[said(7, "a gap")]).is_err());
     append(&mut *again.journal, &[said(3, "three")]).unwrap();
     assert_eq!(records(temp.path(), "a").len(), 4);
-    assert!(journals.reopen(&RoomId::from("b")).unwrap().is_none());
+    assert!(reopened_in(&*journals, "b").unwrap().is_none());
 }
 
 #[test]
@@ -61,7 +60,7 @@ fn large_fields_and_setups_are_blobs_and_one_setup_is_kept_once() {
     let journals = store.journals(Durability::Group, about());
     let mut all = Vec::new();
     for name in ["a", "b"] {
-        let mut journal = journals.open(&RoomId::from(name)).unwrap();
+        let mut journal = opened_in(&*journals, name).unwrap();
         let opening = Opening { room: RoomId::from(name), content: Some("x".repeat(50_000)), ..Opening::default() };
         let large = Event::UserAnswered { call: CallId(1), text: Some("é\"\n".repeat(20_000)), attachments: Vec::new() };
         let kept = [record(0, 1, Event::RoomOpened { setup: Arc::clone(&setup), opening }), record(1, 2, large)];
@@ -130,4 +129,25 @@ fn the_lines_are_those_of_a_journal_of_lines() {
     let lines = Reader::open(temp.path()).unwrap().lines(&RoomId::from("a")).unwrap();
     let read = conclave_core::journal::from_lines(&(lines.join("\n") + "\n")).unwrap();
     assert_eq!(read, records(temp.path(), "a"));
+}
+
+#[tokio::test(flavor = "current_thread")]
+async fn a_room_that_is_let_go_of_later_is_waited_for_and_holds_up_nobody() {
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let journals = store.journals(Durability::Group, about());
+    let mut journal = journals.open(&RoomId::from("a")).unwrap().await.unwrap();
+    append(&mut *journal, &[opened("a", "hello")]).unwrap();
+    let (waits, begun) = tokio::sync::oneshot::channel();
+    let reopening = journals.reopen(&RoomId::from("a"));
+    let reopening = tokio::spawn(async move {
+        waits.send(()).unwrap();
+        reopening.await
+    });
+    // On the one thread this goes on only when that task gives it free: it waits for the room, and blocks nothing.
+    begun.await.unwrap();
+    assert!(!reopening.is_finished());
+    drop(journal);
+    let again = reopening.await.unwrap().unwrap().unwrap();
+    assert_eq!(again.records.len(), 1);
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use conclave_runtime::event::{Event, Opening, Principal, RULES, Record, Spent};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Keeping};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Reopened};
 use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::setup::Setup;
 use conclave_runtime::store::{About, Durability, Reader, Store};
@@ -57,8 +57,23 @@ pub fn about() -> About {
     About { config: Some("/work/desk.toml".into()), command: "run".to_owned(), locked: true }
 }
 
+/// Opens a room's journal.
+pub fn opened_in(journals: &dyn Journals, room: &str) -> Result<Box<dyn Journal>, JournalFailure> {
+    journals.open(&RoomId::from(room)).and_then(block_on)
+}
+
+/// Reopens a room's journal, as its session does.
+pub fn reopened_in(journals: &dyn Journals, room: &str) -> Result<Option<Reopened>, JournalFailure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(journals.reopen(&RoomId::from(room)))
+}
+
 pub fn open(store: &Store, room: &str) -> Box<dyn Journal> {
-    store.journals(Durability::Group, about()).open(&RoomId::from(room)).unwrap()
+    opened_in(&*store.journals(Durability::Group, about()), room).unwrap()
+}
+
+pub fn reopen(store: &Store, room: &str) -> Reopened {
+    reopened_in(&*store.journals(Durability::Group, about()), room).unwrap().unwrap()
 }
 
 /// A run of so many records, kept.

@@ -119,7 +119,7 @@ pub(super) async fn play(runner: &Runner, names: Vec<String>) -> Result<Value, S
 
     let after = World::new();
     let prepared = after.host(runner, &names).await?;
-    let mut session = prepared.reopen(&room, options(second)).map_err(|error| error.to_string())?;
+    let mut session = prepared.reopen(&room, options(second)).await.map_err(|error| error.to_string())?;
     if !session.is_cut_off() {
         return Err("the journal holds nothing that was cut off".to_owned());
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use conclave_runtime::clock::SystemClock;
 use conclave_runtime::delegation::{BackgroundRecord, Delegation};
 use conclave_runtime::ids::RoomId;
-use conclave_runtime::journal::{Journal, JournalFailure, Journals, MemoryJournals};
+use conclave_runtime::journal::{JournalFailure, Journals, MemoryJournals, Opening};
 use conclave_runtime::{TaskHandle, WaitError};
 use serde_json::{Map, Value, json};
 
@@ -173,7 +173,7 @@ async fn close(open: &Open, case: &Case<'_>) -> Result<Value, String> {
 struct WithoutChildren(MemoryJournals);
 
 impl Journals for WithoutChildren {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
         if room.as_str().contains('/') {
             let cause = std::io::Error::new(std::io::ErrorKind::NotFound, "the room was not found");
             return Err(JournalFailure { room: room.clone(), place: "the case's rooms".to_owned(), cause });

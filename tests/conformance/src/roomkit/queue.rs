@@ -58,7 +58,7 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     drop(open.hosted);
     let follower = Follower::new(0, true);
     let options = RunOptions { channels: Arc::clone(&follower) as _, journals: Arc::new(journals), ..RunOptions::default() };
-    let session = open.prepared.reopen(&room, options).map_err(|error| error.to_string())?;
+    let session = open.prepared.reopen(&room, options).await.map_err(|error| error.to_string())?;
     let (handle, hosted) = session.host_on();
     // It has taken the room up when it answers.
     handle.unbind("nothing").await.map_err(|refusal| refusal.message)?;

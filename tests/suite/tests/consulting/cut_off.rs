@@ -9,7 +9,7 @@ use conclave_core::outcome::Outcome;
 use conclave_core::policy::{Approval, ApprovalRequest};
 use conclave_runtime::RunOptions;
 use conclave_runtime::engine::EngineSettings;
-use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals};
+use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_test_support::block_on;
 use serde_json::{Value, json};
 
@@ -25,8 +25,12 @@ struct Stops {
 struct StopsOne(RoomId, Stops, Box<dyn Journal>);
 
 impl Journals for Stops {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        Ok(Box::new(StopsOne(room.clone(), self.clone(), self.kept.open(room)?)))
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let (room, stops, kept) = (room.clone(), self.clone(), self.kept.open(room)?);
+        Ok(Box::pin(async {
+            let journal: Box<dyn Journal> = Box::new(StopsOne(room, stops, kept.await?));
+            Ok(journal)
+        }))
     }
 }
 
@@ -94,7 +98,7 @@ impl Cut {
         let room = RoomId::from("test");
         let journals = MemoryJournals::of(room.clone(), records);
         let prepared = self.world.prepare(&self.config).await;
-        let mut session = prepared.reopen(&room, self.world.options(Arc::new(journals.clone()))).expect("it is kept");
+        let mut session = prepared.reopen(&room, self.world.options(Arc::new(journals.clone()))).await.expect("it is kept");
         let outcome = session.go_on().await.expect("a journal in memory does not fail");
         (outcome, journals.records(&room))
     }

@@ -86,7 +86,7 @@ fn live(folder: &Path) {
             journals: store.journals(Durability::Group, About::default()),
             ..RunOptions::default()
         };
-        let (room, hosted) = match prepared.reopen(&id, options()) {
+        let (room, hosted) = match prepared.reopen(&id, options()).await {
             Ok(session) => session.host_on(),
             Err(_) => {
                 // Each task gets half of what is left, so a thousand get nothing of what has an end.

@@ -84,7 +84,7 @@ fn call_of(event: &Event) -> Option<CallId> {
 
 /// The kind of event in words.
 pub(super) fn of_event(event: &Event) -> String {
-    match event {
+    match event.effective() {
         Event::RoomOpened { opening, .. } => format!("the room was opened for the task {}; it holds every grant of the run", opening.entry),
         Event::RunStarted { opening, .. } => format!("another run began, with the task {}", opening.entry),
         Event::HistoryChanged { task, .. } => format!("the history of {task} was changed"),

@@ -1,7 +1,7 @@
 //! What a store lists: runs, rooms, what they wait for, lines of the audit chain.
 
 use conclave_core::event::Spent;
-use conclave_core::ids::{Millis, RoomId, TimerId};
+use conclave_core::ids::{ControlId, Millis, RoomId, TimerId};
 use conclave_core::outcome::Status;
 use conclave_core::waits::{Wait, WaitKey};
 use rusqlite::types::Type;
@@ -143,6 +143,19 @@ pub(super) fn down_ms(connection: &Connection, run: &RoomId) -> rusqlite::Result
         all = all.saturating_add(body.get("down_ms").and_then(serde_json::Value::as_u64).unwrap_or_default());
     }
     Ok(all)
+}
+
+pub(super) fn has_received(connection: &Connection, room: &RoomId, id: &ControlId) -> rusqlite::Result<bool> {
+    let mut query = connection.prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'control-received'")?;
+    let rows = query.query_map([room.as_str()], |row| row.get::<_, String>(0))?;
+    for body in rows {
+        // An id is small, so it is never in a part.
+        let body: serde_json::Value = serde_json::from_str(&body?).unwrap_or_default();
+        if body.get("id").and_then(serde_json::Value::as_str) == Some(id.as_str()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 pub(super) fn waits(reader: &Reader, run: Option<&RoomId>) -> rusqlite::Result<Vec<WaitRow>> {

@@ -16,7 +16,8 @@ impl BlobSource for StoreBlobs {
     fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
         let fresh = self.0.shared.fresh().get(sha256).cloned();
         // Committed in between, it is in the file.
-        fresh.or_else(|| self.0.read(|connection| read::blob(connection, sha256)).ok().flatten())
+        let name = sha256.to_owned();
+        fresh.or_else(|| self.0.read_now(move |connection| read::blob(connection, &name)).ok().flatten())
     }
 }
 
@@ -28,7 +29,7 @@ impl Blobs for StoreBlobs {
         let blob = describe(bytes, media_type, name)?;
         let part = record::Part { sha256: blob.sha256.clone(), bytes: bytes.into() };
         self.0.shared.fresh().insert(part.sha256.clone(), Arc::clone(&part.bytes));
-        self.0.shared.queue.push(Work::Blob(part)).map_err(|cause| BlobError::Other(cause.text))?;
+        self.0.shared.queue.push_when_free(Work::Blob(part)).map_err(|cause| BlobError::Other(cause.text))?;
         Ok(blob)
     }
 }

@@ -9,18 +9,20 @@ use conclave_core::unfinished::Unfinished;
 use conclave_core::waits::WaitChange;
 
 use super::Writer;
-use super::queue::Cause;
+use super::journal::StoreJournals;
+use super::queue::{Cause, Work};
 use crate::clock::{Clock, SystemClock};
 use crate::journal::{Entry, Keeping};
 use crate::store::{About, Durability, StoreError};
 
 impl Writer {
     pub(in crate::store) fn give_up(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
-        self.barrier().map_err(|cause| self.failed(&cause))?;
-        let run = room.as_str().split('/').next().unwrap_or_default();
-        let rooms = self.read(|connection| {
+        self.ask(Work::Barrier).map_err(|cause| self.failed(&cause))?;
+        let run = room.as_str().split('/').next().unwrap_or_default().to_owned();
+        let of_run = run.clone();
+        let rooms = self.read_now(move |connection| {
             let mut query = connection.prepare_cached("SELECT room, ended IS NOT NULL FROM rooms WHERE run = ? ORDER BY room")?;
-            query.query_map([run], |row| Ok((RoomId::from(row.get::<_, String>(0)?), row.get::<_, bool>(1)?)))?.collect()
+            query.query_map([of_run], |row| Ok((RoomId::from(row.get::<_, String>(0)?), row.get::<_, bool>(1)?)))?.collect()
         });
         let rooms: Vec<(RoomId, bool)> = rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
         if rooms.is_empty() {
@@ -35,8 +37,8 @@ impl Writer {
     fn end(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
         let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
         // What its run was noted with stays: nothing is noted anew.
-        let journals = super::journals(self, Durability::Group, About::default());
-        let reopened = journals.reopen(room).map_err(|error| other(error.cause.to_string()))?;
+        let journals = StoreJournals::new(self, Durability::Group, About::default());
+        let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
         let Some(mut reopened) = reopened.filter(|reopened| !reopened.records.is_empty()) else { return Ok(()) };
         let principal = reopened.records[0].principal.clone();
         let rules = reopened.records[0].rules;

@@ -1,6 +1,7 @@
 //! The journals of rooms, as the driver sees them: records are made into rows here, beside the thread, and handed over.
 
 use std::path::Path;
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::sync::oneshot;
 use super::Writer;
 use super::queue::{Cause, Front, Noted, Work, Write, Writing};
 use crate::clock::BoxFuture;
-use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Reopened};
+use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening};
 use crate::store::{About, Durability};
 
 /// Characters of the first message that a list of runs can look through.
@@ -21,6 +22,7 @@ const TEXT: usize = 500;
 /// How long a run that was dropped a moment ago may take to be gone.
 const PATIENCE: Duration = Duration::from_millis(500);
 
+#[derive(Clone)]
 pub(super) struct StoreJournals {
     pub(super) writer: Arc<Writer>,
     pub(super) durability: Durability,
@@ -48,59 +50,97 @@ impl StoreJournals {
         }
     }
 
-    /// A run that was dropped a moment ago is let go of in a moment.
-    fn claim(&self, room: &RoomId) -> Result<(), Cause> {
+    /// Waits until no other journal of the room is open: a run that was dropped a moment ago is let go of in a moment.
+    async fn claim(&self, room: &RoomId) -> Result<(), Cause> {
+        let shared = &self.writer.shared;
+        let released = async {
+            loop {
+                // Before the look: what is let go of in between is not to be missed.
+                let mut released = pin!(shared.released.notified());
+                released.as_mut().enable();
+                if shared.live().insert(room.clone()) {
+                    return;
+                }
+                released.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, released).await.map_err(|_| busy())
+    }
+
+    /// The same for a thread that may wait.
+    fn claim_now(&self, room: &RoomId) -> Result<(), Cause> {
         let pause = Duration::from_millis(5);
         for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
-            self.writer.barrier()?;
             if self.writer.shared.live().insert(room.clone()) {
                 return Ok(());
             }
             std::thread::sleep(pause);
         }
-        Err(Cause::new(std::io::ErrorKind::ResourceBusy, "this process has it under way"))
+        Err(busy())
     }
-}
 
-impl Journals for StoreJournals {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
-        let failure = |cause: Cause| self.failure(room, &cause);
-        if let Some(broken) = self.writer.shared.queue.broken() {
-            return Err(failure(broken));
-        }
-        let there = || Cause::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
-        if !self.writer.shared.live().insert(room.clone()) {
-            return Err(failure(there()));
-        }
+    async fn reopened(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
+        self.claim(&room).await?;
+        self.claimed(room).await
+    }
+
+    /// Reads a journal to append to it, for a thread that may wait.
+    pub(super) fn reopen_now(self, room: &RoomId) -> Result<Option<Reopened>, Cause> {
+        self.claim_now(room)?;
+        futures_executor::block_on(tokio::task::unconstrained(self.claimed(room.clone())))
+    }
+
+    async fn claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
         // From here on the room is let go of when the journal is dropped.
-        let journal = self.journal(room, 0);
-        let known = self.writer.read(|connection| {
-            connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?.query_row([room.as_str()], |_| Ok(())).optional()
-        });
-        match known.map_err(|error| failure(Cause::of_sqlite(&error)))? {
-            Some(()) => Err(failure(there())),
-            None => Ok(Box::new(journal)),
-        }
-    }
-
-    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
-        let failure = |cause: Cause| self.failure(room, &cause);
-        self.claim(room).map_err(failure)?;
-        let mut journal = self.journal(room, 0);
-        let records = self.writer.records(room).map_err(failure)?;
+        let mut journal = self.journal(&room, 0);
+        self.writer.barrier().await?;
+        let records = self.writer.records(&room).await?;
         let Some(last) = records.last() else {
             // Let go of before somebody opens it anew.
             drop(journal);
-            self.writer.barrier().map_err(failure)?;
+            self.writer.barrier().await?;
             return Ok(None);
         };
         if let Some(other) = records.iter().find(|record| record.rules != RULES) {
             let error = JournalError::OtherRules { seq: other.seq, found: other.rules };
-            return Err(failure(Cause::new(std::io::ErrorKind::InvalidData, error.to_string())));
+            return Err(Cause::new(std::io::ErrorKind::InvalidData, error.to_string()));
         }
         journal.next = last.seq + 1;
-        self.writer.shared.queue.push(Work::Claim(Arc::clone(&journal.writing))).map_err(failure)?;
+        self.writer.shared.queue.push(Work::Claim(Arc::clone(&journal.writing)))?;
         Ok(Some(Reopened { records, journal: Box::new(journal) }))
+    }
+}
+
+impl Journals for StoreJournals {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let there = || Cause::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
+        if let Some(broken) = self.writer.shared.queue.broken() {
+            return Err(self.failure(room, &broken));
+        }
+        if !self.writer.shared.live().insert(room.clone()) {
+            return Err(self.failure(room, &there()));
+        }
+        // From here on the room is let go of when the journal is dropped.
+        let (journal, room) = (self.journal(room, 0), room.clone());
+        Ok(Box::pin(async move {
+            let known = journal.writer.read(move |connection| {
+                connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?.query_row([room.as_str()], |_| Ok(())).optional()
+            });
+            match known.await {
+                Ok(None) => {
+                    let journal: Box<dyn Journal> = Box::new(journal);
+                    Ok(journal)
+                }
+                Ok(Some(())) => Err(journal.failure(&there())),
+                Err(error) => Err(journal.failure(&Cause::of_sqlite(&error))),
+            }
+        }))
+    }
+
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let (journals, room) = (self.clone(), room.clone());
+        let place = self.writer.place();
+        Box::pin(async move { journals.reopened(room.clone()).await.map_err(|cause| cause.failure(&room, &place)) })
     }
 }
 
@@ -145,6 +185,13 @@ impl StoreJournal {
 }
 
 impl Journal for StoreJournal {
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), JournalFailure>> {
+        Box::pin(async {
+            self.writer.shared.queue.free().await;
+            Ok(())
+        })
+    }
+
     fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
         if let Some(cause) = self.writing.failed() {
             return Err(self.failure(&cause));
@@ -205,9 +252,13 @@ impl StoreJournal {
 impl Drop for StoreJournal {
     fn drop(&mut self) {
         if self.writer.shared.queue.push(Work::Release(Arc::clone(&self.writing))).is_err() {
-            self.writer.shared.live().remove(&self.writing.room);
+            self.writer.shared.release(&self.writing.room);
         }
     }
+}
+
+fn busy() -> Cause {
+    Cause::new(std::io::ErrorKind::ResourceBusy, "this process has it under way")
 }
 
 fn gone() -> Cause {

@@ -2,12 +2,13 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use rusqlite::{Connection, OptionalExtension};
 
 use super::Writer;
 use super::commit::File;
+use super::reading::Reading;
 use super::thread::{Shared, Thread};
 use crate::clock::{Clock, SystemClock};
 use crate::store::chain::Head;
@@ -43,19 +44,12 @@ impl Writer {
         schema::migrate(&mut connection, found).map_err(failed)?;
         limit(&connection, options).map_err(failed)?;
         let file = begin(&connection).map_err(failed)?;
-        let reading = schema::look(folder).map_err(failed)?;
+        let reading = Reading::start(schema::look(folder).map_err(failed)?).map_err(other)?;
         let shared = Arc::new(Shared::default());
         let (blobs, kept, lost) = Default::default();
         let thread = Thread { connection, file, shared: Arc::clone(&shared), blobs, kept, lost };
         let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || thread.run()).map_err(other)?;
-        Ok(Self {
-            folder: folder.to_owned(),
-            shared,
-            rows: Rows::default(),
-            reading: Mutex::new(Some(reading)),
-            thread: Some(thread),
-            _lock: lock,
-        })
+        Ok(Self { folder: folder.to_owned(), shared, rows: Rows::default(), reading: Some(reading), thread: Some(thread), _lock: lock })
     }
 }
 

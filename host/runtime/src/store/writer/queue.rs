@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -10,7 +11,7 @@ use conclave_core::event::Spent;
 use conclave_core::ids::RoomId;
 use conclave_core::outcome::Outcome;
 use conclave_core::waits::WaitChange;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use super::{Collected, Retention};
 use crate::journal::JournalFailure;
@@ -189,6 +190,7 @@ pub(super) struct Queue {
     waiting: Mutex<Waiting>,
     wake: Condvar,
     space: Condvar,
+    freed: Notify,
 }
 
 impl Queue {
@@ -196,28 +198,58 @@ impl Queue {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Hands something over.
+    /// Hands something over, also when the queue is full: whoever hands over records waits for [`free`](Self::free) before, so past the
+    /// bound there is one batch of each room at most.
     ///
     /// # Errors
     /// When the store takes nothing any more.
     pub(super) fn push(&self, work: Work) -> Result<(), Cause> {
-        let (records, bytes) = (work.records(), work.bytes());
+        self.put(self.lock(), work)
+    }
+
+    /// The same once there is room, for a thread that may wait.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(super) fn push_when_free(&self, work: Work) -> Result<(), Cause> {
         let mut waiting = self.lock();
-        while waiting.broken.is_none() && bytes > 0 && (waiting.records >= FULL || waiting.bytes >= FULL_BYTES) {
+        while waiting.is_full() {
             waiting.urgent = true;
             self.wake.notify_one();
             waiting = self.space.wait(waiting).unwrap_or_else(PoisonError::into_inner);
         }
+        self.put(waiting, work)
+    }
+
+    fn put(&self, mut waiting: MutexGuard<'_, Waiting>, work: Work) -> Result<(), Cause> {
         if let Some(broken) = &waiting.broken {
             return Err(broken.clone());
         }
-        waiting.records += records;
-        waiting.bytes += bytes;
+        waiting.records += work.records();
+        waiting.bytes += work.bytes();
         waiting.urgent |= work.is_awaited();
         waiting.since.get_or_insert_with(Instant::now);
         waiting.work.push_back(work);
         self.wake.notify_one();
         Ok(())
+    }
+
+    /// Waits until there is room. The thread waits for nobody, so that wait always ends; no executor is needed for it.
+    pub(super) async fn free(&self) {
+        loop {
+            // Before the look: what gets free in between is not to be missed.
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            {
+                let mut waiting = self.lock();
+                if !waiting.is_full() {
+                    return;
+                }
+                waiting.urgent = true;
+            }
+            self.wake.notify_one();
+            freed.await;
+        }
     }
 
     /// Somebody waits for what is in it now.
@@ -236,6 +268,7 @@ impl Queue {
     pub(super) fn break_off(&self, cause: &Cause) {
         self.lock().broken.get_or_insert_with(|| cause.clone());
         self.space.notify_all();
+        self.freed.notify_waiters();
     }
 
     /// Forgets what waits, so that whoever waits for it is told.
@@ -259,6 +292,7 @@ impl Queue {
                 Some(age) if waiting.urgent || waiting.closing || waiting.records >= ENOUGH || age >= PATIENCE => {
                     let taken = waiting.take();
                     self.space.notify_all();
+                    self.freed.notify_waiters();
                     return Some(taken);
                 }
                 Some(age) => {
@@ -271,6 +305,11 @@ impl Queue {
 }
 
 impl Waiting {
+    /// A store that takes nothing is not full: whoever waits is to learn of it.
+    fn is_full(&self) -> bool {
+        self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
+    }
+
     /// From the front; what collects goes alone.
     fn take(&mut self) -> Vec<Work> {
         let mut taken = Vec::new();
@@ -293,5 +332,40 @@ impl Waiting {
             (self.urgent, self.since) = (false, None);
         }
         taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob(bytes: usize) -> Work {
+        Work::Blob(Part { sha256: String::new(), bytes: vec![0; bytes].into() })
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_full_queue_holds_up_who_waits_for_it_and_nobody_else() {
+        let queue = Arc::new(Queue::default());
+        queue.free().await;
+        queue.push(blob(FULL_BYTES)).unwrap();
+        let (waits, free) = (Arc::clone(&queue), tokio::sync::oneshot::channel());
+        let waiting = tokio::spawn(async move {
+            free.0.send(()).unwrap();
+            waits.free().await;
+        });
+        // It waits, and this task goes on beside it on the same thread.
+        free.1.await.unwrap();
+        assert!(!waiting.is_finished());
+        assert!(queue.lock().urgent, "the thread is told to begin");
+        assert_eq!(queue.next().unwrap().len(), 1);
+        waiting.await.unwrap();
+        // One that is broken holds up nobody, and takes nothing.
+        queue.push(blob(FULL_BYTES)).unwrap();
+        let waits = Arc::clone(&queue);
+        let waiting = tokio::spawn(async move { waits.free().await });
+        tokio::task::yield_now().await;
+        queue.break_off(&Cause::new(io::ErrorKind::Other, "broken"));
+        waiting.await.unwrap();
+        assert_eq!(queue.push(blob(1)).unwrap_err().text, "broken");
     }
 }

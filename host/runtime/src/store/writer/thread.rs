@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::ids::RoomId;
 use rusqlite::Connection;
+use tokio::sync::Notify;
 
 use super::commit::{File, Group};
 use super::queue::{Answer, Cause, Queue, Work, Write, Writing};
@@ -20,6 +21,8 @@ pub(super) struct Shared {
     pub(super) queue: Queue,
     /// Rooms that have a journal open.
     pub(super) live: Mutex<HashSet<RoomId>>,
+    /// One of them was let go of.
+    pub(super) released: Notify,
     /// Attachments that are not committed yet.
     pub(super) fresh: Mutex<HashMap<String, Arc<[u8]>>>,
     pub(super) records: AtomicU64,
@@ -30,6 +33,12 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn live(&self) -> std::sync::MutexGuard<'_, HashSet<RoomId>> {
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody has a journal of the room open any more.
+    pub(super) fn release(&self, room: &RoomId) {
+        self.live().remove(room);
+        self.released.notify_waiters();
     }
 
     pub(super) fn fresh(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[u8]>>> {
@@ -161,7 +170,7 @@ impl Thread {
         };
         for (writing, claimed) in claims {
             if !claimed {
-                self.shared.live().remove(&writing.room);
+                self.shared.release(&writing.room);
             }
         }
         let done = done.and_then(|()| self.shared.queue.broken().map_or(Ok(()), Err));

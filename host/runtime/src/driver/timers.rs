@@ -1,0 +1,166 @@
+//! The timers of a room: one queue, of which the loop polls the nearest deadline. A timer that the room does not wait for any more
+//! leaves the queue, so a room that is held open collects none.
+
+use std::collections::BTreeSet;
+
+use conclave_core::ids::{Millis, TimerId};
+
+use crate::clock::{BoxFuture, Clock};
+
+/// Timers that need not be looked through.
+const CLEAN_AT: usize = 32;
+
+/// Timers that have not fired, in order of their deadlines.
+pub(super) struct Timers {
+    waiting: BTreeSet<(Millis, TimerId)>,
+    /// The sleep until the nearest deadline, once it was polled.
+    sleep: Option<(Millis, BoxFuture<'static, ()>)>,
+    /// When there are so many, those that nobody waits for are taken out.
+    clean_at: usize,
+}
+
+impl Default for Timers {
+    fn default() -> Self {
+        Self { waiting: BTreeSet::new(), sleep: None, clean_at: CLEAN_AT }
+    }
+}
+
+impl Timers {
+    pub(super) fn set(&mut self, timer: TimerId, at: Millis) {
+        self.waiting.insert((at, timer));
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Takes out timers that nobody waits for: those before the nearest that somebody waits for at once, so that the loop does not wake
+    /// for them, and the others in time.
+    pub(super) fn clean(&mut self, is_waited_for: impl Fn(TimerId) -> bool) {
+        while self.waiting.first().is_some_and(|(_, timer)| !is_waited_for(*timer)) {
+            self.waiting.pop_first();
+        }
+        if self.waiting.len() >= self.clean_at {
+            self.waiting.retain(|(_, timer)| is_waited_for(*timer));
+            // Twice as many as were left, so that a timer costs a constant on average.
+            self.clean_at = CLEAN_AT.max(2 * self.waiting.len());
+        }
+        if self.waiting.is_empty() {
+            self.sleep = None;
+        }
+    }
+
+    /// Waits until the nearest deadline, and takes out the timers that are due then, in order. Dropping the future loses none.
+    pub(super) async fn due(&mut self, clock: &dyn Clock) -> Vec<TimerId> {
+        let Some((nearest, _)) = self.waiting.first().copied() else { return std::future::pending().await };
+        if self.sleep.as_ref().is_some_and(|(at, _)| *at != nearest) {
+            self.sleep = None;
+        }
+        let (_, sleep) = self.sleep.get_or_insert_with(|| (nearest, clock.sleep_until(nearest)));
+        sleep.await;
+        self.sleep = None;
+        let mut due = Vec::new();
+        while let Some((at, timer)) = self.waiting.pop_first() {
+            if at > nearest {
+                self.waiting.insert((at, timer));
+                break;
+            }
+            due.push(timer);
+        }
+        due
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+    use std::task::Poll;
+
+    use futures_executor::block_on;
+
+    use super::*;
+
+    /// Stands still unless it is moved; counts who sleeps.
+    #[derive(Default)]
+    struct Counting {
+        now: Arc<AtomicU64>,
+        sleeping: Arc<AtomicUsize>,
+        most: AtomicUsize,
+    }
+
+    struct Sleeping(Arc<AtomicUsize>);
+
+    impl Drop for Sleeping {
+        fn drop(&mut self) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    impl Clock for Counting {
+        fn now(&self) -> Millis {
+            Millis(self.now.load(Ordering::Relaxed))
+        }
+
+        fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+            let sleeping = self.sleeping.fetch_add(1, Ordering::Relaxed) + 1;
+            self.most.fetch_max(sleeping, Ordering::Relaxed);
+            let (sleeping, now) = (Sleeping(Arc::clone(&self.sleeping)), Arc::clone(&self.now));
+            Box::pin(std::future::poll_fn(move |_| {
+                let _held = &sleeping;
+                if now.load(Ordering::Relaxed) >= at.0 { Poll::Ready(()) } else { Poll::Pending }
+            }))
+        }
+    }
+
+    /// The timers that are due now; none when the nearest is not.
+    fn poll(timers: &mut Timers, clock: &Counting) -> Option<Vec<u64>> {
+        block_on(std::future::poll_fn(|context| {
+            let mut due = std::pin::pin!(timers.due(clock));
+            Poll::Ready(match due.as_mut().poll(context) {
+                Poll::Ready(due) => Some(due.into_iter().map(|timer| timer.0).collect()),
+                Poll::Pending => None,
+            })
+        }))
+    }
+
+    #[test]
+    fn one_sleep_serves_all_timers_and_cancelled_ones_leave() {
+        let (clock, mut timers) = (Counting::default(), Timers::default());
+        timers.set(TimerId(0), Millis(1_000_000));
+        for number in 1..10_000_u64 {
+            // As an approval with a limit of time that is answered: its timer is set, and then nobody waits for it.
+            timers.set(TimerId(number), Millis(2_000_000 + number));
+            assert_eq!(poll(&mut timers, &clock), None);
+            timers.clean(|timer| timer == TimerId(0));
+            assert!(timers.waiting.len() <= CLEAN_AT, "{number}: {}", timers.waiting.len());
+        }
+        assert_eq!((clock.most.load(Ordering::Relaxed), clock.sleeping.load(Ordering::Relaxed)), (1, 1));
+        // The nearest is cancelled too: nobody sleeps for it.
+        timers.clean(|_| false);
+        assert!(timers.is_empty());
+        assert_eq!(clock.sleeping.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn timers_fire_in_order_and_a_nearer_one_comes_first() {
+        let (clock, mut timers) = (Counting::default(), Timers::default());
+        timers.set(TimerId(1), Millis(20));
+        timers.set(TimerId(2), Millis(30));
+        assert_eq!(poll(&mut timers, &clock), None);
+        timers.set(TimerId(3), Millis(10));
+        timers.set(TimerId(4), Millis(20));
+        clock.now.store(10, Ordering::Relaxed);
+        assert_eq!(poll(&mut timers, &clock), Some(vec![3]));
+        assert_eq!(poll(&mut timers, &clock), None);
+        clock.now.store(40, Ordering::Relaxed);
+        assert_eq!(poll(&mut timers, &clock), Some(vec![1, 4]));
+        assert_eq!(poll(&mut timers, &clock), Some(vec![2]));
+        assert_eq!(poll(&mut timers, &clock), None, "nothing is left to fire");
+        assert_eq!(clock.most.load(Ordering::Relaxed), 1);
+    }
+}

@@ -1,0 +1,181 @@
+//! An approval from another process, whose receiver is killed on the way from the message's file to the journal and on to the deletion
+//! of the file: it is neither lost nor applied twice.
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conclave_core::waits::WaitKey;
+use conclave_runtime::approve::Approver;
+use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::config::Config;
+use conclave_runtime::event::Event;
+use conclave_runtime::ids::{CallId, RoomId};
+use conclave_runtime::kill_points;
+use conclave_runtime::manifest::Capability;
+use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
+use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::store::{ControlInbox, Durability, Mail, MailState, Reader, Standing, Store, Word};
+use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
+use serde_json::json;
+
+use crate::support::{about, records};
+
+/// What the process that is killed is told; only then is [`the_child`] one.
+const WORDS: &str = "CONCLAVE_CONTROL_CHILD";
+const ROOM: &str = "bells";
+
+const CONFIG: &str = "entry = 'desk'\n[plugins.desk]\nsource = 'native:desk'\ngrants.tools = ['bell.*']\n[plugins.bell]\n\
+                      source = 'native:bell'\n[tasks.desk]\nagent = 'desk'\n[[policy]]\ntool = 'bell.ring'\ndecide = 'ask'\n";
+
+/// Leaves the decision to other processes.
+struct Elsewhere;
+
+impl Approver for Elsewhere {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, Approval> {
+        Box::pin(std::future::pending())
+    }
+}
+
+/// An agent whose one call must be approved, and a bell that writes down each ring.
+async fn prepared(folder: &Path) -> (Arc<Host>, Prepared) {
+    let rings = folder.join("rings");
+    let ring = Tool::new("ring", "Rings.", json!({ "type": "object" }), move |_: Call| {
+        let rings = rings.clone();
+        async move {
+            let mut file = std::fs::OpenOptions::new().append(true).create(true).open(rings).unwrap();
+            file.write_all(b"ding\n").unwrap();
+            Ok("Ding.")
+        }
+    });
+    let desk = Plugin::agent("desk", |step: Step| async move {
+        Ok(match step.results() {
+            [] => native::call("bell.ring", json!({})),
+            [answer, ..] => native::finish(answer.content.clone()),
+        })
+    });
+    let native = vec![desk.asks(Capability::Tools, "Rings."), Plugin::tools("bell", [ring])];
+    let host = Arc::new(Host::new(HostOptions { native, ..HostOptions::default() }).unwrap());
+    let prepared = host.load(&Config::parse("bells.toml", "", CONFIG).unwrap()).await.unwrap();
+    (host, prepared)
+}
+
+/// Begins the run, or goes on with it, and receives messages until it has ended.
+async fn live(folder: &Path, kill: Option<&str>) {
+    let (host, prepared) = prepared(folder).await;
+    let store = Store::open(&folder.join("kept")).unwrap();
+    let room = RoomId::from(ROOM);
+    let options = || RunOptions {
+        ids: Arc::new(room.clone()),
+        journals: store.journals(Durability::Group, about()),
+        approver: Arc::new(Elsewhere),
+        ..RunOptions::default()
+    };
+    let running = match prepared.reopen(&room, options()).await {
+        Ok(mut session) => tokio::spawn(async move { drop(session.go_on().await.unwrap()) }),
+        Err(_) => {
+            let run = prepared.start(Some("Ring.".to_owned()), options()).unwrap();
+            tokio::spawn(async move { drop(run.outcome().await.unwrap()) })
+        }
+    };
+    let is_of_control = kill.is_some_and(|kill| kill_points::OF_CONTROL.contains(&kill));
+    if let Some(kill) = kill.filter(|_| is_of_control) {
+        kill_points::arm(kill, 1);
+    }
+    let inbox = ControlInbox::new(&store, &host);
+    while !running.is_finished() {
+        inbox
+            .receive(|_| {
+                // The next commit is that of the message's record: on this one thread its room has not seen it yet.
+                if let Some(kill) = kill.filter(|_| !is_of_control) {
+                    kill_points::arm(kill, 1);
+                }
+            })
+            .await;
+        tokio::task::yield_now().await;
+    }
+    running.await.unwrap();
+    // The message that ended it is deleted too.
+    let patience = Instant::now();
+    while !Mail::pending(&folder.join("kept")).unwrap().is_empty() {
+        assert!(patience.elapsed().as_secs() < 60, "a message was left");
+        inbox.receive(|_| {}).await;
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Not a test of its own: the process that the other test starts and kills.
+#[test]
+fn the_child() {
+    let Ok(words) = std::env::var(WORDS) else { return };
+    let (folder, kill): (PathBuf, Option<String>) = serde_json::from_str(&words).unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(live(&folder, kill.as_deref()));
+}
+
+fn start(folder: &Path, kill: Option<&str>) -> Child {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(["controls::the_child", "--exact", "--nocapture", "--test-threads=1"]);
+    command.env(WORDS, serde_json::to_string(&(folder, kill)).unwrap());
+    command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+}
+
+/// The call that waits for an approval.
+fn asked(store: &Path, child: &mut Child) -> CallId {
+    let patience = Instant::now();
+    loop {
+        let waits = Reader::open(store).and_then(|reader| reader.waits(None)).unwrap_or_default();
+        let call = waits.iter().find(|wait| wait.wait.request.is_some()).and_then(|wait| match wait.wait.key {
+            WaitKey::Call(call) => Some(call),
+            _ => None,
+        });
+        if let Some(call) = call {
+            return call;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it asked");
+        assert!(patience.elapsed() < Duration::from_secs(120), "it never asked");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn an_approval_is_neither_lost_nor_applied_twice_wherever_its_receiver_is_killed() {
+    // In the order in which the message comes by them; and whether its room has it then, and whether its file is there.
+    let points = [
+        ("before-control-delivered", false, true),
+        ("before-commit", false, true),
+        ("after-commit", true, true),
+        ("before-control-deleted", true, true),
+        ("after-control-deleted", true, false),
+    ];
+    for (point, is_journalled, is_there) in points {
+        let temp = tempfile::tempdir().unwrap();
+        let store = temp.path().join("kept");
+        let mut child = start(temp.path(), Some(point));
+        let call = asked(&store, &mut child);
+        let mail = Mail::new(RoomId::from(ROOM), Word::Decide { call, approval: Approval::Approved });
+        mail.send(&store).unwrap();
+        let killed = child.wait_with_output().unwrap();
+        assert!(killed.status.code().is_none(), "{point}: {}", String::from_utf8_lossy(&killed.stderr));
+        let has_it = || Reader::open(&store).unwrap().has_received(&mail.room, &mail.id).unwrap();
+        assert_eq!(has_it(), is_journalled, "{point}");
+        let state = if is_there { MailState::Taken } else { MailState::Gone };
+        assert_eq!(mail.state(&store), state, "{point}: its sender learns that it was taken only once it is journalled");
+
+        let ended = start(temp.path(), None).wait_with_output().unwrap();
+        assert!(ended.status.success(), "{point}: {}", String::from_utf8_lossy(&ended.stderr));
+        assert!(has_it() && mail.state(&store) == MailState::Gone, "{point}");
+        let all = records(&store, ROOM);
+        let received = all.iter().filter(|record| matches!(record.event, Event::ControlReceived { .. })).count();
+        let approved = |event: &Event| matches!(event, Event::Decided { approval: Approval::Approved, .. });
+        let approved = all.iter().filter(|record| approved(record.event.effective())).count();
+        assert_eq!((received, approved), (1, 1), "{point}");
+        let row = Reader::open(&store).unwrap().rooms(&RoomId::from(ROOM)).unwrap().remove(0);
+        assert!(matches!(row.standing, Standing::Ended(_)), "{point}");
+        // A call that was under way when its host was killed is not repeated.
+        let rings = std::fs::read_to_string(temp.path().join("rings")).unwrap_or_default();
+        assert!(rings == "ding\n" || (is_journalled && rings.is_empty()), "{point}: what was approved happens once: {rings:?}");
+    }
+}
