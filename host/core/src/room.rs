@@ -22,6 +22,7 @@ mod gates;
 mod handoff;
 mod hosting;
 mod memory;
+mod knowledge;
 mod micro;
 mod models;
 mod pausing;
