@@ -121,7 +121,7 @@ fn a_trigger_in_a_users_message_puts_the_file_before_the_model() {
         let from = "from the operator's file agents/git.md, because the message above says \"pull request\"";
         assert!(told.iter().all(|text| text.contains(from)), "{told:?}");
         let added = |notice: &Notice| matches!(notice, Notice::KnowledgeAdded { file, .. } if file == "agents/git.md");
-        assert_eq!(ran.notices().iter().filter(|notice| added(notice)).count(), usize::from(is_read));
+        assert_eq!(ran.notices().filter(|notice| added(notice)).count(), usize::from(is_read));
     }
 }
 
