@@ -82,25 +82,3 @@ impl fmt::Display for Counts {
         writeln!(out)
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_pack_says_what_was_played_on_the_host() {
-        let mut counts = Counts::default();
-        let delegate = r#"{"pack":"roomkit","when":{"op":"delegate"}}"#;
-        counts.add(r#"{"pack":"langroid","calls":[{"task":"A"}]}"#, &End::Passed);
-        counts.add(r#"{"pack":"langroid","calls":[{"op":"parse_address"}]}"#, &End::Passed);
-        counts.add(delegate, &End::Passed);
-        counts.add(delegate, &End::Otherwise { differences: Vec::new() });
-        counts.add(r#"{"pack":"roomkit","when":{"op":"result_new"}}"#, &End::NotPlayed { reason: "none".to_owned() });
-        counts.add(r#"{"pack":"roomkit","when":{"op":"delegate_tool"}}"#, &End::Passed);
-        counts.add(r#"{"pack":"another"}"#, &End::Skipped);
-        let shown = "langroid: played on the host: 1, by one function of the host: 1\n\
-                     roomkit: played on the host: 1, by one function of the host: 1, differ as documented: 1, not played: 1\n\
-                     4 passed, 0 failed, 1 skipped, 1 differ as documented, 1 not played\n";
-        assert_eq!(counts.to_string(), shown);
-    }
-}

@@ -213,7 +213,7 @@ pub(crate) fn is_function(line: &Value) -> bool {
     match pack_of(line) {
         PACK => {
             let mut calls = line.get("calls").and_then(Value::as_array).into_iter().flatten();
-            calls.all(|call| call.get("op").and_then(Value::as_str).is_some_and(pure::is_pure))
+            calls.all(|call| call.get("op").and_then(Value::as_str).is_some_and(|op| pure::is_pure(op) || op == "known_tools"))
         }
         roomkit::PACK => line.pointer("/when/op").and_then(Value::as_str).is_some_and(roomkit::is_function),
         _ => false,

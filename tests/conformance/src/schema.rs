@@ -214,37 +214,3 @@ fn below(keys: &[&str], path: &str, value: &Value, base: fn(&str) -> Option<&str
     let has_keys = keys.iter().any(|key| key.strip_prefix(path).is_some_and(|rest| rest.starts_with('.')));
     if has_keys { first_unknown(keys, path, value, base) } else { None }
 }
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn none(_: &str) -> Option<&str> {
-        None
-    }
-
-    #[test]
-    fn a_key_that_is_not_documented_is_named_with_those_that_are() {
-        let said = undocumented(ROOMKIT, "cancel", &json!({ "returns": true, "cancelled": true }), none).expect("it is unknown");
-        assert!(said.starts_with("\"cancelled\" is no key of \"cancel\" cases") && said.ends_with("are: returns"), "{said}");
-        let nested = json!({ "trace": [{ "task": "A" }, { "who": "A" }] });
-        let said = undocumented(LANGROID, "run", &nested, none).expect("it is unknown");
-        assert!(said.starts_with("\"trace.who\""), "{said}");
-        assert_eq!(undocumented(LANGROID, "run", &json!({ "history": { "Ann": [] }, "result": null }), none), None, "names are free");
-        let asks = json!({ "returns_lacks": 1 });
-        assert_eq!(undocumented(ROOMKIT, "cancel", &asks, |key| key.strip_suffix("_lacks")), None);
-    }
-
-    /// One key for each fact: a kind has no key twice, and no two kinds' tables overlap in one.
-    #[test]
-    fn no_kind_has_a_key_twice() {
-        for pack in [LANGROID, ROOMKIT] {
-            for kind in kinds(pack) {
-                let all = pack.iter().filter(|facts| facts.kinds.contains(&kind)).map(|facts| facts.keys.len()).sum::<usize>();
-                assert_eq!(all, keys(pack, kind).len(), "{kind}");
-            }
-        }
-    }
-}
