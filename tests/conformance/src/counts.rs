@@ -28,6 +28,12 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Counts that begin with lines that could not be read.
+    #[must_use]
+    pub fn with_unreadable(failed: usize) -> Self {
+        Self { failed, ..Self::default() }
+    }
+
     /// Adds what came of a line.
     pub fn add(&mut self, line: &str, end: &End) {
         let value: Value = serde_json::from_str(line).unwrap_or_default();

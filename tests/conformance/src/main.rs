@@ -100,7 +100,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         command.args(options.cache.iter().flat_map(|cache| ["--cache".as_ref(), cache.as_os_str()]));
         command
     };
-    let mut counts = Counts { failed: unreadable, ..Counts::default() };
+    let mut counts = Counts::with_unreadable(unreadable);
     let told = |line: &str, answer: Result<String, String>| {
         let read = |answer: String| serde_json::from_str(&answer).map_err(|error| error.to_string());
         let Verdict { id, end } = answer.and_then(read).unwrap_or_else(|reason| Verdict::failed(line, &reason));

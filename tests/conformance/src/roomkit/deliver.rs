@@ -8,7 +8,7 @@ use conclave_runtime::request::{Announcement, RefusalCode};
 use serde_json::{Map, Value, json};
 
 use super::agents::Script;
-use super::delegate::{add_strategy, outcome, settled, waits};
+use super::delegate::{add_strategy, settled, waits};
 use super::followed::Seen;
 use super::stage::{GateMode, Open, Stage, Strategy};
 use super::{Case, names};
