@@ -6,9 +6,9 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use conclave_conformance::config::{self, Guests};
+use conclave_conformance::counts::Counts;
 use conclave_conformance::scenario::Scenario;
 use conclave_conformance::workers::answer_all;
-use conclave_conformance::counts::Counts;
 use conclave_conformance::{End, Runner, Verdict, is_conversation, lines, needs_guests, needs_strategies, problem};
 use serde_json::json;
 

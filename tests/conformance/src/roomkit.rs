@@ -106,7 +106,11 @@ fn kind(op: &str, area: &str, when: &Value) -> Option<&'static str> {
     let any = |words: &[&str]| words.iter().any(|word| has(word));
     Some(match op {
         _ if any(&["enqueue", "nack", "dead_letter", "queue_"]) || op.starts_with("backend") => {
-            if has("close") { "backend_close" } else { "backend_nack" }
+            if has("close") {
+                "backend_close"
+            } else {
+                "backend_nack"
+            }
         }
         _ if has("strategy") => "resolve_strategy",
         _ if has("transport") => "find_transport",

@@ -54,7 +54,10 @@ fn a_case_that_states_what_is_done_otherwise_is_neither_passed_nor_failed() {
     let when = json!({ "op": "delegate_nested", "levels": 20 });
     let nested = |id: &str| case(id, &worker(), &when, &json!({ "all_completed": true }));
     let (code, shown, told) = played(&[nested("D10")]);
-    assert_eq!((code, shown.as_str()), (Some(0), "roomkit: played on the host: 0, differ as documented: 1\n0 passed, 0 failed, 0 skipped, 1 differ as documented\n"));
+    assert_eq!(
+        (code, shown.as_str()),
+        (Some(0), "roomkit: played on the host: 0, differ as documented: 1\n0 passed, 0 failed, 0 skipped, 1 differ as documented\n")
+    );
     assert!(told.contains("D10 differs, as documented"), "{told}");
     // Only those that are listed are let off.
     let (code, shown, _) = played(&[nested("D99")]);

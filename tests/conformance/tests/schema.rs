@@ -8,7 +8,6 @@ use conclave_conformance::counts::Counts;
 use conclave_conformance::schema::{LANGROID, ROOMKIT, keys, kinds, undocumented};
 use serde_json::json;
 
-
 fn none(_: &str) -> Option<&str> {
     None
 }
@@ -35,7 +34,6 @@ fn no_kind_has_a_key_twice() {
         }
     }
 }
-
 
 #[test]
 fn each_pack_says_what_was_played_on_the_host() {

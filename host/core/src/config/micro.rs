@@ -107,7 +107,11 @@ fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problem
     micro.prompt = text[body.clone()].trim().to_owned();
     if micro.prompt.is_empty() {
         let what = if is_prompt { "there is no prompt" } else { "there is no text" };
-        let help = if is_prompt { "write what the agent is to do below the second line of ---" } else { "write what is to be known below the second line of ---" };
+        let help = if is_prompt {
+            "write what the agent is to do below the second line of ---"
+        } else {
+            "write what is to be known below the second line of ---"
+        };
         reader.error(&(body.start.saturating_sub(1)..body.start), what, help);
     }
     if is_prompt {
@@ -145,7 +149,9 @@ impl Config {
         let mut problems = Problems::default();
         if micro.triggers.is_empty() {
             let what = "no word of a user calls for this knowledge, so nobody would read it";
-            let help = format!("name such words under `triggers`, or put the text into `system` of [tasks.{name}]: its agent reads that in any case");
+            let help = format!(
+                "name such words under `triggers`, or put the text into `system` of [tasks.{name}]: its agent reads that in any case"
+            );
             problems.push(source.problem(&(0..3), what).help(help));
         }
         for (fields, key, span) in [(&micro.inputs, "inputs", &micro.places.inputs), (&micro.outputs, "outputs", &micro.places.outputs)] {
@@ -209,10 +215,8 @@ fn check_agent(source: &SourceText, micro: &MicroFile, task: &TaskName, agent: &
 fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<WantedTool> {
     let wanted = |(name, span): (&String, &Span)| {
         let what = format!("the file wants the tool {}, which the agent of [tasks.{task}] is not offered", code(name));
-        let help = format!(
-            "grant it to the agent's plugin (`grants.tools`) and name it in the task's `tools` where it has that list, or leave it out here: \
-             a file gives nobody a right"
-        );
+        let help = "grant it to the agent's plugin (`grants.tools`) and name it in the task's `tools` where it has that list, or leave it \
+                    out here: a file gives nobody a right";
         WantedTool { name: name.clone(), missing: source.problem(span, what).help(help) }
     };
     micro.tools.iter().zip(&micro.places.tools).map(wanted).collect()

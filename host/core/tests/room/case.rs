@@ -17,8 +17,8 @@ use conclave_core::model::ToolFormat;
 use conclave_core::narrow::Narrow;
 use conclave_core::policy::Rule;
 use conclave_core::setup::{
-    AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup,
-    TextRules,
+    AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup,
+    TaskSetup, TextRules,
 };
 use conclave_core::tool::ToolSpec;
 use conclave_core::toolbox::{HostTool, TaskTool};

@@ -26,13 +26,7 @@ pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
 }
 
 /// Reads one file; `key` is where the config names it.
-fn take(
-    config: &Config,
-    file: &ConfigPath,
-    key: &str,
-    read: impl FnOnce(&str) -> Result<Problems, Problems>,
-    problems: &mut Problems,
-) {
+fn take(config: &Config, file: &ConfigPath, key: &str, read: impl FnOnce(&str) -> Result<Problems, Problems>, problems: &mut Problems) {
     match text_of(file) {
         Ok(text) => match read(&text) {
             Ok(found) | Err(found) => problems.0.extend(found.0),

@@ -12,11 +12,11 @@ use conclave_runtime::ids::Millis;
 use conclave_runtime::journal::MemoryJournals;
 use serde_json::{Value, json};
 
+use super::Case;
 use super::agents::Script;
 use super::delegate::{add_strategy, outcome, settled};
 use super::followed::Follower;
 use super::stage::Stage;
-use super::Case;
 use crate::Runner;
 
 const PATIENCE_MS: u64 = 8_000;

@@ -6,10 +6,10 @@ use conclave_runtime::delegation::{Delegation, delegate_tool};
 use conclave_runtime::{Caller, RunOptions, ToolCalling};
 use serde_json::{Value, json};
 
+use super::Case;
 use super::agents::{Agent, Script};
 use super::delegate::settled;
 use super::stage::{Open, Stage};
-use super::Case;
 use crate::Runner;
 
 /// The tool by its name.

@@ -116,7 +116,8 @@ fn a_trigger_in_a_users_message_puts_the_file_before_the_model() {
         let ran = rig().run(&format!("entry = \"desk\"\n{models}\n{chat}"), said);
         assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
         let asked = prompts(&server);
-        let told: Vec<&str> = asked[0].iter().map(|(_, text)| text.as_str()).filter(|text| text.contains("Never push to `main`.")).collect();
+        let told: Vec<&str> =
+            asked[0].iter().map(|(_, text)| text.as_str()).filter(|text| text.contains("Never push to `main`.")).collect();
         assert_eq!(told.len(), usize::from(is_read), "{asked:#?}");
         let from = "from the operator's file agents/git.md, because the message above says \"pull request\"";
         assert!(told.iter().all(|text| text.contains(from)), "{told:?}");
