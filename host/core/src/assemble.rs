@@ -69,6 +69,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
         // Of a plugin that is not loaded nobody knows the tools; that it is not was said.
         if is_whole {
             mentions::check(config, name, task, &toolbox, &mut problems);
+            mentions::check_wanted(task, &toolbox, &mut problems);
         }
         tasks.insert(name.clone(), Arc::new(task_setup(task, toolbox)));
     }
@@ -221,6 +222,7 @@ fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
         condense: task.condense.clone(),
         stuck: task.stuck,
         micro: task.micro.clone(),
+        knowledge: task.knowledge.clone(),
     }
 }
 

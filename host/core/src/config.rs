@@ -55,7 +55,7 @@ use crate::model::ToolFormat;
 use crate::narrow::Narrow;
 use crate::policy::Rule;
 use crate::setup::{
-    AgentSeat, CondenseRules, GateRule, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TaskBudget, TextRules,
+    AgentSeat, CondenseRules, GateRule, Knowledge, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TaskBudget, TextRules,
 };
 use crate::toolbox::HostTool;
 
@@ -345,10 +345,23 @@ pub struct TaskConfig {
     /// The file of a micro-agent, and what was read in it.
     pub micro_file: Option<ConfigPath>,
     pub micro: Option<Arc<MicroAgent>>,
+    /// Files that its agent reads once a user says one of their triggers, and what was read in them.
+    pub knowledge_files: Vec<ConfigPath>,
+    pub knowledge: Vec<Arc<Knowledge>>,
+    /// Tools that those files want; whether the task has them is known when its toolbox is.
+    pub wanted_tools: Vec<WantedTool>,
     /// What of its agent's grants it leaves out.
     pub narrow: Narrow,
     pub loops: LoopRules,
     pub text: TextRules,
+}
+
+/// A tool that the file of a micro-agent or of knowledge wants.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WantedTool {
+    pub name: String,
+    /// What is said when the task does not have it, at the line of the file.
+    pub missing: Problem,
 }
 
 /// A conclave.toml that is right in itself. Whether it fits its plugins is said by [`crate::assemble::assemble`].

@@ -222,6 +222,14 @@ pub enum Notice {
         masked: u64,
         summarised: bool,
     },
+    /// A user's message says a trigger of one of the task's knowledge files: its agent reads the file (O-126).
+    KnowledgeAdded {
+        task: TaskName,
+        /// As the config writes it.
+        file: String,
+        /// As the file writes it.
+        trigger: String,
+    },
     /// A gate, or the lack of its answer, kept something from counting.
     GateBlocked {
         point: GatePoint,

@@ -22,6 +22,7 @@ mod frame;
 mod gates;
 mod handoff;
 mod hosting;
+mod knowledge;
 mod memory;
 mod micro;
 mod models;

@@ -268,6 +268,9 @@ pub struct TaskSetup {
     /// What a micro-agent takes and gives; none: the task is none (O-093).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub micro: Option<Arc<MicroAgent>>,
+    /// Texts that its agent reads once a user says one of their triggers (O-126).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub knowledge: Vec<Arc<Knowledge>>,
     /// What speaking of its result means; none: a turn of the notified task where that is interactive and its
     /// agent has a model, or the room is held; else the text as it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -390,6 +393,19 @@ pub struct MicroAgent {
     pub outputs: BTreeMap<String, String>,
 }
 
+/// A text that an agent reads once a user says one of its triggers (O-126).
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Knowledge {
+    /// Its file, as the config writes it.
+    pub file: String,
+    /// What it calls itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Words of a user that call for it; whole words, in any case.
+    pub triggers: Vec<String>,
+    pub text: String,
+}
+
 fn is_default<T: Default + PartialEq>(value: &T) -> bool {
     *value == T::default()
 }
@@ -440,6 +456,7 @@ impl Default for TaskSetup {
             condense: None,
             stuck: StuckRules::default(),
             micro: None,
+            knowledge: Vec::new(),
             hand_back: None,
             deadline_ms: None,
             on_close: OnClose::default(),

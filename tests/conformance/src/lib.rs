@@ -4,6 +4,7 @@
 pub mod bound;
 mod compare;
 pub mod config;
+pub mod counts;
 mod fields;
 mod openhands;
 mod people;
@@ -11,6 +12,7 @@ mod play;
 mod pure;
 mod roomkit;
 pub mod scenario;
+pub mod schema;
 mod shown;
 mod ticking;
 mod toml_text;
@@ -26,6 +28,7 @@ use serde_json::{Value, json};
 
 use config::Guests;
 use scenario::Scenario;
+use schema::{LANGROID, undocumented};
 
 /// The pack whose scenarios are played by a host that has a session for each; the others are `openhands` and `roomkit`.
 const PACK: &str = "langroid";
@@ -52,6 +55,10 @@ pub enum End {
     /// It states what Conclave does otherwise on purpose, and docs/differences.md says what is right.
     Otherwise {
         differences: Vec<String>,
+    },
+    /// No host could play it, and why.
+    NotPlayed {
+        reason: String,
     },
     /// It is of another pack.
     Skipped,
@@ -141,6 +148,9 @@ impl Runner {
         if value.get("pack").and_then(Value::as_str).is_some_and(|pack| pack != PACK) {
             return Verdict { id, end: End::Skipped };
         }
+        if let Some(problem) = scenario_problem(&value) {
+            return Verdict::failed(line, &problem);
+        }
         let scenario: Scenario = match serde_json::from_value(value) {
             Ok(scenario) => scenario,
             Err(error) => return Verdict::failed(line, &format!("the scenario cannot be read: {error}")),
@@ -183,7 +193,37 @@ pub fn problem(line: &str) -> Option<String> {
         Err(error) => Some(format!("the line is no JSON: {error}")),
         Ok(value) if openhands::is_of_pack(&value) => openhands::problem(&value),
         Ok(value) if roomkit::is_of_pack(&value) => roomkit::problem(&value),
-        Ok(_) => None,
+        Ok(value) => scenario_problem(&value),
+    }
+}
+
+/// What a scenario of Langroid expects that the runner does not report.
+fn scenario_problem(value: &Value) -> Option<String> {
+    if value.get("pack").and_then(Value::as_str).is_some_and(|pack| pack != PACK) {
+        return None;
+    }
+    let list = |key: &str| value.get(key).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let of_call = |(call, expected): (&Value, &Value)| {
+        let op = call.get("op").and_then(Value::as_str).unwrap_or("run");
+        undocumented(LANGROID, op, expected, |_| None)
+    };
+    list("calls").iter().zip(list("expect")).find_map(of_call)
+}
+
+/// The pack of a line; Langroid's when it says nothing.
+pub(crate) fn pack_of(line: &Value) -> &str {
+    line.get("pack").and_then(Value::as_str).unwrap_or(PACK)
+}
+
+/// Whether a case is played by one function that the host itself calls, and not on the whole host.
+pub(crate) fn is_function(line: &Value) -> bool {
+    match pack_of(line) {
+        PACK => {
+            let mut calls = line.get("calls").and_then(Value::as_array).into_iter().flatten();
+            calls.all(|call| call.get("op").and_then(Value::as_str).is_some_and(|op| pure::is_pure(op) || op == "known_tools"))
+        }
+        roomkit::PACK => line.pointer("/when/op").and_then(Value::as_str).is_some_and(roomkit::is_function),
+        _ => false,
     }
 }
 

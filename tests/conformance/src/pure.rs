@@ -1,4 +1,5 @@
-//! Calls that need no agent: the host's pure functions, and batches of jobs that are not runs.
+//! Calls that need no agent: functions that the host itself calls (docs/internals/conformance.md says where), and batches of jobs that
+//! are not runs.
 
 use std::time::Duration;
 
@@ -11,6 +12,14 @@ use serde_json::{Map, Value, json as value};
 
 type Call = Map<String, Value>;
 
+/// The ops that [`answer`] knows.
+const OPS: [&str; 7] = ["parse_done_sequence", "parse_address", "extract_json", "json_field", "find_xml", "batch", "fit_history"];
+
+/// Whether an op is one function of the host.
+pub(crate) fn is_pure(op: &str) -> bool {
+    OPS.contains(&op)
+}
+
 /// What the call gives; none when it needs an agent.
 pub async fn answer(op: &str, call: &Call) -> Option<Result<Value, String>> {
     Some(match op {
@@ -19,7 +28,7 @@ pub async fn answer(op: &str, call: &Call) -> Option<Result<Value, String>> {
             let (text, prefix) = pair(case);
             routing::addressed(text, prefix).map_or_else(|| value!([null, text]), |(name, rest)| value!([name, rest]))
         }),
-        "extract_json" => each(call, "texts", |text| value!(json::objects(text.as_str().unwrap_or_default()))),
+        "extract_json" => each(call, "texts", |text| value!(json::first_objects(text.as_str().unwrap_or_default(), usize::MAX))),
         "json_field" => each(call, "cases", |case| {
             let (text, name) = pair(case);
             json::field(text, name).unwrap_or_else(|| value!(""))

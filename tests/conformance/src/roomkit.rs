@@ -2,12 +2,12 @@
 //! what the case's script says. What a case gives and expects, and how names are matched, is told in `docs/conformance.md`.
 
 mod agents;
-mod align;
 mod compare;
 mod delegate;
 mod deliver;
 mod followed;
 mod handles;
+mod ids;
 mod model;
 mod names;
 mod queue;
@@ -16,6 +16,7 @@ mod tool;
 
 use serde_json::Value;
 
+use crate::schema::{ROOMKIT, kinds, undocumented};
 use crate::{End, Runner, Verdict};
 
 /// The pack's name.
@@ -24,10 +25,17 @@ pub(crate) const PACK: &str = "roomkit";
 /// Cases that state what Conclave does otherwise on purpose (docs/differences.md): no limits, and results in system prompts.
 const OTHERWISE: [&str; 6] = ["D10", "D11", "D12", "L18", "L19", "L20"];
 
+/// Kinds that no host could play, and why.
+const NOT_PLAYED: [(&str, &str); 2] = [
+    ("result_new", "a result has no defaults here: the host writes each field of it when a task ends"),
+    ("handle_new", "there is no handle here before a task is delegated: the host makes both at once"),
+];
+
 /// A case, as it stands in its line.
 pub(super) struct Case<'a> {
     pub(super) id: &'a str,
-    pub(super) area: &'a str,
+    /// The documented kind that its op is one of.
+    pub(super) kind: &'static str,
     pub(super) op: &'a str,
     pub(super) given: &'a Value,
     pub(super) when: &'a Value,
@@ -42,8 +50,20 @@ impl<'a> Case<'a> {
         let value = |key: &str| line.get(key).filter(|value| value.is_object()).ok_or_else(|| format!("the case has no {key}, an object"));
         let when = value("when")?;
         let op = when.get("op").and_then(Value::as_str).ok_or("`when` has no op, which is a text")?;
-        let case = Self { id: word("id")?, area: word("area")?, op, given: value("given")?, when, then: value("then")? };
-        player(&case).map(|_| case).ok_or_else(|| format!("there is no op {op:?} of cases about {:?}", line["area"]))
+        let kind = kind(op, word("area")?, when).ok_or_else(|| {
+            let known = kinds(ROOMKIT).join(", ");
+            format!("there is no op {op:?} of cases about {:?}; those of docs/internals/conformance.md are: {known}", line["area"])
+        })?;
+        let case = Self { id: word("id")?, kind, op, given: value("given")?, when, then: value("then")? };
+        let expected = if GATE_MODES.iter().any(|mode| case.then.get(mode).is_some()) {
+            case.then.as_object().into_iter().flatten().map(|(_, of_mode)| of_mode).collect()
+        } else {
+            vec![case.then]
+        };
+        match expected.into_iter().find_map(|expected| undocumented(ROOMKIT, kind, expected, compare::asked_of)) {
+            Some(problem) => Err(problem),
+            None => Ok(case),
+        }
     }
 
     /// A field of `when`, or else of `given`.
@@ -74,34 +94,47 @@ impl<'a> Case<'a> {
     }
 }
 
-/// Who plays it.
-#[derive(Clone, Copy)]
-enum Player {
-    Delegate,
-    Handles,
-    Deliver,
-    Queue,
-    Tool,
-    Model,
-}
+/// What a case with gates of several modes reports, each as a case of its own.
+const GATE_MODES: [&str; 3] = ["block", "modify", "throw"];
 
-fn player(case: &Case<'_>) -> Option<Player> {
-    let op = case.op;
-    let any = |parts: &[&str]| parts.iter().any(|part| op.contains(part));
+/// The kind of a case: its op where that is documented; else the one that plays ops of such words.
+fn kind(op: &str, area: &str, when: &Value) -> Option<&'static str> {
+    if let Some(kind) = kinds(ROOMKIT).into_iter().find(|kind| *kind == op) {
+        return Some(kind);
+    }
+    let has = |word: &str| op.contains(word);
+    let any = |words: &[&str]| words.iter().any(|word| has(word));
     Some(match op {
-        "result_new" | "handle_new" => Player::Model,
-        "delegate_tool" | "handle" | "call_tool" => Player::Tool,
-        "wait" | "cancel_handle" | "submit" | "cancel" => Player::Handles,
-        _ if op.starts_with("backend") || any(&["enqueue", "nack", "dead_letter", "queue_"]) => Player::Queue,
-        "find_transport" | "deliver" | "deliver_to" | "resolve_strategy" => Player::Deliver,
-        _ if op.starts_with("deliver") || any(&["strategy", "transport"]) => Player::Deliver,
-        _ if any(&["tool", "wire", "wiring", "setup", "attach"]) || case.area == "tool" => Player::Tool,
-        _ if op.starts_with("delegate") => Player::Delegate,
-        _ if any(&["submit", "cancel", "wait", "close", "set_result"]) => Player::Handles,
-        _ if case.area == "model" => Player::Model,
-        _ if case.area == "runner" => Player::Handles,
+        _ if any(&["enqueue", "nack", "dead_letter", "queue_"]) || op.starts_with("backend") => {
+            if has("close") {
+                "backend_close"
+            } else {
+                "backend_nack"
+            }
+        }
+        _ if has("strategy") => "resolve_strategy",
+        _ if has("transport") => "find_transport",
+        _ if op.starts_with("deliver_to") => "deliver_to",
+        _ if op.starts_with("deliver") && when.get("contents").is_some() => "deliver_several",
+        _ if op.starts_with("deliver") => "deliver",
+        _ if any(&["concurrent", "parallel", "serial"]) => "handle_concurrent",
+        _ if any(&["wire", "wiring", "setup", "attach"]) => "wire",
+        _ if has("tool") || area == "tool" => "delegate_tool",
+        _ if op.starts_with("delegate") && has("close") && !has("after") => "delegate_then_close_parent",
+        _ if op.starts_with("delegate") && has("inline") => "delegate_inline",
+        _ if op.starts_with("delegate") => "delegate",
+        _ if any(&["wait", "set_result"]) => "wait",
+        _ if has("close") => "submit_two_then_close",
+        _ if has("cancel") => "submit_then_cancel",
+        _ if has("submit") || area == "runner" => "submit",
+        _ if area == "model" => "result_round_trip",
         _ => return None,
     })
+}
+
+/// Whether cases of an op are played by one function of the host.
+pub(crate) fn is_function(op: &str) -> bool {
+    matches!(op, "find_transport" | "delegate_tool" | "result_round_trip")
 }
 
 /// Whether a line belongs to this pack.
@@ -134,10 +167,15 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
         Ok(case) => case,
         Err(reason) => return Verdict::failed(&line.to_string(), &reason),
     };
+    if let Some((_, reason)) = NOT_PLAYED.iter().find(|(kind, _)| *kind == case.kind) {
+        return Verdict { id, end: End::NotPlayed { reason: (*reason).to_owned() } };
+    }
     let (got, differences) = match play(runner, &case).await {
         Ok(got) => {
-            let got = align::align(case.then, got);
-            let differences = compare::differences(&align::in_our_ids(case.then), &got);
+            let differences = match undocumented(ROOMKIT, case.kind, &got, |_| None) {
+                Some(problem) => vec![format!("the runner reports what no page documents: {problem}")],
+                None => compare::differences(&ids::in_our_ids(case.then), &got),
+            };
             (got, differences)
         }
         Err(reason) => (Value::String(reason.clone()), vec![reason]),
@@ -151,12 +189,14 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
 }
 
 async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    match player(case).ok_or("there is no such op")? {
-        Player::Delegate => delegate::play(runner, case).await,
-        Player::Handles => handles::play(runner, case).await,
-        Player::Deliver => deliver::play(runner, case).await,
-        Player::Queue => queue::play(runner, case).await,
-        Player::Tool => tool::play(runner, case).await,
-        Player::Model => model::play(case),
+    match case.kind {
+        kind if kind.starts_with("delegate") && kind != "delegate_tool" => delegate::play(runner, case).await,
+        "wait" | "cancel" | "cancel_handle" | "submit" | "submit_then_cancel" | "submit_two_then_close" => {
+            handles::play(runner, case).await
+        }
+        "find_transport" | "resolve_strategy" | "deliver" | "deliver_several" | "deliver_to" => deliver::play(runner, case).await,
+        "backend_close" | "backend_nack" => queue::play(runner, case).await,
+        "result_round_trip" => model::play(case),
+        _ => tool::play(runner, case).await,
     }
 }

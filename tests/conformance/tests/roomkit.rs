@@ -31,11 +31,11 @@ fn a_case_passes_or_says_what_was_seen() {
     let when = json!({ "op": "delegate", "agent_id": "agent-bg", "task": "x" });
     let good = case("x", &worker(), &when, &json!({ "result": { "status": "completed", "output": "result" } }));
     let (code, shown, told) = played(std::slice::from_ref(&good));
-    assert_eq!((code, shown.as_str()), (Some(0), "1 passed, 0 failed, 0 skipped\n"), "{told}");
+    assert_eq!((code, shown.as_str()), (Some(0), "roomkit: played on the host: 1\n1 passed, 0 failed, 0 skipped\n"), "{told}");
     let wrong = case("y", &worker(), &when, &json!({ "result": { "output": "another" }, "callback_calls": 2 }));
     let (code, shown, _) = played(&[good, wrong]);
     assert!(code == Some(1) && shown.contains("\"id\":\"y\"") && shown.contains("\"output\":\"result\""), "{shown}");
-    assert!(shown.ends_with("1 passed, 1 failed, 0 skipped\n"), "{shown}");
+    assert!(shown.ends_with("roomkit: played on the host: 1, failed: 1\n1 passed, 1 failed, 0 skipped\n"), "{shown}");
 }
 
 #[test]
@@ -54,11 +54,34 @@ fn a_case_that_states_what_is_done_otherwise_is_neither_passed_nor_failed() {
     let when = json!({ "op": "delegate_nested", "levels": 20 });
     let nested = |id: &str| case(id, &worker(), &when, &json!({ "all_completed": true }));
     let (code, shown, told) = played(&[nested("D10")]);
-    assert_eq!((code, shown.as_str()), (Some(0), "0 passed, 0 failed, 0 skipped, 1 differ as documented\n"));
+    assert_eq!(
+        (code, shown.as_str()),
+        (Some(0), "roomkit: played on the host: 0, differ as documented: 1\n0 passed, 0 failed, 0 skipped, 1 differ as documented\n")
+    );
     assert!(told.contains("D10 differs, as documented"), "{told}");
     // Only those that are listed are let off.
     let (code, shown, _) = played(&[nested("D99")]);
     assert!(code == Some(1) && shown.ends_with("0 passed, 1 failed, 0 skipped\n"), "{shown}");
+}
+
+/// One fact has one key: another name for it is no guess that might fit.
+#[test]
+fn a_key_that_is_not_documented_fails_and_is_named_with_those_that_are() {
+    let when = json!({ "op": "cancel", "id": "ghost" });
+    let (code, shown, _) = played(&[case("x", &json!({}), &when, &json!({ "cancelled": false }))]);
+    assert_eq!(code, Some(1), "{shown}");
+    assert!(shown.contains("\\\"cancelled\\\" is no key of \\\"cancel\\\" cases") && shown.contains("are: returns"), "{shown}");
+    let nested = json!({ "result": { "state": "completed" } });
+    let (_, shown, _) = played(&[case("y", &worker(), &json!({ "op": "delegate", "agent_id": "agent-bg" }), &nested)]);
+    assert!(shown.contains("\\\"result.state\\\" is no key of \\\"delegate\\\" cases"), "{shown}");
+}
+
+#[test]
+fn what_no_host_could_play_is_counted_apart_with_its_reason() {
+    let (code, shown, told) = played(&[case("x", &json!({}), &json!({ "op": "result_new" }), &json!({ "status": "completed" }))]);
+    let counts = "roomkit: played on the host: 0, not played: 1\n0 passed, 0 failed, 0 skipped, 1 not played\n";
+    assert_eq!((code, shown.as_str()), (Some(0), counts));
+    assert!(told.contains("x is not played: a result has no defaults here"), "{told}");
 }
 
 /// Each config of the page, with what it leaves out.

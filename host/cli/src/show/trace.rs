@@ -229,6 +229,10 @@ impl Trace {
                 let what = format!("its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}");
                 self.line(task.as_str(), &paint(FAINT, what));
             }
+            Notice::KnowledgeAdded { task, file, trigger } => {
+                let what = format!("reads {file}: the message says {trigger:?}");
+                self.line(task.as_str(), &paint(FAINT, as_one_line(&what, WIDTH)));
+            }
             Notice::PlanChanged { task, plan } => {
                 self.line(task.as_str(), &one_line(&summary(plan), self.width()));
             }

@@ -44,6 +44,17 @@ pub(super) fn check(config: &Config, name: &TaskName, task: &TaskConfig, toolbox
     }
 }
 
+/// Reports each tool that a file of the task wants and its agent is not offered. A file only says what
+/// it needs; what an agent may call is the operator's to say.
+pub(super) fn check_wanted(task: &TaskConfig, toolbox: &Toolbox, problems: &mut Problems) {
+    for wanted in &task.wanted_tools {
+        let has_it = |tool: &TaskTool| tool.offered && (tool.summary.name == wanted.name || own_name(tool) == wanted.name);
+        if !toolbox.iter().any(has_it) {
+            problems.push(wanted.missing.clone());
+        }
+    }
+}
+
 /// The tool that was most likely meant: the same one under its name here, or one of a name that is near.
 fn meant(toolbox: &Toolbox, written: &str) -> Option<String> {
     if let Some(tool) = toolbox.get(written) {

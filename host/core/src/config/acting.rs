@@ -1,5 +1,5 @@
 //! What a task says of an agent that acts: who carries out its actions, what waits for consent, when it is stuck, when its history is
-//! condensed, and the file of a micro-agent.
+//! condensed, the file of a micro-agent, and files of knowledge.
 
 use toml::de::DeValue;
 
@@ -119,6 +119,22 @@ pub(super) fn micro(reader: &mut Reader, table: &Table<'_>, folder: &str) -> Opt
         system.wrong(reader, what, "leave one of them out: the prompt of a micro-agent stands in its file".to_owned());
     }
     path(reader, &item, folder)
+}
+
+/// `knowledge`: files that the agent reads once a user says one of their triggers.
+pub(super) fn knowledge(reader: &mut Reader, table: &Table<'_>, folder: &str) -> Vec<ConfigPath> {
+    let Some(item) = table.get("knowledge") else { return Vec::new() };
+    let names = names_in_order(reader, &item).unwrap_or_default();
+    let mut files: Vec<ConfigPath> = Vec::with_capacity(names.len());
+    for (item, _) in names {
+        let Some(file) = path(reader, &item, folder) else { continue };
+        if files.iter().any(|other| other.path == file.path) {
+            item.wrong(reader, "names a file that stands in the list already", "leave one of them out".to_owned());
+        } else {
+            files.push(file);
+        }
+    }
+    files
 }
 
 fn plugin(reader: &mut Reader, references: &mut References, table: &Table<'_>, name: &str) -> Option<PluginName> {

@@ -321,6 +321,7 @@ pub const KEYS: &[Key] = &[
     key(TASK, "condense", Shape::Table(CONDENSE), r#"condense = { plugin = "recent", over = 100 }"#, "When its agent's history is condensed, and by which plugin."),
     key(TASK, "stuck", Shape::Either(&[Shape::Flag, Shape::Table(STUCK)]), "stuck = false", "Whether an agent that does the same again and again is stopped; true when it is not given."),
     key(TASK, "micro", TEXT, r#"micro = "agents/coder.md""#, "The file of a micro-agent: its description, inputs, outputs and prompt."),
+    key(TASK, "knowledge", TEXTS, r#"knowledge = ["agents/git.md"]"#, "Files that its agent reads once a user says one of their `triggers`; each once in a history."),
     key(CONFIRM, "policy", POLICIES, r#"policy = "risky""#, "`never`, `always`, or `risky`: from `threshold` on."),
     key(CONFIRM, "threshold", Shape::Choice(&["low", "medium", "high"]), r#"threshold = "medium""#, "How risky an action must be to wait; high when it is not given."),
     key(CONFIRM, "unknown", Shape::Flag, "unknown = false", "Actions wait of which nobody says how risky they are; true when it is not given."),

@@ -1,5 +1,5 @@
-//! The file of a micro-agent (O-093, O-126): what it is given, what it gives back, and a prompt, as YAML between two lines of `---` and
-//! Markdown below. Pure: a text comes in, and every mistake comes out with line, column and what to write instead. Files come from
+//! The file of a micro-agent (O-093), or of knowledge that words of a user call for (O-126): what it is given, what it gives back, and a
+//! prompt, as YAML between two lines of `---` and Markdown below. Pure: a text comes in, and every mistake comes out with line, column and what to write instead. Files come from
 //! strangers, so what is large, deep or refers to itself is refused early. Does not know who runs the agent.
 //!
 //! ```text
@@ -25,10 +25,10 @@ use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
 use node::Node;
 
 use super::problem::{Problems, SourceText, Span};
-use super::wording::{code, suggest};
-use super::{Config, ConfigPath};
-use crate::ids::TaskName;
-use crate::setup::MicroAgent;
+use super::wording::{code, string, suggest};
+use super::{Config, ConfigPath, WantedTool};
+use crate::ids::{PluginName, TaskName};
+use crate::setup::{Knowledge, MicroAgent};
 
 /// Of a whole file, in bytes.
 pub const LARGEST_FILE: usize = 256 * 1024;
@@ -60,16 +60,29 @@ pub struct MicroFile {
     pub inputs: BTreeMap<String, String>,
     /// What it must give back.
     pub outputs: BTreeMap<String, String>,
-    /// The agent that should run it; none for the stock one.
+    /// The agent that it was written for: the plugin of its task, or the task.
     pub agent: Option<String>,
     /// Tools that it wants.
     pub tools: Vec<String>,
-    /// Words of a user that call for it (2025).
+    /// Words of a user that call for it; only of knowledge.
     pub triggers: Vec<String>,
     /// The prompt, with places for the inputs; [`render`] fills them.
     pub prompt: String,
     /// What may be a mistake.
     pub warnings: Problems,
+    places: Places,
+}
+
+/// Where in the file stands what is held against the config.
+#[derive(Clone, Debug, Default, PartialEq)]
+struct Places {
+    agent: Span,
+    /// One of each tool.
+    tools: Vec<Span>,
+    /// Of the keys.
+    triggers: Span,
+    inputs: Span,
+    outputs: Span,
 }
 
 /// Reads a micro-agent's file. `file` is its name, for people.
@@ -77,6 +90,11 @@ pub struct MicroFile {
 /// # Errors
 /// All mistakes of the file, in the order of its lines.
 pub fn read(file: &str, text: &str) -> Result<MicroFile, Problems> {
+    read_as(file, text, true)
+}
+
+/// `is_prompt`: its text has places for inputs. Knowledge is text to the letter, braces included.
+fn read_as(file: &str, text: &str, is_prompt: bool) -> Result<MicroFile, Problems> {
     if text.len() > LARGEST_FILE {
         let source = SourceText::new(file, "");
         let what = format!("the file has {} bytes, and a micro-agent may have {LARGEST_FILE}", text.len());
@@ -87,7 +105,18 @@ pub fn read(file: &str, text: &str) -> Result<MicroFile, Problems> {
     let Some((front, body)) = split(&mut reader, text) else { return Err(reader.problems) };
     reader.front(&mut micro, &text[front.clone()], front.start);
     micro.prompt = text[body.clone()].trim().to_owned();
-    reader.prompt(&micro, &text[body.clone()], body.start);
+    if micro.prompt.is_empty() {
+        let what = if is_prompt { "there is no prompt" } else { "there is no text" };
+        let help = if is_prompt {
+            "write what the agent is to do below the second line of ---"
+        } else {
+            "write what is to be known below the second line of ---"
+        };
+        reader.error(&(body.start.saturating_sub(1)..body.start), what, help);
+    }
+    if is_prompt {
+        reader.prompt(&micro, &text[body.clone()], body.start);
+    }
     let problems = reader.problems.in_order();
     if problems.has_errors() {
         return Err(problems);
@@ -102,6 +131,45 @@ impl Config {
         self.tasks.iter().filter_map(|(name, task)| Some((name, task.micro_file.as_ref()?)))
     }
 
+    /// The files of knowledge that tasks name, each with the task's name and its place in the list.
+    pub fn knowledge_files(&self) -> impl Iterator<Item = (&TaskName, usize, &ConfigPath)> {
+        let files = self.tasks.iter().map(|(name, task)| (name, task.knowledge_files.iter().enumerate()));
+        files.flat_map(|(name, files)| files.map(move |(index, file)| (name, index, file)))
+    }
+
+    /// Puts what a file of knowledge says into the task that names it; and what may be a mistake in it.
+    ///
+    /// # Errors
+    /// All mistakes of the file, and a key of it that would do nothing.
+    pub fn take_knowledge(&mut self, name: &TaskName, index: usize, text: &str) -> Result<Problems, Problems> {
+        let found = self.tasks.get_mut(name).and_then(|task| task.knowledge_files.get(index).cloned().map(|path| (task, path)));
+        let Some((task, path)) = found else { return Ok(Problems::default()) };
+        let micro = read_as(&path.shown, text, false)?;
+        let source = SourceText::new(&path.shown, text);
+        let mut problems = Problems::default();
+        if micro.triggers.is_empty() {
+            let what = "no word of a user calls for this knowledge, so nobody would read it";
+            let help = format!(
+                "name such words under `triggers`, or put the text into `system` of [tasks.{name}]: its agent reads that in any case"
+            );
+            problems.push(source.problem(&(0..3), what).help(help));
+        }
+        for (fields, key, span) in [(&micro.inputs, "inputs", &micro.places.inputs), (&micro.outputs, "outputs", &micro.places.outputs)] {
+            if !fields.is_empty() {
+                let what = format!("knowledge has no {}: it is read, and not run", code(key));
+                let help = "leave them out, or make the file the prompt of a task of its own (`micro`), without `triggers`";
+                problems.push(source.problem(span, what).help(help));
+            }
+        }
+        check_agent(&source, &micro, name, &task.agent, &mut problems);
+        if problems.has_errors() {
+            return Err(problems);
+        }
+        task.wanted_tools.extend(wanted_tools(&source, &micro, name));
+        task.knowledge.push(Arc::new(Knowledge { file: path.shown, name: micro.name, triggers: micro.triggers, text: micro.prompt }));
+        Ok(micro.warnings)
+    }
+
     /// Puts what a micro-agent's file says into its task; and what may be a mistake in it. What the task itself says holds before it.
     ///
     /// # Errors
@@ -111,6 +179,22 @@ impl Config {
             return Ok(Problems::default());
         };
         let micro = read(&path.shown, text)?;
+        let source = SourceText::new(&path.shown, text);
+        let mut problems = Problems::default();
+        if !micro.triggers.is_empty() {
+            let what = "nothing calls for a prompt: it is what the agent of the task reads in any case";
+            let help = format!(
+                "name this file under `knowledge` of the task whose agent is to read it when a user says one of these words \
+                 (`knowledge = [{}]`), or leave `triggers` out",
+                string(&path.shown)
+            );
+            problems.push(source.problem(&micro.places.triggers, what).help(help));
+        }
+        check_agent(&source, &micro, name, &task.agent, &mut problems);
+        if problems.has_errors() {
+            return Err(problems);
+        }
+        task.wanted_tools.extend(wanted_tools(&source, &micro, name));
         if task.description.is_empty() {
             task.description = micro.description;
         }
@@ -118,6 +202,24 @@ impl Config {
         task.micro = Some(Arc::new(MicroAgent { inputs: micro.inputs, outputs: micro.outputs }));
         Ok(micro.warnings)
     }
+}
+
+/// Reports an agent that is not the one of the task.
+fn check_agent(source: &SourceText, micro: &MicroFile, task: &TaskName, agent: &PluginName, problems: &mut Problems) {
+    let Some(wanted) = micro.agent.as_ref().filter(|wanted| **wanted != *agent.as_str() && **wanted != *task.as_str()) else { return };
+    let what = format!("the file is for the agent {}, and the agent of [tasks.{task}] is {}", code(wanted), code(agent.as_str()));
+    let help = format!("write `agent: {agent}`, or leave `agent` out: the config says who reads the file");
+    problems.push(source.problem(&micro.places.agent, what).help(help));
+}
+
+fn wanted_tools(source: &SourceText, micro: &MicroFile, task: &TaskName) -> Vec<WantedTool> {
+    let wanted = |(name, span): (&String, &Span)| {
+        let what = format!("the file wants the tool {}, which the agent of [tasks.{task}] is not offered", code(name));
+        let help = "grant it to the agent's plugin (`grants.tools`) and name it in the task's `tools` where it has that list, or leave it \
+                    out here: a file gives nobody a right";
+        WantedTool { name: name.clone(), missing: source.problem(span, what).help(help) }
+    };
+    micro.tools.iter().zip(&micro.places.tools).map(wanted).collect()
 }
 
 /// Puts inputs into a prompt: `{{ inputs.task }}`, `{{ state.inputs.task }}` and `${task}`. A text is put in as it is, anything else as
@@ -232,11 +334,23 @@ impl Reader {
             match key.value.as_str() {
                 "name" => micro.name = self.text(node, &at(node)),
                 "description" => micro.description = self.text(node, &at(node)).unwrap_or_default(),
-                "agent" => micro.agent = self.text(node, &at(node)),
-                "inputs" => micro.inputs = self.fields(node, &at),
-                "outputs" => micro.outputs = self.fields(node, &at),
-                "tools" => micro.tools = self.list(node, &at),
-                "triggers" => micro.triggers = self.list(node, &at),
+                "agent" => {
+                    micro.agent = self.text(node, &at(node));
+                    micro.places.agent = at(node);
+                }
+                "inputs" => {
+                    micro.inputs = self.fields(node, &at);
+                    micro.places.inputs = span;
+                }
+                "outputs" => {
+                    micro.outputs = self.fields(node, &at);
+                    micro.places.outputs = span;
+                }
+                "tools" => (micro.tools, micro.places.tools) = self.list(node, &at).into_iter().unzip(),
+                "triggers" => {
+                    micro.triggers = self.list(node, &at).into_iter().map(|(trigger, _)| trigger).collect();
+                    micro.places.triggers = span;
+                }
                 other if IDLE_KEYS.contains(&other) => {}
                 "mcp_tools" => {
                     self.error(&span, "a micro-agent starts no servers", "name them in conclave.toml, and their tools under `tools`");
@@ -261,7 +375,8 @@ impl Reader {
         text
     }
 
-    fn list(&mut self, node: &Spanned<Node>, at: &impl Fn(&Spanned<Node>) -> Span) -> Vec<String> {
+    /// Texts, each with its place.
+    fn list(&mut self, node: &Spanned<Node>, at: &impl Fn(&Spanned<Node>) -> Span) -> Vec<(String, Span)> {
         let items = match &node.value {
             Node::List(items) => items,
             Node::Null => return Vec::new(),
@@ -277,7 +392,16 @@ impl Reader {
         if self.are_too_many(items.len(), &at(node)) {
             return Vec::new();
         }
-        items.iter().filter_map(|item| self.text(item, &at(item))).collect()
+        let mut texts = Vec::with_capacity(items.len());
+        for item in items {
+            let span = at(item);
+            match self.text(item, &span) {
+                Some(text) if !text.trim().is_empty() => texts.push((text, span)),
+                Some(_) => self.error(&span, "this is empty", "write a word, or leave the entry out"),
+                None => {}
+            }
+        }
+        texts
     }
 
     /// Names with their types or meanings: `task: string`, or a list of `{name, description}` as in 2025.
@@ -337,9 +461,6 @@ impl Reader {
 
     /// What of the prompt is no plain text and no place for an input.
     fn prompt(&mut self, micro: &MicroFile, body: &str, base: usize) {
-        if body.trim().is_empty() {
-            self.error(&(base.saturating_sub(1)..base), "there is no prompt", "write what the agent is to do below the second line of ---");
-        }
         let mut said = BTreeSet::new();
         for place in places(body) {
             let span = base + place.span.start..base + place.span.end;

@@ -12,6 +12,7 @@ use super::Room;
 use super::circles::Circles;
 use super::ending::Ending;
 use super::frame::{Read, Responder};
+use super::knowledge::newest_said;
 use super::tools::taint_of;
 use crate::action::{Action, Observation};
 use crate::control::fingerprint::{Fingerprint, fingerprint};
@@ -249,7 +250,7 @@ impl Room {
         let Some(start) = from_end.and_then(|from_end| history.len().checked_sub(from_end + 1)) else { return false };
         self.clear_history(&task, start);
         let mut message = Message::clone(&intent);
-        if self.history(&task).last().is_none_or(|last| last.seq != intent.seq) {
+        if newest_said(&self.history(&task)).is_none_or(|last| last.seq != intent.seq) {
             (message.seq, message.parent) = (self.stamp(Entity::User, "").seq, None);
         }
         self.put_pending(id, Responder::User, message);

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::Room;
 use super::condensing::Condensing;
 use super::context::tokens_of;
+use super::knowledge::newest_said;
 use crate::calling::fit::BYTES_PER_TOKEN;
 use crate::history::History;
 use crate::ids::{FrameId, TaskName};
@@ -147,7 +148,7 @@ impl Room {
         let langroid = self.setup.tasks.get(&task).is_some_and(|setup| setup.as_langroid);
         let is_somebodys_word = !langroid && message.sender == Entity::User && message.sender_name == *self.opening.channel.as_str();
         let memory = self.memory(&task);
-        if memory.history.last().is_some_and(|last| last.seq == message.seq) {
+        if newest_said(&memory.history).is_some_and(|last| last.seq == message.seq) {
             return true;
         }
         let none = Vec::new();
@@ -159,7 +160,8 @@ impl Room {
             memory.open_calls.retain(|call| entry.tool_results.iter().all(|result| result.call_id != call.id));
         }
         let place = memory.push(&entry);
-        self.link(message).place = Some((task, place));
+        self.link(message).place = Some((task.clone(), place));
+        self.add_knowledge(frame, &task, message);
         true
     }
 

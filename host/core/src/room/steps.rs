@@ -15,6 +15,7 @@ use super::astray::Astray;
 use super::circles::Circles;
 use super::ending::Ending;
 use super::frame::{Attempt, Frame, Read, Responder, Wait};
+use super::knowledge::newest_said;
 use super::micro::with_message;
 use super::tools::failed;
 use super::{Purpose, Room};
@@ -374,7 +375,7 @@ impl Room {
     /// L-051a: without a message a task goes on with the last thing in its history; without a history, with nothing.
     pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
-        let Some(last) = self.history(&task).last().cloned() else {
+        let Some(last) = newest_said(&self.history(&task)).cloned() else {
             // Nothing was said to go on with; in the reference what was pending when the run before ended is pending still.
             let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
             let left = self.memory(&task).left_pending.clone().filter(|_| langroid);

@@ -313,6 +313,10 @@ impl Now<'_> {
                 let event = format!("the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked");
                 self.moment(self.here(), What::Other { event });
             }
+            Notice::KnowledgeAdded { task, file, trigger } => {
+                let event = short(&format!("{task} reads {file}: the message says {trigger:?}"));
+                self.moment(self.here(), What::Other { event });
+            }
             // Told by their events, or of no length.
             _ => {}
         }

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use conclave_core::assemble::assemble;
+use conclave_core::config::Config;
 use conclave_core::consult::Risk;
 use conclave_core::control::confirm::{ConfirmPolicy, ConfirmRules};
 use conclave_core::control::stuck::{Recovery, StuckRules};
@@ -123,4 +125,70 @@ fn a_micro_agents_file_is_its_task() {
     assert_eq!(micro.outputs["verdict"], "good or bad");
     let problems = config.take_micro(&TaskName::from("desk"), "---\nnmae: x\n---\n").expect_err("it is wrong");
     assert!(problems.to_string().contains("agents/reviewer.md:2"), "{problems}");
+}
+
+const GIT: &str = "---\nname: git\ntype: knowledge\ntriggers: [git, pull request]\n---\nNever push to main. ${{ x }} {% y %}\n";
+
+/// The task `desk` of an agent `chat`, with the file under the key.
+fn with_file(key: &str, file: &str) -> Result<(Config, String), String> {
+    let list = if key == "knowledge" { "[\"a.md\"]" } else { "\"a.md\"" };
+    let mut config = good(&text(&format!("{key} = {list}")));
+    let desk = TaskName::from("desk");
+    let taken = if key == "knowledge" { config.take_knowledge(&desk, 0, file) } else { config.take_micro(&desk, file) };
+    taken.map(|warnings| (config, warnings.to_string())).map_err(|problems| problems.to_string())
+}
+
+#[test]
+fn knowledge_is_a_text_that_triggers_call_for() {
+    let config = good(&text("knowledge = [\"agents/git.md\", \"docker.md\"]"));
+    let files: Vec<_> = config.knowledge_files().map(|(task, index, file)| (task.to_string(), index, file.shown.clone())).collect();
+    let desk = "desk".to_owned();
+    assert_eq!(files, [(desk.clone(), 0, "agents/git.md".to_owned()), (desk, 1, "docker.md".to_owned())]);
+    let (config, warnings) = with_file("knowledge", GIT).expect("it is right");
+    assert_eq!(warnings, "", "its text is no template");
+    let known = &config.tasks[&TaskName::from("desk")].knowledge[0];
+    assert_eq!((known.file.as_str(), known.name.as_deref()), ("a.md", Some("git")));
+    assert_eq!(known.triggers, ["git", "pull request"]);
+    assert_eq!(known.text, "Never push to main. ${{ x }} {% y %}");
+    let assembly = assemble(&config, &plugins()).expect("it fits");
+    assert_eq!(assembly.setup.tasks["desk"].knowledge[0].text, known.text);
+    let twice = bad(&text("knowledge = [\"a.md\", \"a.md\"]"));
+    assert!(twice.contains("names a file that stands in the list already"), "{twice}");
+}
+
+/// No key of a file is read and then does nothing.
+#[test]
+fn what_a_file_says_in_vain_is_refused_at_its_line_with_a_remedy() {
+    let cases = [
+        ("micro", "---\nname: a\ntriggers: [git]\n---\nDo it.\n", "a.md:3:1: nothing calls for a prompt", "`knowledge = [\"a.md\"]`"),
+        ("micro", "---\nagent: CodeActAgent\n---\nDo it.\n", "a.md:2:8: the file is for the agent `CodeActAgent`", "`agent: chat`"),
+        ("knowledge", "---\nname: a\n---\nKnow it.\n", "a.md:1:1: no word of a user calls for this", "under `triggers`"),
+        ("knowledge", "---\ntriggers: [a]\ninputs: {b: c}\n---\nKnow it.\n", "a.md:3:1: knowledge has no `inputs`", "(`micro`)"),
+        ("knowledge", "---\ntriggers: [a]\noutputs: {b: c}\n---\nKnow it.\n", "a.md:3:1: knowledge has no `outputs`", "(`micro`)"),
+        ("knowledge", "---\ntriggers: [a]\nagent: other\n---\nKnow it.\n", "a.md:3:8: the file is for the agent `other`", "`agent: chat`"),
+        ("knowledge", "---\ntriggers: [a]\n---\n \n", "there is no text", "below the second line"),
+    ];
+    for (key, file, expected, remedy) in cases {
+        let said = with_file(key, file).expect_err(expected);
+        assert!(said.contains(expected) && said.contains("\nhelp: ") && said.contains(remedy), "{file}: {said}");
+    }
+    for agent in ["chat", "desk"] {
+        let file = format!("---\nagent: {agent}\n---\nDo it.\n");
+        assert!(with_file("micro", &file).is_ok(), "{agent} is this task's");
+    }
+}
+
+#[test]
+fn tools_that_a_file_wants_must_be_the_tasks_and_are_no_grant() {
+    for key in ["micro", "knowledge"] {
+        let triggers = if key == "knowledge" { "triggers: [a]\n" } else { "" };
+        let file = |tool: &str| format!("---\n{triggers}tools: [workspace.read, {tool}]\n---\nDo it.\n");
+        let (config, _) = with_file(key, &file("workspace.read")).expect("it is right");
+        assert!(assemble(&config, &plugins()).is_ok(), "the agent has it");
+        let (config, _) = with_file(key, &file("notes.save")).expect("what the task has is not known yet");
+        let said = assemble(&config, &plugins()).expect_err("it is not granted").to_string();
+        let line = if key == "knowledge" { "a.md:3:" } else { "a.md:2:" };
+        assert!(said.contains(line) && said.contains("the file wants the tool `notes.save`"), "{said}");
+        assert!(said.contains("help: grant it to the agent's plugin"), "{said}");
+    }
 }

@@ -149,6 +149,8 @@ pub(crate) fn case(choices: &mut Choices<'_>) -> Case {
         plan["executors"] = if choices.flag() { json!(["shell", "box"]) } else { json!([]) };
         plan["action_timeout_ms"] = if choices.below(4) == 3 { json!(choices.below(3)) } else { Value::Null };
         plan["memory"] = if choices.below(4) == 3 { json!("judge") } else { Value::Null };
+        let knowledge = json!([{ "file": "a.md", "triggers": ["a", "one", "hello", "pearl", "begin"], "text": "`" }]);
+        plan["knowledge"] = if choices.below(3) == 2 { knowledge } else { json!([]) };
         plan
     };
     let tasks = json!({

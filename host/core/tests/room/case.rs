@@ -17,8 +17,8 @@ use conclave_core::model::ToolFormat;
 use conclave_core::narrow::Narrow;
 use conclave_core::policy::Rule;
 use conclave_core::setup::{
-    AgentSeat, CondenseRules, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup,
-    TextRules,
+    AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup,
+    TaskSetup, TextRules,
 };
 use conclave_core::tool::ToolSpec;
 use conclave_core::toolbox::{HostTool, TaskTool};
@@ -164,6 +164,7 @@ struct TaskPlan {
     memory: Option<PluginName>,
     confirm: ConfirmRules,
     condense: Option<CondenseRules>,
+    knowledge: Vec<Arc<Knowledge>>,
     /// Off when it is not given: many cases do the same again and again.
     stuck: StuckRules,
     /// Tools of the host that the agent is offered.
@@ -208,6 +209,7 @@ impl Default for TaskPlan {
             memory: None,
             confirm: ConfirmRules::default(),
             condense: None,
+            knowledge: Vec::new(),
             stuck: StuckRules { on: false, ..StuckRules::default() },
             host_tools: Vec::new(),
             not_handled: Vec::new(),
@@ -391,6 +393,7 @@ impl TaskPlan {
             memory: self.memory,
             confirm: self.confirm,
             condense: self.condense,
+            knowledge: self.knowledge,
             stuck: self.stuck,
             micro: None,
             handoff: self.handoff,

@@ -59,6 +59,7 @@ macro_rules! files {
 files! {
     what_is_risky_waits_for_consent: "confirm",
     histories_are_condensed_before_a_step: "condense",
+    what_a_user_says_calls_for_knowledge: "knowledge",
     calls_wait_for_whoever_approves_them: "approvals",
     a_turn_can_be_stopped_without_its_run: "turns",
     seats_are_tried_in_order_until_one_answers_validly: "seats",

@@ -82,6 +82,8 @@ pub(crate) struct Recorder {
     risks: Vec<Value>,
     /// `[task, forgotten, masked, summarised]`
     condensed: Vec<Value>,
+    /// `[task, file, trigger]`
+    knowledge: Vec<Value>,
 }
 
 impl Recorder {
@@ -108,6 +110,7 @@ impl Recorder {
             Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
                 self.condensed.push(json!([task, forgotten, masked, summarised]));
             }
+            Notice::KnowledgeAdded { task, file, trigger } => self.knowledge.push(json!([task, file, trigger])),
             Notice::AgentStateChanged { task, state, reason } => self.states.push(json!([task, state, reason])),
             Notice::PlanChanged { task, plan } => self.plans.push(json!([task, lines(plan)])),
             Notice::AgentStuck { task, reason, recovery } => self.stuck.push(json!([task, reason, recovery])),
@@ -216,6 +219,7 @@ impl Recorder {
             "questions": self.questions,
             "risks": self.risks,
             "condensed": self.condensed,
+            "knowledge": self.knowledge,
             "state": state,
             // How long the room was open.
             "hours": hours,

@@ -1,4 +1,4 @@
-//! The files of micro-agents that a config names, read when the config is used. What they mean is the core's.
+//! The files of micro-agents and of knowledge that a config names, read when the config is used. What they mean is the core's.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,26 +6,38 @@ use std::io::{self, Read};
 use conclave_core::config::micro::LARGEST_FILE;
 use conclave_core::config::{Config, ConfigPath, Problems};
 
-/// The config with what those files say; none when it names none.
+/// Returns the config with what those files say; `None` if it names none.
 pub(super) fn read(config: &Config, problems: &mut Problems) -> Option<Config> {
-    let files: Vec<_> = config.micro_files().map(|(task, file)| (task.clone(), file.clone())).collect();
-    if files.is_empty() {
+    let micro: Vec<_> = config.micro_files().map(|(task, file)| (task.clone(), file.clone())).collect();
+    let knowledge: Vec<_> = config.knowledge_files().map(|(task, index, file)| (task.clone(), index, file.clone())).collect();
+    if micro.is_empty() && knowledge.is_empty() {
         return None;
     }
-    let mut config = config.clone();
-    for (task, file) in files {
-        match text_of(&file) {
-            Ok(text) => match config.take_micro(&task, &text) {
-                Ok(found) | Err(found) => problems.0.extend(found.0),
-            },
-            Err(error) => {
-                let what = format!("`{}` could not be read: {error}", file.shown);
-                let problem = config.problem(&format!("tasks.{task}.micro"), what);
-                problems.push(problem.help("write the path from the config's folder, or leave `micro` out"));
-            }
+    let mut taken = config.clone();
+    for (task, file) in micro {
+        let read = |text: &str| taken.take_micro(&task, text);
+        take(config, &file, &format!("tasks.{task}.micro"), read, problems);
+    }
+    for (task, index, file) in knowledge {
+        let read = |text: &str| taken.take_knowledge(&task, index, text);
+        take(config, &file, &format!("tasks.{task}.knowledge[{index}]"), read, problems);
+    }
+    Some(taken)
+}
+
+/// Reads one file; `key` is where the config names it.
+fn take(config: &Config, file: &ConfigPath, key: &str, read: impl FnOnce(&str) -> Result<Problems, Problems>, problems: &mut Problems) {
+    match text_of(file) {
+        Ok(text) => match read(&text) {
+            Ok(found) | Err(found) => problems.0.extend(found.0),
+        },
+        Err(error) => {
+            let what = format!("`{}` could not be read: {error}", file.shown);
+            let name = if key.ends_with(']') { "the entry" } else { "`micro`" };
+            let help = format!("write the path from the config's folder, or leave {name} out");
+            problems.push(config.problem(key, what).help(help));
         }
     }
-    Some(config)
 }
 
 /// One byte more than a file may have, so that the core says what is wrong with it; a device without an end ends too.

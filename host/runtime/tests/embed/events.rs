@@ -92,6 +92,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::UserHeard { .. }
         | Notice::UserUnheard { .. }
         | Notice::HistoryCondensed { .. }
+        | Notice::KnowledgeAdded { .. }
         | Notice::GateBlocked { .. }
         | Notice::GateModified { .. }
         | Notice::HandedOff { .. }
@@ -284,6 +285,7 @@ fn notices() -> Vec<Notice> {
         Notice::UserHeard { task: task("answer"), message: Arc::new(aside) },
         Notice::UserUnheard { task: task("answer"), text: "And its keeper?".to_owned(), reason: "the run is over".to_owned() },
         Notice::HistoryCondensed { task: task("answer"), forgotten: 38, masked: 2, summarised: true },
+        Notice::KnowledgeAdded { task: task("answer"), file: "agents/git.md".to_owned(), trigger: "rebase".to_owned() },
         Notice::Inbound { index: 4, channel: "web".into(), sender: "Ada".to_owned(), text: "Is it still lit?".to_owned() },
         Notice::InboundRefused {
             channel: "web".into(),

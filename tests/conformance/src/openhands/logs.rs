@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::control::triggers::{self, TriggerRules};
+use conclave_core::control::triggers;
 use conclave_core::trajectory::{self, Event, EventStream, Filter, Redaction, Replay, Source, View};
 use serde_json::{Value, json};
 
@@ -169,12 +169,13 @@ pub(super) fn search(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "ids": ids, "contents": found.iter().map(content).collect::<Vec<_>>(), "count": found.len() }))
 }
 
+/// The function with which the room looks for triggers (`room/knowledge.rs`).
 pub(super) fn micro(case: &Case<'_>) -> Result<Value, String> {
     let words: Vec<&str> = match case.text("trigger") {
         Ok(word) => vec![word],
         Err(_) => case.list("triggers")?.iter().filter_map(Value::as_str).collect(),
     };
-    let found = triggers::first(words, case.text("message")?, TriggerRules::Substring);
+    let found = triggers::first(words, case.text("message")?);
     Ok(json!({ "trigger": found }))
 }
 

@@ -41,28 +41,28 @@ fn is_placeholder(text: &str) -> bool {
     text.len() > 2 && text.starts_with('<') && text.ends_with('>') && !text[1..text.len() - 1].contains(['<', '>'])
 }
 
+type Asks = fn(&Value, &Value) -> bool;
+
+/// What a key with an ending asks of the one in front of it.
+const ASKS: [(&str, Asks); 9] = [
+    ("_contains", holds),
+    ("_include", holds),
+    ("_has_key", has_keys),
+    ("_lacks", lacks),
+    ("_matches", matches),
+    ("_in", |found, wanted| wanted.as_array().is_some_and(|any| any.contains(found))),
+    ("_lt", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found < wanted)),
+    ("_gte", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found >= wanted)),
+    ("_prefix", begins),
+];
+
+/// Returns the key that a key with an ending asks something of.
+pub(super) fn asked_of(key: &str) -> Option<&str> {
+    ASKS.iter().find_map(|(ending, _)| key.strip_suffix(ending))
+}
+
 /// What a key with an ending asks of the field in front of it; none when there is no such ending, or no such field.
 fn about(key: &str, wanted: &Value, seen: &Map<String, Value>) -> Option<Result<(), Value>> {
-    type Asks = fn(&Value, &Value) -> bool;
-    const ASKS: [(&str, Asks); 17] = [
-        ("_contains", holds),
-        ("_include", holds),
-        ("_includes", holds),
-        ("_has_keys", has_keys),
-        ("_has_key", has_keys),
-        ("_lacks", lacks),
-        ("_lack", lacks),
-        ("_exclude", lacks),
-        ("_excludes", lacks),
-        ("_prefix", begins),
-        ("_starts_with", begins),
-        ("_matches", matches),
-        ("_pattern", matches),
-        ("_in", |found, wanted| wanted.as_array().is_some_and(|any| any.contains(found))),
-        ("_lt", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found < wanted)),
-        ("_lte", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found <= wanted)),
-        ("_gte", |found, wanted| compared(found, wanted).is_some_and(|(found, wanted)| found >= wanted)),
-    ];
     if key == "contains" {
         let text = seen.get("text")?;
         return Some(if holds(text, wanted) { Ok(()) } else { Err(text.clone()) });

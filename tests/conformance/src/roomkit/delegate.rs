@@ -17,13 +17,12 @@ use super::{Case, names};
 use crate::Runner;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    match case.op {
+    match case.kind {
         "delegate_all" => all(runner, case).await,
         "delegate_many" => many(runner, case).await,
         "delegate_nested" => nested(runner, case).await,
-        op if op.contains("after") => one(runner, case).await,
-        op if op.contains("close") => then_close(runner, case).await,
-        op if op.contains("inline") => inline(runner, case).await,
+        "delegate_then_close_parent" => then_close(runner, case).await,
+        "delegate_inline" => inline(runner, case).await,
         _ => one(runner, case).await,
     }
 }
@@ -104,7 +103,7 @@ pub(super) fn delegation(stage: &Stage, case: &Case<'_>, call: &Value) -> Delega
 
 /// Their word for a refusal.
 pub(super) fn refused(refusal: &Refusal) -> Value {
-    json!({ "error": names::refusal(refusal.error), "message": refusal.message, "allowed": refusal.allowed })
+    json!({ "error": names::refusal(refusal.error) })
 }
 
 /// A room that is not this one: nobody has a handle on it.
@@ -142,7 +141,6 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
             let is_untouched = after.started.is_empty() && after.said.is_empty() && after.openings.len() <= before.openings.len().max(1);
             let mut got = refused(&refusal);
             got["side_effects"] = json!(if is_untouched { "none" } else { "some" });
-            got["raises"] = json!(true);
             return Ok(got);
         }
         Ok(task) => task,
@@ -160,14 +158,10 @@ async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         at_start = Some(names::state(record.state));
     }
     let mut got = shown(&open, &record, returned);
-    got["handle_status"] = json!(at_start);
-    got["finished"] = json!(record.state.is_end());
     got["handle"] = json!({
-        "id": task.id, "task_id": task.id, "child_room_id": task.room, "parent_room_id": open.room(), "agent_id": task.agent,
-        "task": record.task, "status": at_start, "status_after": names::state(record.state), "result": got["result"],
-        "finished": record.state.is_end(),
+        "task_id": task.id, "child_room_id": task.room, "parent_room_id": open.room(), "agent_id": task.agent, "task": record.task,
+        "status": at_start,
     });
-    got["turns"] = json!(steps(&open, task.agent.as_str()).len());
     Ok(got)
 }
 
@@ -197,10 +191,9 @@ fn steps(open: &Open, agent: &str) -> Vec<Step> {
     open.stage.agent(agent).map(Agent::seen).unwrap_or_default()
 }
 
-/// Everything that a case may look at.
+/// What the cases about one background task report (`TASKS` of the schema).
 pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> Value {
     let seen = open.follower.seen();
-    let id = record.id.as_str();
     let ended: Vec<&Ended> = seen.ended.iter().filter(|ended| ended.parent == *open.room() && ended.task.id == record.id).collect();
     let bindings = open.child_bindings(&record.room);
     let mut ids: Vec<String> = bindings.keys().map(ToString::to_string).collect();
@@ -212,11 +205,7 @@ pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> 
         });
         (format!("{id}"), shown)
     };
-    let mut bound: Map<String, Value> = bindings.iter().map(binding).collect();
-    if let (1, Some(Value::Object(only))) = (bound.len(), bound.values().next().cloned()) {
-        bound.extend(only);
-    }
-    let metadata = child_metadata(open, record);
+    let bound: Map<String, Value> = bindings.iter().map(binding).collect();
     let delegated = seen.started.iter().filter(|started| started.parent == *open.room()).count();
     let strategy_name = |plugin: &PluginName| {
         let number: Option<usize> = plugin.as_str().strip_prefix('s').and_then(|number| number.parse().ok());
@@ -227,26 +216,18 @@ pub(super) fn shown(open: &Open, record: &BackgroundRecord, returned: usize) -> 
     let by_name: Map<String, Value> =
         open.stage.strategies.iter().map(|strategy| (strategy.name.clone(), json!(calls(&strategy.name)))).collect();
     let strategy_calls: usize = used.as_deref().map_or(0, calls);
-    let result = result(open, record);
+    let hook_order: Vec<&String> = seen.order.iter().filter(|name| name.starts_with("on_")).collect();
     json!({
-        "task_id": id, "child_room_id": record.room, "agent_id": record.agent, "status": names::state(record.state),
-        "child_id_shape": id_shape(open.room(), &record.room), "result": result, "output": record.output,
-        "child_bindings": ids, "child_binding": bound, "child_bindings_by_id": bound,
-        "child_metadata": metadata, "child_room": { "id": record.room, "metadata": metadata, "parent_room_id": open.room() },
+        "result": result(open, record), "child_bindings": ids, "child_binding": bound, "child_room_metadata": child_metadata(open, record),
         "worker_input": seen.openings.get(&record.room).and_then(|opening| opening.content.clone()),
-        "hook_events": hook_events(open, record),
-        "callback_calls": ended.len(), "callback_status": ended.first().map(|ended| names::status(ended.task.status)),
-        "callback_result": result,
-        "callback_before_wait_returns": ended.first().is_some_and(|ended| ended.order < returned),
         "hooks": { "on_task_delegated": delegated, "on_task_completed": ended.len() },
-        "hook_order": seen.order, "order": seen.order, "hook_metadata": {
-            "task_id": id, "child_room_id": record.room, "agent_id": record.agent, "task_status": names::state(record.state),
-        },
+        "hook_order": hook_order, "hook_events": hook_events(open, record),
+        "callback_calls": ended.len(), "callback_status": ended.first().map(|ended| names::status(ended.task.status)),
+        "callback_before_wait_returns": ended.first().is_some_and(|ended| ended.order < returned),
         "prompts_changed": prompts_changed(open), "notify_prompt": prompt(open, record.notify.as_str()),
         "strategy_calls": strategy_calls, "calls": by_name,
-        "ctx": { "notify_channel_id": record.notify, "room_id": open.room(), "task_id": id },
-        "outcome": outcome(record), "delivery": names::outcome(record.delivery.state),
-        "inbound_calls": seen.inbound(), "parent_child_rooms": delegated,
+        "ctx": { "notify_channel_id": record.notify, "room_id": open.room(), "task_id": record.id },
+        "outcome": outcome(record),
     })
 }
 
@@ -355,9 +336,7 @@ async fn all(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     };
     Ok(json!({
         "outputs": of(&|record| json!(record.output)), "statuses": of(&|record| json!(names::state(record.state))),
-        "child_rooms_distinct": rooms.len(), "all_completed": records.iter().all(|record| names::state(record.state) == "completed"),
-        "hooks": { "on_task_delegated": tasks.len(), "on_task_completed": open.follower.seen().ended.len() },
-        "strategy_calls": open.follower.seen().decided.len(), "inbound_calls": open.follower.seen().inbound(),
+        "child_rooms_distinct": rooms.len(),
     }))
 }
 
@@ -401,8 +380,7 @@ async fn nested(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let completed = seen.ended.iter().filter(|ended| names::status(ended.task.status) == "completed").count();
     let deepest = seen.started.iter().map(|started| &started.room).max_by_key(|room| room.as_str().len()).unwrap_or(&record.room);
     Ok(json!({
-        "all_completed": completed as u64 == levels, "completed": completed, "levels": seen.started.len(),
-        "child_id_shape": id_shape(open.room(), deepest), "child_id": deepest,
+        "all_completed": completed as u64 == levels, "child_id_shape": id_shape(open.room(), deepest),
     }))
 }
 
@@ -426,7 +404,6 @@ async fn inline(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     got["turns"] = json!(turns);
     got["payload"] = record.metadata.get("result").cloned().unwrap_or(Value::Null);
     got["tool_removed_after"] = json!(offered(&task.room) == Some(true) && !is_offered_again);
-    got["finished"] = json!(record.state.is_end());
     Ok(got)
 }
 

@@ -8,7 +8,7 @@ use conclave_runtime::request::{Announcement, RefusalCode};
 use serde_json::{Map, Value, json};
 
 use super::agents::Script;
-use super::delegate::{add_strategy, outcome, settled, waits};
+use super::delegate::{add_strategy, settled, waits};
 use super::followed::Seen;
 use super::stage::{GateMode, Open, Stage, Strategy};
 use super::{Case, names};
@@ -18,13 +18,11 @@ use crate::Runner;
 const HOST: &str = "system";
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    match case.op {
+    match case.kind {
         "resolve_strategy" => resolve(runner, case).await,
-        op if op.contains("transport") => Ok(find_transport(case)),
-        op if op.starts_with("deliver_to") || (op.starts_with("deliver") && case.get("content").is_some()) => {
-            deliver_to(runner, case).await
-        }
-        op if op.starts_with("deliver_") && case.any(&["contents", "items", "results"]).is_some() => several(runner, case).await,
+        "find_transport" => Ok(find_transport(case)),
+        "deliver_to" => deliver_to(runner, case).await,
+        "deliver_several" => several(runner, case).await,
         _ => deliver(runner, case).await,
     }
 }
@@ -65,7 +63,6 @@ async fn resolve(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         add_strategy(&mut stage, &json!(theirs));
     }
     let number = stage.strategies.iter().position(|strategy| strategy.name == name);
-    let component = number.and_then(|number| stage.strategies.get(number)).map(|strategy| strategy.component);
     let open = stage.open(runner).await?;
     let plugin = number.map_or_else(|| name.clone(), |number| format!("s{number}"));
     let wanted = Delegation {
@@ -75,11 +72,9 @@ async fn resolve(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         ..Delegation::default()
     };
     Ok(match open.delegate(None, wanted).await {
-        Ok(_) => json!({ "strategy": name, "type": name, "name": name, "component": component }),
-        Err(refusal) if refusal.error == RefusalCode::BadArguments => {
-            json!({ "error": "unknown_strategy", "raises": true, "message": refusal.message })
-        }
-        Err(refusal) => json!({ "error": names::refusal(refusal.error), "message": refusal.message }),
+        Ok(_) => json!({ "strategy": name }),
+        Err(refusal) if refusal.error == RefusalCode::BadArguments => json!({ "error": "unknown_strategy" }),
+        Err(refusal) => json!({ "error": names::refusal(refusal.error) }),
     })
 }
 
@@ -201,10 +196,7 @@ fn delivered(open: &Open, record: &BackgroundRecord) -> Value {
         "inbound_calls": seen.inbound(), "message": message, "room_id": open.room(), "voice_calls": calls, "order": order(&seen),
         // A delivery that found no channel is told in the host's words; cases know it by two of theirs.
         "log": is_skipped.then(|| json!({ "level": "error", "text": format!("delivery skipped: {}", unsaid.unwrap_or_default()) })),
-        "raises": false, "outcome": outcome(record), "status": names::outcome(record.delivery.state), "attempts": record.delivery.attempts,
-        "heard": seen.said.iter().map(|speech| &speech.text).collect::<Vec<_>>(),
-        "channels": seen.said.iter().map(|speech| &speech.channel).collect::<Vec<_>>(),
-        "strategy_calls": seen.decided.len(),
+        "raises": false,
     })
 }
 
@@ -236,17 +228,12 @@ async fn several(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         };
         records.push(open.delegate(None, wanted).await.map_err(|refusal| refusal.message)?);
     }
-    let mut outcomes = Vec::new();
     for task in records {
         let record = open.wait(&task.id).await.map_err(|error| error.to_string())?;
-        outcomes.push(names::outcome(settled(&open, record).await.delivery.state));
+        settled(&open, record).await;
     }
     let seen = open.follower.seen();
-    let bodies: Vec<&String> = seen.said.iter().map(|speech| &speech.text).collect();
-    Ok(json!({
-        "inbound_calls": seen.inbound(), "body": bodies.first(), "bodies": bodies, "outcomes": outcomes,
-        "message": { "body": bodies.first(), "channel_id": seen.said.first().map(|speech| &speech.channel) },
-    }))
+    Ok(json!({ "bodies": seen.said.iter().map(|speech| &speech.text).collect::<Vec<_>>() }))
 }
 
 /// Something is said to a room that nobody there asked for.
@@ -265,12 +252,8 @@ async fn deliver_to(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         got.insert(word.to_owned(), said_to(runner, case, Some(mode)).await?);
     }
     // A case with one of them looks at what came of it.
-    Ok(match (got.len(), got.values().next()) {
-        (1, Some(only)) => {
-            let mut all = only.clone();
-            all["modes"] = Value::Object(got);
-            all
-        }
+    Ok(match got.values().next() {
+        Some(only) if got.len() == 1 => only.clone(),
         _ => Value::Object(got),
     })
 }
@@ -324,8 +307,7 @@ async fn said_to(runner: &Runner, case: &Case<'_>, mode: Option<GateMode>) -> Re
     let injected = seen.said.iter().filter(|speech| is_realtime(&speech.channel)).count();
     let body = seen.said.first().map(|speech| &speech.text);
     Ok(json!({
-        "inbound_calls": seen.said.len() - injected, "inject_calls": injected, "outcome": outcome, "status": outcome, "reason": reason,
-        "duplicate": duplicate, "body": body, "message": { "body": body, "channel_id": seen.said.first().map(|speech| &speech.channel) },
-        "channel_id": seen.said.first().map(|speech| &speech.channel), "raises": false,
+        "inbound_calls": seen.said.len() - injected, "inject_calls": injected, "outcome": outcome, "reason": reason,
+        "duplicate": duplicate, "body": body, "channel_id": seen.said.first().map(|speech| &speech.channel),
     }))
 }

@@ -22,13 +22,11 @@ const LONG_MS: u64 = 60_000;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let open = staged(case).open_with(runner, journals(case), Arc::new(SystemClock)).await?;
-    match case.op {
+    match case.kind {
         "wait" => wait(&open, case).await,
-        op if op.contains("wait") || op.contains("set_result") => wait(&open, case).await,
-        op if op.contains("close") => close(&open, case).await,
+        "submit_two_then_close" => close(&open, case).await,
         "submit" => submit(&open, case).await,
-        op if op.contains("cancel") => cancel(&open, case).await,
-        _ => submit(&open, case).await,
+        _ => cancel(&open, case).await,
     }
 }
 
@@ -97,18 +95,14 @@ async fn wait(open: &Open, case: &Case<'_>) -> Result<Value, String> {
             let after = open.handle.task(&task.id).map(|record| names::state(record.state));
             let later = open.wait(&task.id).await.map_err(|error| error.to_string())?;
             return Ok(json!({
-                "error": "timeout", "status_after": after, "later_status": names::state(later.state), "later_result": result(open, &later),
+                "error": "timeout", "status_after": after, "later_status": names::state(later.state),
             }));
         }
         Err(other) => return Err(other.to_string()),
     };
     let same = second.is_ok_and(|second| (second.state, &second.output) == (record.state, &record.output));
     let again = open.wait_at_most(&task.id, 0).await.is_ok_and(|again| again.output == record.output);
-    let shown = result(open, &record);
-    Ok(json!({
-        "status": names::state(record.state), "result": shown, "returns": shown, "output": record.output, "returned": shown,
-        "before": shown, "after": shown, "waiters_equal": same, "all_waiters_same": same, "returns_at_once": again, "immediate": again,
-    }))
+    Ok(json!({ "status": names::state(record.state), "waiters_equal": same, "returns_at_once": again }))
 }
 
 async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
@@ -116,7 +110,7 @@ async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     let named = case.text("id").filter(|_| case.op == "cancel" && case.given.as_object().is_none_or(Map::is_empty));
     if is_unknown || named.is_some() {
         let cancelled = open.handle.cancel(&background(named.unwrap_or("ghost")), "cancelled").await.map_err(|refusal| refusal.message)?;
-        return Ok(json!({ "returns": cancelled, "result": cancelled }));
+        return Ok(json!({ "returns": cancelled }));
     }
     let task = started(open, case, "do the work").await?;
     let is_late = case.op.contains("finished") || case.op.contains("done") || case.flag("finished") || case.flag("done");
@@ -138,11 +132,15 @@ async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
     let record = open.wait_for_stopped(&task.id).await.map_err(|error| error.to_string())?;
     let returned = open.follower.note("wait_returned");
     let record = settled(open, record).await;
+    if case.kind == "cancel_handle" {
+        return Ok(json!({ "status": names::state(record.state), "result": result(open, &record) }));
+    }
     let mut got = shown(open, &record, returned);
-    let first = answers.first().copied().unwrap_or_default();
-    got["returns"] = json!(first);
+    if let Some(fields) = got.as_object_mut() {
+        fields.remove("child_room_metadata");
+    }
+    got["returns"] = json!(answers.first().copied().unwrap_or_default());
     got["second"] = json!(again);
-    got["answers"] = json!(answers);
     got["result_error"] = json!(error(open, &record));
     got["child_metadata"] = child_metadata(open, &record);
     Ok(got)
@@ -158,14 +156,12 @@ async fn close(open: &Open, case: &Case<'_>) -> Result<Value, String> {
         tasks.push((id.clone(), started(open, case, id).await?));
     }
     open.handle.close("the host closes").await.map_err(|refusal| refusal.message)?;
-    let (mut statuses, mut results) = (Map::new(), Map::new());
+    let mut statuses = Map::new();
     for (id, task) in tasks {
         let record: Arc<BackgroundRecord> = open.wait_for_stopped(&task.id).await.map_err(|error| error.to_string())?;
-        statuses.insert(id.clone(), json!(names::state(record.state)));
-        results.insert(id, result(open, &record));
+        statuses.insert(id, json!(names::state(record.state)));
     }
-    let hooks = open.follower.seen().ended.len();
-    Ok(json!({ "statuses": statuses, "results": results, "hooks": { "on_task_completed": hooks } }))
+    Ok(json!({ "statuses": statuses }))
 }
 
 /// Journals in memory, and none for a child room.

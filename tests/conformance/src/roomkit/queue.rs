@@ -12,18 +12,18 @@ use conclave_runtime::ids::Millis;
 use conclave_runtime::journal::MemoryJournals;
 use serde_json::{Value, json};
 
+use super::Case;
 use super::agents::Script;
 use super::delegate::{add_strategy, outcome, settled};
 use super::followed::Follower;
 use super::stage::Stage;
-use super::{Case, names};
 use crate::Runner;
 
 /// Speeches that are not taken, where the case says how often it fails and not that it ever works.
 const NEVER: u32 = 100;
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    if case.op.contains("close") { close(runner, case).await } else { failing(runner, case).await }
+    if case.kind == "backend_close" { close(runner, case).await } else { failing(runner, case).await }
 }
 
 fn staged(case: &Case<'_>) -> Result<Stage, String> {
@@ -65,12 +65,12 @@ async fn close(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let is_there = |state: DeliveryState| !matches!(state, DeliveryState::Delivered | DeliveryState::Told | DeliveryState::None);
     let waiting = handle.tasks().iter().filter(|record| is_there(record.delivery.state)).count();
     drop(hosted);
-    Ok(json!({ "queue_depth": waiting, "depth": waiting, "pending": waiting, "said_again": follower.seen().said.len() }))
+    Ok(json!({ "queue_depth": waiting }))
 }
 
 /// A channel that does not take what is said on it.
 async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    let failures = case.any(&["failures", "times", "nacks", "fail_times"]).and_then(Value::as_u64);
+    let failures = case.number("failures");
     let deaf = failures.and_then(|count| u32::try_from(count).ok()).unwrap_or(NEVER);
     let stage = Stage { deaf, ..staged(case)? };
     let open = stage.open_with(runner, Arc::new(MemoryJournals::default()), Arc::new(Hurried::default())).await?;
@@ -83,11 +83,8 @@ async fn failing(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let dead = u64::from(record.delivery.state == DeliveryState::DeadLetter);
     let waits = u64::from(matches!(record.delivery.state, DeliveryState::Waiting | DeliveryState::Speaking));
     Ok(json!({
-        "dead_letter": dead, "queue_depth": waits, "delays_ms": pauses, "backoff_ms": pauses, "delays": pauses,
-        "delays_s": pauses.iter().map(|ms| ms / 1_000).collect::<Vec<u64>>(), "attempts": record.delivery.attempts,
-        "retry_count": record.delivery.attempts.saturating_sub(1), "outcome": outcome(&record),
-        "status": names::outcome(record.delivery.state),
-        "inbound_calls": seen.inbound(), "reason": record.delivery.reason,
+        "dead_letter": dead, "queue_depth": waits, "delays_ms": pauses, "attempts": record.delivery.attempts,
+        "outcome": outcome(&record), "inbound_calls": seen.inbound(),
     }))
 }
 

@@ -4,12 +4,12 @@ use std::collections::BTreeSet;
 
 use conclave_runtime::delegation::{Delegation, delegate_tool};
 use conclave_runtime::{Caller, RunOptions, ToolCalling};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
+use super::Case;
 use super::agents::{Agent, Script};
 use super::delegate::settled;
 use super::stage::{Open, Stage};
-use super::{Case, names};
 use crate::Runner;
 
 /// The tool by its name.
@@ -18,13 +18,12 @@ const TOOL: &str = "delegate_task";
 const CALLER: &str = "main-ai";
 
 pub(super) async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
-    match case.op {
+    match case.kind {
         "handle" => handle(runner, case).await,
-        op if ["concurrent", "parallel", "serial"].iter().any(|word| op.contains(word)) => at_once(runner, case).await,
+        "handle_concurrent" => at_once(runner, case).await,
         "call_tool" => call(runner, case).await,
-        op if ["wire", "wiring", "setup", "attach"].iter().any(|word| op.contains(word)) => wire(runner, case).await,
-        op if op.contains("tool") => Ok(schema(case)),
-        op => Err(format!("there is no op {op:?} of the tool")),
+        "wire" | "wire_twice" => wire(runner, case).await,
+        _ => Ok(schema(case)),
     }
 }
 
@@ -44,22 +43,17 @@ fn schema(case: &Case<'_>) -> Value {
     let borrowed: Vec<(&str, Option<&str>)> = agents.iter().map(|(id, words)| (id.as_str(), words.as_deref())).collect();
     let general = delegate_tool(&[]);
     let tool = delegate_tool(&borrowed);
-    let is_unmodified = delegate_tool(&[]) == general;
     let schema = &tool.input_schema;
     // The order of an object's keys says nothing; a case lists them in its own.
     let known = ["agent", "task", "context", "share_channels"];
     let has = |name: &&str| schema.pointer(&format!("/properties/{name}")).is_some();
     let more = schema["properties"].as_object().into_iter().flatten().map(|(name, _)| name.as_str()).filter(|name| !known.contains(name));
     let properties: Vec<&str> = known.into_iter().filter(has).chain(more).collect();
-    let agents = &schema["properties"]["agent"]["enum"];
     let lines: Vec<&str> = tool.description.lines().collect();
     let targets: Vec<&&str> = lines.iter().filter(|line| line.starts_with("  - ")).collect();
-    let is_general = tool == general;
     json!({
-        "name": tool.name, "description": tool.description, "parameters": schema, "properties": properties, "required": schema["required"],
-        "enum": agents, "agent_enum": agents, "agents": agents, "lines": lines, "description_lines": targets,
-        "generic_unmodified": is_unmodified,
-        "is_generic": is_general,
+        "name": tool.name, "properties": properties, "required": schema["required"], "enum": schema["properties"]["agent"]["enum"],
+        "description_lines": targets, "is_generic": tool == general,
     })
 }
 
@@ -122,13 +116,9 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let returns = receipt(&answer);
     let started = seen.started.get(before);
     let mut got = json!({
-        "returns": returns, "result": returns, "payload": returns, "delegate_calls": seen.started.len() - before,
-        "returns_from_cache": returns.get("from_cache") == Some(&json!(true)), "from_cache": returns.get("from_cache"), "raises": false,
+        "returns": returns, "delegate_calls": seen.started.len() - before,
+        "returns_from_cache": returns.get("from_cache") == Some(&json!(true)),
     });
-    if let Some(error) = returns.get("error") {
-        got["error"] = error.clone();
-        got["allowed"] = returns["allowed"].clone();
-    }
     let Some(started) = started.cloned() else { return Ok(got) };
     let record = open.wait(&started.id.as_str().into()).await.map_err(|error| error.to_string())?;
     let record = settled(&open, record).await;
@@ -141,7 +131,6 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     });
     got["notify"] = json!(record.notify);
     got["delegate_context"] = context;
-    got["task_status"] = json!(names::state(record.state));
     if case.get("cache_has").is_some() {
         got["max_entries"] = json!(most_entries(&open, &caller).await?);
     }
@@ -176,7 +165,7 @@ async fn at_once(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         }
         most = most.max(under_way);
     }
-    Ok(json!({ "max_concurrent": most, "delegate_calls": started, "all_delegated": started == count }))
+    Ok(json!({ "max_concurrent_delegate_calls": most, "delegate_calls": started }))
 }
 
 /// A delegation on the agent's behalf, to its end.
@@ -216,7 +205,7 @@ fn last_result(agent: &Agent) -> Option<String> {
 fn receipt(answer: &str) -> Value {
     let mut read: Value = serde_json::from_str(answer).unwrap_or_else(|_| json!({ "error": answer }));
     for (ours, theirs) in [("room_id", "child_room_id"), ("agent", "agent_id")] {
-        if let Some(value) = read.get(ours).cloned() {
+        if let Some(value) = read.as_object_mut().and_then(|read| read.remove(ours)) {
             read[theirs] = value;
         }
     }
@@ -251,11 +240,7 @@ async fn call(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         let answer = called(&open, &caller, name, arguments).await?;
         if name == TOOL { receipt(&answer) } else { told(&open, name, answer) }
     };
-    let called = u64::from(previous.is_some() && payload.get("error").is_none());
-    Ok(json!({
-        "payload": payload, "returns": payload, "result": payload, "error": payload.get("error"), "raises": false,
-        "previous_handler_calls": called, "previous_called": called == 1,
-    }))
+    Ok(json!({ "payload": payload }))
 }
 
 /// What another tool answered, or that there is none.
@@ -274,19 +259,11 @@ async fn wire(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     stage.listed = usize::try_from(times).unwrap_or(1);
     let caller = stage.entry().to_owned();
     match stage.prepare(runner).await {
-        Err(problems) => Ok(json!({
-            "error": problems, "error_kind": "refused", "message": problems, "raises": true,
-            "error_message": problems, "names_channel": problems.contains(&caller),
-        })),
+        Err(problems) => Ok(json!({ "error": problems })),
         Ok((_, prepared)) => {
             let setup = prepared.setup();
             let offered = setup.tasks.get(caller.as_str()).map(|task| task.toolbox.offered().clone()).unwrap_or_default();
-            let tools: Vec<&str> = offered.iter().map(|tool| tool.name.as_str()).collect();
-            let named: Map<String, Value> = tools.iter().map(|tool| ((*tool).to_owned(), json!(true))).collect();
-            let has = tools.contains(&TOOL);
-            Ok(json!({
-                "tools": tools, "tool_names": tools, "has": named, "tool_added": has, "wired": has, "raises": false, "appended": has,
-            }))
+            Ok(json!({ "tool_names": offered.iter().map(|tool| &tool.name).collect::<Vec<_>>() }))
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Micro-agents: a text file is an agent, on the stock component.
 
+use conclave_core::notice::Notice;
 use conclave_core::outcome::Status;
 use conclave_models::test_server::Answer;
 use conclave_test_support::{Ran, Rig, refused};
@@ -100,4 +101,43 @@ fn a_mistake_in_the_file_is_told_with_its_place() {
     }
     let none = refused(&Rig::new().with_file("r.json", "{\"replies\": [\"x\"]}"), &config(models));
     assert!(none.contains("conclave.toml:") && none.contains("agents/reviewer.md"), "{none}");
+}
+
+const GIT: &str = "---\nname: git\ntype: knowledge\ntriggers: [git, pull request]\n---\nNever push to `main`.\n";
+
+/// O-126: from the file to the model's prompt, and into the journal that `conclave show` reads.
+#[test]
+fn a_trigger_in_a_users_message_puts_the_file_before_the_model() {
+    let chat = "[plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n\
+                knowledge = [\"agents/git.md\"]\n";
+    let rig = || Rig::new().with_file("agents/git.md", GIT);
+    for (said, is_read) in [("Open a Pull Request, please.", true), ("Something digital.", false)] {
+        let (server, models) = model(vec![Answer::says("As you wish.")]);
+        let ran = rig().run(&format!("entry = \"desk\"\n{models}\n{chat}"), said);
+        assert_eq!(ran.status(), Status::Done, "{}", ran.outcome.reason);
+        let asked = prompts(&server);
+        let told: Vec<&str> =
+            asked[0].iter().map(|(_, text)| text.as_str()).filter(|text| text.contains("Never push to `main`.")).collect();
+        assert_eq!(told.len(), usize::from(is_read), "{asked:#?}");
+        let from = "from the operator's file agents/git.md, because the message above says \"pull request\"";
+        assert!(told.iter().all(|text| text.contains(from)), "{told:?}");
+        let added = |notice: &Notice| matches!(notice, Notice::KnowledgeAdded { file, .. } if file == "agents/git.md");
+        assert_eq!(ran.notices().filter(|notice| added(notice)).count(), usize::from(is_read));
+    }
+}
+
+#[test]
+fn what_a_file_of_knowledge_says_in_vain_keeps_the_config_from_running() {
+    let models = "[models.default]\nkind = \"scripted\"\nreplies = \"r.json\"\n";
+    let chat = "[plugins.chat]\nsource = \"stock:chat\"\ngrants.model = [\"default\"]\n[tasks.desk]\nagent = \"chat\"\n\
+                knowledge = [\"git.md\"]\n";
+    for (file, place, what) in [
+        (GIT.replace("type: knowledge", "tools: [search.find]"), "git.md:3:", "wants the tool `search.find`"),
+        (GIT.replace("type: knowledge", "agent: CodeActAgent"), "git.md:3:8", "is for the agent `CodeActAgent`"),
+        (GIT.replace("triggers: [git, pull request]\n", ""), "git.md:1:1", "no word of a user calls for this"),
+    ] {
+        let rig = Rig::new().with_file("git.md", file).with_file("r.json", "{\"replies\": [\"x\"]}");
+        let problems = refused(&rig, &format!("entry = \"desk\"\n{models}\n{chat}"));
+        assert!(problems.contains(place) && problems.contains(what) && problems.contains("help: "), "{problems}");
+    }
 }

@@ -43,6 +43,12 @@ fn files_of_both_eras_are_read() {
 }
 
 #[test]
+fn an_empty_trigger_stands_in_nothing() {
+    let said = problems(&with_front("triggers:\n- git\n- \" \""));
+    assert!(said.contains("a.md:4:3: this is empty") && said.contains("\nhelp: "), "{said}");
+}
+
+#[test]
 fn inputs_are_put_in_once() {
     let inputs = json!({ "task": "a {{ inputs.depth }} ${depth}", "depth": 3, "list": ["x"] });
     let micro = read("a.md", CODER).unwrap();

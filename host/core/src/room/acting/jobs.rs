@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::super::approvals::Asked;
 use super::super::frame::{Frame, Slot, ToolRound};
+use super::super::knowledge::newest_said;
 use super::super::{Purpose, Room, TimerPurpose};
 use super::text_of;
 use crate::action::{Observation, Past, exit_code};
@@ -320,7 +321,7 @@ impl Room {
             // What stood here would be taken for the result that these calls wait for.
             return false;
         }
-        let is_written = memory.history().last().is_some_and(|last| Some(last.seq) == pending);
+        let is_written = newest_said(memory.history()).is_some_and(|last| Some(last.seq) == pending);
         let news = self.frames.get_mut(&id).map(|frame| std::mem::take(&mut frame.acting.news)).unwrap_or_default();
         for News { command_id, observation, untrusted, goes_on } in news {
             let mut message = Arc::unwrap_or_clone(self.host_message(id, words(command_id, &observation, goes_on)));
