@@ -12,7 +12,7 @@ use crate::place::Place;
 use crate::servers;
 
 /// Packages whose tests run. The plugins' and guests' own behaviour is tested through conclave-suite.
-const TESTED: [&str; 16] = [
+const TESTED: [&str; 17] = [
     "conclave-core",
     "conclave-mcp",
     "conclave-models",
@@ -23,6 +23,7 @@ const TESTED: [&str; 16] = [
     "conclave-sdk-macros",
     "conclave-script",
     "conclave-soak",
+    "conclave-fuzz",
     "conclave-conformance",
     "conclave-suite",
     "conclave-xtask",

@@ -66,8 +66,9 @@ fn fuzz(target: &Target, corpus: &Path, findings: &Path, seconds: u64, seed: u64
         }
     });
     let _ = fs::remove_file(&current);
-    println!("stat::number_of_executed_units: {}", report.executions);
-    println!("stat::new_units_added: {}", report.kept);
+    // In the words of libFuzzer, so that they are read in one way.
+    eprintln!("stat::number_of_executed_units: {}", report.executions);
+    eprintln!("stat::new_units_added: {}", report.kept);
     Ok(())
 }
 

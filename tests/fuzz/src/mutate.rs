@@ -6,9 +6,22 @@ use crate::{Random, Target};
 
 /// Numbers at which counters, sizes and indices end.
 const NUMBERS: [&str; 12] = [
-    "0", "-1", "1", "255", "65536", "4294967295", "9223372036854775807", "18446744073709551615", "-9223372036854775808", "1e308", "0.1",
+    "0",
+    "-1",
+    "1",
+    "255",
+    "65536",
+    "4294967295",
+    "9223372036854775807",
+    "18446744073709551615",
+    "-9223372036854775808",
+    "1e308",
+    "0.1",
     "5e-324",
 ];
+
+/// What nests.
+const DEEP: [&str; 6] = ["[", "{\"a\":", "(", "<a>", "a.", "{"];
 
 /// Changes an input in a few places; `others` are inputs to take parts from.
 #[must_use]
@@ -86,7 +99,12 @@ fn words(mut input: Vec<u8>, random: &mut Random, target: &Target) -> Vec<u8> {
     };
     let at = random.below(input.len() + 1);
     let end = if random.once_in(2) { at } else { (at + random.below(16)).min(input.len()) };
-    let times = if random.once_in(16) { 1 + random.below(200) } else { 1 };
+    // Many of one word nest deep, or are work out of proportion.
+    let (word, times) = match random.below(32) {
+        0 => (*random.pick(&DEEP).unwrap_or(&word), 1 + random.below(20_000)),
+        1 | 2 => (word, 1 + random.below(200)),
+        _ => (word, 1),
+    };
     input.splice(at..end, word.repeat(times).into_bytes());
     input
 }

@@ -33,7 +33,7 @@ pub(crate) fn read<'a>(
 fn failed(error: &ReplyError, quoter: &Quoter) -> (Result<Completion, &'static str>, String) {
     match error {
         ReplyError::TooLong => (Err("too long"), String::new()),
-        ReplyError::NotUnderstood { beginning } => (Err("not understood"), beginning.clone()),
+        ReplyError::NotUnderstood { beginning } => (Err("not understood"), quoter.quote(beginning)),
         ReplyError::Server(error) => (Err("server"), quoter.quote(&error.message)),
         ReplyError::BrokenOff => (Err("broken off"), String::new()),
     }

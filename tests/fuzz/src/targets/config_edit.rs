@@ -19,7 +19,10 @@ pub(super) fn check(input: &[u8]) {
         }
         Err(error) => panic!("opening gives no other error: {error}"),
         Ok(opened) => {
-            assert!(toml::from_str::<toml::Table>(before).is_ok() || before.contains('\r') || before.starts_with('\u{feff}'), "it was opened");
+            assert!(
+                toml::from_str::<toml::Table>(before).is_ok() || before.contains('\r') || before.starts_with('\u{feff}'),
+                "it was opened"
+            );
             edits.lines().take(EDITS).for_each(|line| edit(&opened, before, line));
         }
     }

@@ -52,14 +52,8 @@ fn setup(policy: Vec<Rule>) -> Setup {
         let grants = Grants { files, ..Grants::default() };
         Arc::new(PluginSetup { facts: facts::versatile(), grants, limits: PluginLimits::default(), config: json!({}) })
     };
-    let writes = FileGrant {
-        dir: "/srv/notes".into(),
-        shown: "./notes".into(),
-        at: "/notes".into(),
-        mode: FileMode::ReadWrite,
-        bytes: 1,
-        files: 1,
-    };
+    let writes =
+        FileGrant { dir: "/srv/notes".into(), shown: "./notes".into(), at: "/notes".into(), mode: FileMode::ReadWrite, bytes: 1, files: 1 };
     Setup {
         entry: "t".into(),
         tasks: BTreeMap::new(),
