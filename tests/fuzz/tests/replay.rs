@@ -10,7 +10,7 @@ use conclave_fuzz::drive::{End, drive_saving, inputs};
 use conclave_fuzz::{target_named, targets};
 
 /// Executions of each target: seconds in a dev build.
-const EXECUTIONS: u64 = 2_000;
+const EXECUTIONS: u64 = 500;
 const SEED: u64 = 16;
 
 /// What an execution allocates is counted for the whole process: one target at a time.
