@@ -6,6 +6,8 @@ mod blobs;
 mod client;
 #[cfg(feature = "openai")]
 mod event_stream;
+#[cfg(feature = "fuzzing")]
+pub mod fuzzing;
 mod key;
 #[cfg(feature = "openai")]
 pub mod openai;

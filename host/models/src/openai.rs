@@ -5,6 +5,8 @@ mod answer;
 mod content;
 mod exchange;
 mod failure;
+#[cfg(feature = "fuzzing")]
+pub(crate) mod fuzzing;
 mod keys;
 mod messages;
 mod names;

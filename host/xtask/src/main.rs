@@ -11,6 +11,7 @@ mod demo;
 #[cfg(test)]
 mod documented;
 mod failure;
+mod fuzz;
 mod gates;
 mod install;
 mod layers;
@@ -53,6 +54,10 @@ usage: cargo xtask COMMAND [OPTIONS]
   soak [ARGS…]       kill a busy host again and again, and look whether anything was lost or done twice
       --kills N        so often; 500 when it is not said
       --seed S         the numbers of an earlier soak, which names them
+  fuzz [NAME|all] [SECONDS]   feed changed inputs to what reads strangers' text and bytes (docs/internals/fuzzing.md); 60 s each when not said
+      --replay FILE    run one input again
+      --plain          without libFuzzer, which needs a C++ compiler
+      --keep           add to the corpus in the repository what reaches new code
   conformance FILE…  play the scenarios of these files (docs/conformance.md); prints those that fail, and counts
       --only ID,…      these; `C-1*` is every id that begins so
       --config         print the configs that scenarios become instead
@@ -96,6 +101,7 @@ fn dispatch(arguments: &[String]) -> Result<ExitCode, Failure> {
         "guests" => components::run_guests(Place::find()?, rest),
         "conformance" => conformance::run(Place::find()?, rest),
         "bench" => bench::run(Place::find()?, rest),
+        "fuzz" => fuzz::run(Place::find()?, rest),
         "soak" => soak::run(Place::find()?, rest),
         "picture" => picture::run(Place::find()?, rest),
         unknown => Err(Failure::usage(format!("`{unknown}` is no command of cargo xtask.\n\n{USAGE}"))),

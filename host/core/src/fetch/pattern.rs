@@ -90,7 +90,11 @@ impl UrlPattern {
     /// `*` elsewhere than before the host's first dot and at the end of the path.
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         check_characters(text)?;
-        let Some((scheme, rest)) = text.split_once("://") else { return wrong("it must begin with https:// or http://") };
+        let is_scheme = |scheme: &str| ["http", "https"].iter().any(|known| scheme.eq_ignore_ascii_case(known));
+        // `url` reads `http:s://a.example` as the host `s`: the scheme is held to its letters before it sees the text.
+        let Some((scheme, rest)) = text.split_once("://").filter(|(scheme, _)| is_scheme(scheme)) else {
+            return wrong("it must begin with https:// or http://");
+        };
         let (is_prefix, rest) = rest.strip_suffix('*').map_or((false, rest), |rest| (true, rest));
         let (is_below, rest) = rest.strip_prefix("*.").map_or((false, rest), |rest| (true, rest));
         if rest.contains('*') || (is_prefix && !rest.contains('/')) {
@@ -352,6 +356,15 @@ mod tests {
             covered("https://*.example.org:444/*", "https://a.example.org:444/")
                 && !covered("https://*.example.org/*", "https://example.org/")
         );
+    }
+
+    #[test]
+    fn a_pattern_names_the_host_that_it_covers() {
+        // `url` reads the first as `http://s//a.example/`, whose host is `s`.
+        for text in ["http:s://a.example/*", "https:b.example/x://a.example/*", "http:://a.example/", "http:b@c://a.example/"] {
+            assert!(UrlPattern::parse(text).is_err(), "{text}");
+        }
+        assert!(covered("HTTPS://a.example/*", "https://a.example/x"), "letters of the scheme are of any case");
     }
 
     #[test]

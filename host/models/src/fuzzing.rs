@@ -1,0 +1,37 @@
+//! The reader of replies as `tests/fuzz` drives it: bytes in any pieces go in, what was understood comes out. No network.
+
+use std::sync::Mutex;
+
+use conclave_core::model::Completion;
+
+use crate::openai::fuzzing;
+use crate::{Key, TextSink};
+
+/// What a reply's bytes came to.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Read {
+    /// Text that was streamed to the caller.
+    pub streamed: String,
+    /// The answer, or the name of the error.
+    pub answer: Result<Completion, &'static str>,
+    /// The error's own words, which depend on how much had come by then.
+    pub error: String,
+}
+
+/// Reads a reply of at most `limit` bytes that comes in these pieces; `key` must not be repeated.
+#[must_use]
+pub fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>, limit: u64, key: &str) -> Read {
+    let sink = Streamed::default();
+    let (answer, error) = fuzzing::read(pieces, limit, Key::new(key.to_owned()), &sink);
+    let streamed = sink.0.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    Read { streamed, answer, error }
+}
+
+#[derive(Default)]
+struct Streamed(Mutex<String>);
+
+impl TextSink for Streamed {
+    fn text(&self, piece: &str) {
+        self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner).push_str(piece);
+    }
+}

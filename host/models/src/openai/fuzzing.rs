@@ -1,0 +1,40 @@
+//! Drives [`Reply`] as the exchange over HTTP does.
+
+use conclave_core::model::Completion;
+
+use super::names::ToolNames;
+use super::quote::Quoter;
+use super::reply::{Reply, ReplyError};
+use crate::{Key, TextSink};
+
+pub(crate) fn read<'a>(
+    pieces: impl IntoIterator<Item = &'a [u8]>,
+    limit: u64,
+    key: Key,
+    sink: &dyn TextSink,
+) -> (Result<Completion, &'static str>, String) {
+    let quoter = Quoter::new([key]);
+    let mut reply = Reply::new(limit, quoter.clone());
+    for piece in pieces {
+        if let Err(error) = reply.handle_bytes(piece, sink) {
+            return failed(&error, &quoter);
+        }
+        if reply.is_done() {
+            break;
+        }
+    }
+    match reply.finish(&ToolNames::default(), "model", sink) {
+        Ok(completion) => (Ok(completion), String::new()),
+        Err(error) => failed(&error, &quoter),
+    }
+}
+
+/// The error's name, and what the operator is told of the server's words.
+fn failed(error: &ReplyError, quoter: &Quoter) -> (Result<Completion, &'static str>, String) {
+    match error {
+        ReplyError::TooLong => (Err("too long"), String::new()),
+        ReplyError::NotUnderstood { beginning } => (Err("not understood"), quoter.quote(beginning)),
+        ReplyError::Server(error) => (Err("server"), quoter.quote(&error.message)),
+        ReplyError::BrokenOff => (Err("broken off"), String::new()),
+    }
+}

@@ -1,0 +1,52 @@
+//! Plugins as a loader would have found them, for configs that name any.
+
+use std::collections::BTreeMap;
+
+use conclave_core::ids::PluginName;
+use conclave_core::manifest::{Ask, CONTRACT, Capability, FORMAT, Manifest};
+use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::tool::ToolSpec;
+use serde_json::json;
+
+const KINDS: [PluginKind; 8] = [
+    PluginKind::Agent,
+    PluginKind::Responder,
+    PluginKind::Memory,
+    PluginKind::Tools,
+    PluginKind::DeliveryStrategy,
+    PluginKind::SecurityAnalyzer,
+    PluginKind::Condenser,
+    PluginKind::Gate,
+];
+
+/// A plugin that is of every kind, asks for everything without requiring it, and has two tools.
+pub(super) fn versatile() -> PluginFacts {
+    let ask = |capability: &Capability| (capability.as_str().to_owned(), Ask { optional: true, ..Ask::default() });
+    let manifest = Manifest {
+        format: FORMAT,
+        name: "fuzz".to_owned(),
+        version: "0.1.0".to_owned(),
+        contract: CONTRACT.to_owned(),
+        asks: Capability::ALL.iter().map(ask).collect(),
+        ..Manifest::default()
+    };
+    let tool = |name: &str| ToolSpec {
+        name: name.to_owned(),
+        description: "A tool.".to_owned(),
+        input_schema: json!({
+            "type": "object",
+            "properties": {
+                "query": { "type": "string" }, "count": { "type": "integer", "default": 3 }, "tags": { "type": "array", "items": { "type": "string" } },
+                "code": { "type": "string", "verbatim": true }, "more": { "type": "object", "properties": { "deep": { "type": "number" } } },
+            },
+            "required": ["query"],
+        }),
+        ..ToolSpec::default()
+    };
+    PluginFacts { manifest, kinds: KINDS.into(), tools: vec![tool("find"), tool("save")], sha256: "00".repeat(32), mcp: false }
+}
+
+/// The same plugin under each of these names.
+pub(super) fn all<'a>(names: impl IntoIterator<Item = &'a PluginName>) -> BTreeMap<PluginName, PluginFacts> {
+    names.into_iter().map(|name| (name.clone(), versatile())).collect()
+}
