@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::oneshot;
 
 /// Answers when it is told to.
-struct Slow {
+pub(crate) struct Slow {
     open: Arc<Semaphore>,
     asked: Arc<Mutex<Vec<String>>>,
     /// Answers that are given one by one, by what was asked.
@@ -31,15 +31,15 @@ struct Slow {
 }
 
 impl Slow {
-    fn new(is_single: bool) -> Arc<Self> {
+    pub(crate) fn new(is_single: bool) -> Arc<Self> {
         Arc::new(Self { open: Arc::new(Semaphore::new(0)), asked: Arc::default(), singly: Mutex::default(), is_single })
     }
 
-    fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.asked.lock().expect("nobody panics").len()
     }
 
-    fn answer_all(&self) {
+    pub(crate) fn answer_all(&self) {
         self.open.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
@@ -139,7 +139,7 @@ impl World {
     }
 }
 
-async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+pub(crate) async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     for _ in 0..60_000 {
         if is_so() {
             return;
@@ -149,7 +149,7 @@ async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     panic!("it never happened: {what}");
 }
 
-fn parks() -> EngineSettings {
+pub(crate) fn parks() -> EngineSettings {
     EngineSettings { park_after: Some(Duration::from_millis(5)), slots: 4, ..EngineSettings::default() }
 }
 
