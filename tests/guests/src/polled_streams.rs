@@ -129,13 +129,8 @@ fn moved(zeroes: &str, spliced: &str) -> Told {
 fn work(name: &str) -> Vec<String> {
     let of = |file: &str| format!("{name}-{file}");
     let names = ["left", "right", "end"].map(of);
-    let done = [
-        asked(&of("asked")),
-        blocked(&of("blocked")),
-        several(&names),
-        dropped(&of("dropped")),
-        moved(&of("zeroes"), &of("spliced")),
-    ];
+    let done =
+        [asked(&of("asked")), blocked(&of("blocked")), several(&names), dropped(&of("dropped")), moved(&of("zeroes"), &of("spliced"))];
     let files = ["asked", "blocked", "left", "right", "end", "dropped", "zeroes", "spliced"];
     let lengths = files.map(|file| {
         let length = std::fs::read(format!("/box/{}", of(file))).map(|bytes| bytes.len());

@@ -92,7 +92,7 @@ enum Who {
     Idempotent,
 }
 
-fn host(shop: &Arc<Shop>) -> Host {
+pub(crate) fn host(shop: &Arc<Shop>) -> Host {
     let cache = guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
     let models = [("default".to_owned(), Arc::clone(shop) as Arc<dyn ModelClient>)].into();
     Host::new(HostOptions { cache, models, ..HostOptions::default() }).expect("the engine starts")

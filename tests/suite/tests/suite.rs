@@ -39,6 +39,7 @@ mod policy;
 mod reload;
 mod replay;
 mod resume_cli;
+mod reworded;
 mod rooms;
 mod secrets;
 mod servers;
