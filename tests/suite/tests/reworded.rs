@@ -80,8 +80,8 @@ fn an_error_that_is_told_again_is_read_from_its_code() {
         ("files_quota", "run", json!({ "way": "files" }), files, "QuotaExceeded(5)"),
         ("files_write", "run", json!({ "path": "/folder/there/a", "bytes": 3 }), files, "NotADirectory"),
         ("kv_quota", "run", json!({}), r#"grants.kv = { bytes = "2 kB", keys = 30 }"#, "QuotaExceeded(2000)"),
-        ("fetch_probe", "run", get(format!("{}/long", server.url())), reached.as_str(), "LimitExceeded"),
-        ("fetch_probe", "run", get("http://127.0.0.1:1/".to_owned()), nobody.as_str(), "Unavailable"),
+        ("fetch_probe", "run", get(format!("{}/long", server.url())), reached.as_str(), "response_size"),
+        ("fetch_probe", "run", get("http://127.0.0.1:1/".to_owned()), nobody.as_str(), "error"),
     ];
     block_on(async {
         for (guest, tool, arguments, lines, expected) in calls {
