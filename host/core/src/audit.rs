@@ -15,9 +15,8 @@ use crate::notice::Notice;
 use crate::policy::{Approval, ApprovalRequest};
 use crate::rights::{data_can_leave, rights_table};
 use crate::setup::Setup;
-use crate::side_effect::SideEffectAnswer;
+use crate::side_effect::{FailureCause, SideEffectAnswer};
 use crate::tool::ToolError;
-use crate::unfinished::INTERRUPTED;
 
 /// Something that an audit shows.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -232,7 +231,7 @@ impl Found {
                 let what = format!("{} {}", crate::timeline::verb_of(side_effect).0, side_effect.target());
                 self.put(of, Kind::Left, Some(plugin), what);
             }
-            Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message }, .. } if message == INTERRUPTED => {
+            Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message }, .. } => {
                 self.put(of, Kind::Interrupted, Some(plugin), message.clone());
             }
             _ => {}

@@ -91,6 +91,31 @@ pub enum SideEffectAnswer {
     },
     /// Refused on the way, such as by a redirect's target.
     Denied { denial: Denial },
-    /// It did not happen, or nobody can say whether it did; in words for people.
-    Failed { message: String },
+    /// It did not happen, or it is not known whether it did. A call that is run again is answered by the cause; `message` is text for
+    /// people, and for a plugin whose error carries text.
+    Failed { cause: FailureCause, message: String },
+}
+
+/// Why a side effect failed, as a code that stays the same when the message beside it is reworded.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+pub enum FailureCause {
+    NotFound,
+    NotAFile,
+    NotADirectory,
+    /// Past a quota of bytes or entries: of a folder, of a store of keys, of what one call may read.
+    Quota {
+        limit: u64,
+    },
+    /// Past a limit of the `fetch` grant, as the plugin is told it: `response_size = 8 MiB`.
+    Limit {
+        limit: String,
+    },
+    TimedOut,
+    /// What stands behind the import did not answer: a server, a store of keys.
+    Unavailable,
+    /// The host stopped in between, so it is not known whether it happened.
+    Interrupted,
+    /// Anything else; the message says it.
+    Other,
 }

@@ -11,7 +11,7 @@ use crate::fault::{CallReport, Fault, FaultKind};
 use crate::ids::{CallId, Millis, PluginName, TimerId};
 use crate::room::Room;
 use crate::setup::Setup;
-use crate::side_effect::SideEffectAnswer;
+use crate::side_effect::{FailureCause, SideEffectAnswer};
 use crate::tool::ToolError;
 use crate::trace::Trace;
 use crate::view::AgentView;
@@ -191,7 +191,7 @@ impl Unfinished {
         let setup = self.room.setup();
         let open = trace.side_effects.iter().filter(|(_, asked)| asked.leave.is_ok() && asked.answer.is_none());
         let ended = open.map(|(ordinal, _)| {
-            let answer = SideEffectAnswer::Failed { message: INTERRUPTED.to_owned() };
+            let answer = SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message: INTERRUPTED.to_owned() };
             Event::SideEffectEnded { call, ordinal: *ordinal, answer }
         });
         match effect {

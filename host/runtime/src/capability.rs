@@ -6,7 +6,7 @@ pub(crate) mod call;
 mod config;
 pub(crate) mod delivery;
 pub(crate) mod fetch;
-mod files;
+pub(crate) mod files;
 pub(crate) mod folder;
 pub(crate) mod journalled;
 mod kv;
@@ -17,7 +17,8 @@ mod progress;
 mod scratch;
 mod secrets;
 pub(crate) mod view;
-mod wasi_files;
+pub(crate) mod wasi_files;
+mod wasi_streams;
 
 use wasmtime::component::{HasSelf, Linker};
 use wasmtime_wasi::WasiView;
@@ -32,6 +33,7 @@ use crate::sandbox::CallState;
 pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
     wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
+    wasi_streams::add_to_linker(linker)?;
     wasi::filesystem::types::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
     wasi::filesystem::preopens::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
     wasi::random::insecure::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;

@@ -9,7 +9,7 @@ use conclave_core::journal::fold;
 use conclave_core::notice::Notice;
 use conclave_core::outcome::Status;
 use conclave_core::room::Room;
-use conclave_core::side_effect::SideEffectAnswer;
+use conclave_core::side_effect::{FailureCause, SideEffectAnswer};
 use conclave_core::tool::ToolError;
 use serde_json::Value;
 
@@ -108,7 +108,7 @@ fn replies(kept: &Kept) -> BTreeSet<String> {
 fn is_interrupted(event: &Event) -> bool {
     match event {
         Event::ToolAnswered { answer: Err(ToolError::Fault { fault }), .. } => fault.kind == FaultKind::Interrupted,
-        Event::SideEffectEnded { answer: SideEffectAnswer::Failed { message }, .. } => message.contains("interrupted"),
+        Event::SideEffectEnded { answer: SideEffectAnswer::Failed { cause, .. }, .. } => *cause == FailureCause::Interrupted,
         _ => false,
     }
 }

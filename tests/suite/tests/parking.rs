@@ -22,7 +22,7 @@ use tokio::sync::Semaphore;
 use tokio::sync::oneshot;
 
 /// Answers when it is told to.
-struct Slow {
+pub(crate) struct Slow {
     open: Arc<Semaphore>,
     asked: Arc<Mutex<Vec<String>>>,
     /// Answers that are given one by one, by what was asked.
@@ -31,7 +31,7 @@ struct Slow {
 }
 
 impl Slow {
-    fn new(is_single: bool) -> Arc<Self> {
+    pub(crate) fn new(is_single: bool) -> Arc<Self> {
         Arc::new(Self {
             open: Arc::new(Semaphore::new(0)),
             asked: Arc::default(),
@@ -41,11 +41,11 @@ impl Slow {
         })
     }
 
-    fn asked(&self) -> usize {
+    pub(crate) fn asked(&self) -> usize {
         self.asked.lock().expect("nobody panics").len()
     }
 
-    fn answer_all(&self) {
+    pub(crate) fn answer_all(&self) {
         self.open.add_permits(Semaphore::MAX_PERMITS / 2);
     }
 
@@ -145,7 +145,7 @@ impl World {
     }
 }
 
-fn parks() -> EngineSettings {
+pub(crate) fn parks() -> EngineSettings {
     EngineSettings { park_after: Some(Duration::from_millis(5)), slots: 4, ..EngineSettings::default() }
 }
 

@@ -18,13 +18,13 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use conclave_test_support::{block_on, guest};
 use serde_json::json;
 
-const BEGAN: Millis = Millis(1_700_000_000_000);
-const LATER: Millis = Millis(1_700_003_600_000);
+pub(crate) const BEGAN: Millis = Millis(1_700_000_000_000);
+pub(crate) const LATER: Millis = Millis(1_700_003_600_000);
 const INTERRUPTED: &str = "interrupted: the host stopped";
 
 /// Answers at once, and counts what was bought.
 #[derive(Default)]
-struct Shop(Mutex<Vec<String>>);
+pub(crate) struct Shop(Mutex<Vec<String>>);
 
 impl ModelClient for Shop {
     fn complete(&self, prompt: Prompt, _: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
@@ -37,7 +37,7 @@ impl ModelClient for Shop {
 }
 
 /// Stands still.
-struct At(Millis);
+pub(crate) struct At(pub(crate) Millis);
 
 impl Clock for At {
     fn now(&self) -> Millis {
@@ -51,9 +51,9 @@ impl Clock for At {
 
 /// A journal whose host stops before it can keep more than so many records.
 #[derive(Clone)]
-struct Stops {
-    after: usize,
-    kept: MemoryJournals,
+pub(crate) struct Stops {
+    pub(crate) after: usize,
+    pub(crate) kept: MemoryJournals,
 }
 
 struct StopsOne(RoomId, Stops, Box<dyn Journal>);
@@ -96,7 +96,7 @@ enum Who {
     Idempotent,
 }
 
-fn host(shop: &Arc<Shop>) -> Host {
+pub(crate) fn host(shop: &Arc<Shop>) -> Host {
     let cache = guest("busy").parent().and_then(Path::parent).map(|built| built.join("test-cache"));
     let models = [("default".to_owned(), Arc::clone(shop) as Arc<dyn ModelClient>)].into();
     Host::new(HostOptions { cache, models, ..HostOptions::default() }).expect("the engine starts")

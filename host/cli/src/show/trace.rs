@@ -470,7 +470,7 @@ pub(crate) fn told_side_effect(side_effect: &SideEffect) -> String {
 pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     match answer {
         SideEffectAnswer::Fetched { status, body, .. } => Some(format!("got {status}, {}", show_size(body.length))),
-        SideEffectAnswer::Failed { message } => Some(format!("that failed: {message}")),
+        SideEffectAnswer::Failed { message, .. } => Some(format!("that failed: {message}")),
         SideEffectAnswer::Done { .. } | SideEffectAnswer::Denied { .. } => None,
     }
 }

@@ -14,7 +14,7 @@ use conclave_core::model::{Completion, ModelRequest, Stop, Usage};
 use conclave_core::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
 use conclave_core::trace::{Before, Read};
 use conclave_core::unfinished::{INTERRUPTED, Resumption, Unfinished};
@@ -129,7 +129,7 @@ fn a_step_goes_on_with_what_it_was_told() {
 #[test]
 fn a_step_whose_effect_was_cut_off_is_told_so_and_does_not_do_it_again() {
     let Resumption { events, again } = stepping(vec![asked(0)]).resumption(LATER);
-    let told = SideEffectAnswer::Failed { message: INTERRUPTED.to_owned() };
+    let told = SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message: INTERRUPTED.to_owned() };
     assert_eq!(events[1], Event::SideEffectEnded { call: CallId(0), ordinal: 0, answer: told.clone() });
     let steps: Vec<_> = again.iter().filter(|again| matches!(again.effect, Effect::StepAgent { .. })).collect();
     assert_eq!(steps.len(), 1);

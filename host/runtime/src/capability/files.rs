@@ -1,20 +1,20 @@
 //! `files`: reading below the granted folders. The path's text is checked first, then the folder's handle decides; both walls hold alone.
 
+mod listings;
 mod told;
 mod write;
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::grant::{DenialRecord, Layer};
-use conclave_core::manifest::Capability;
-
+use conclave_core::grant::DenialRecord;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{Entry, Trouble, read_at};
 use crate::bindings::conclave::plugin::files;
 pub(crate) use crate::bindings::conclave::plugin::files::FileError;
 use crate::sandbox::{CallState, Packed, Recalled};
+pub(crate) use listings::Listings;
 pub(crate) use told::Told;
 
 /// Entries that one call gives at most.
@@ -32,7 +32,7 @@ pub(crate) const READ: &str = "files.read";
 const LIST: &str = "files.list-entries";
 
 /// Where a path of a plugin leads: which of its folders, and what follows.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) folder: usize,
     pub(crate) rest: String,
@@ -103,21 +103,7 @@ impl CallState {
 
     /// What there is to tell of a trouble.
     fn told(&self, path: &str, trouble: &Trouble) -> Told {
-        match self.trouble_record(path, trouble) {
-            Some(record) => Told::Denied(record),
-            None => Told::plain(trouble, self.grantee.limits().read),
-        }
-    }
-
-    /// The refusal that a trouble stands for.
-    fn trouble_record(&self, path: &str, trouble: &Trouble) -> Option<Box<DenialRecord>> {
-        let is_refusal = match trouble {
-            Trouble::LeadsOutside | Trouble::Forbidden | Trouble::ReadOnly | Trouble::Kept | Trouble::Link | Trouble::HardLink => true,
-            Trouble::NotFound | Trouble::NotAFile | Trouble::NotADirectory | Trouble::TooMany | Trouble::Quota(_) | Trouble::Other(_) => {
-                false
-            }
-        };
-        is_refusal.then(|| self.rights().refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None))
+        Told::of(trouble, path, &self.rights(), self.grantee.limits().read)
     }
 
     /// Reads what is left of the call's allowance, in the piece that was asked for.
@@ -159,21 +145,20 @@ impl CallState {
         read.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())))
     }
 
-    /// Lists what comes next. Every entry of the directory is looked at each time, and each counts as bytes read.
+    /// Lists what comes next. A directory is read when a listing of it begins, and each of its entries then counts as bytes read, once for
+    /// the whole listing; a page that does not go on from the one before begins a listing anew.
     pub(crate) async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<Entry>, FileError> {
         let place = self.place(path)?;
         if count == 0 {
             return Ok(Vec::new());
         }
-        let limit = self.grantee.limits().read;
-        let most = limit.saturating_sub(self.read.get()) / ENTRY;
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let target = format!("{path} after {after:?}, {count}");
         let Listed { entries, cost } = match self.past.recall::<Listed>(LIST, &target) {
             Recalled::Before(listed) => listed,
             Recalled::Lost => Listed { entries: Err(Told::lost()), cost: 0 },
             Recalled::Now => {
-                let listed = self.list_now(path, place, after, count, most).await;
+                let listed = self.list_now(path, place, after, count).await;
                 let size = listed.entries.as_ref().map_or(0, |entries| entries.iter().map(|entry| entry.name.len() + 64).sum());
                 self.past.keep(LIST, &target, &listed, size);
                 listed
@@ -183,20 +168,25 @@ impl CallState {
         entries.map_err(|told| self.file_error(told))
     }
 
-    async fn list_now(&mut self, path: &str, place: Place, after: Option<String>, count: usize, most: u64) -> Listed {
-        let grantee = Arc::clone(&self.grantee);
-        let began = Instant::now();
+    async fn list_now(&mut self, path: &str, place: Place, after: Option<String>, count: usize) -> Listed {
+        let left = self.grantee.limits().read.saturating_sub(self.read.get());
+        let begun = self.listings.take(&place);
+        let (grantee, there) = (Arc::clone(&self.grantee), place.clone());
         // How long a directory is shows only when it has been read.
-        let list = move || grantee.folders[place.folder].entries(&place.rest, after.as_deref(), count, most);
-        let listed = tokio::task::spawn_blocking(list).await;
-        self.note_wait_since(began);
-        let listed = listed.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
-        let cost = match &listed {
-            Ok((_, seen)) => seen * ENTRY,
-            Err(Trouble::TooMany) => self.grantee.limits().read.saturating_sub(self.read.get()),
-            Err(_) => 0,
-        };
-        Listed { entries: listed.map(|(entries, _)| entries).map_err(|trouble| self.told(path, &trouble)), cost }
+        let list = move || grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, left / ENTRY);
+        let page = self.off_loop(list).await.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        match page {
+            Ok(page) => {
+                if let Some(rest) = page.rest {
+                    self.listings.keep(place, rest);
+                }
+                Listed { entries: Ok(page.entries), cost: page.seen * ENTRY }
+            }
+            Err(trouble) => {
+                let cost = if matches!(trouble, Trouble::TooMany) { left } else { 0 };
+                Listed { entries: Err(self.told(path, &trouble)), cost }
+            }
+        }
     }
 }
 

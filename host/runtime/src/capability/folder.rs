@@ -2,11 +2,12 @@
 //! nothing here knows an absolute path any more, and a link that leads outside is refused by the operating system (`RESOLVE_BENEATH`).
 
 mod ledger;
+mod listing;
 mod write;
 
+pub(crate) use listing::Listing;
 pub(crate) use write::Change;
 
-use std::collections::BTreeMap;
 use std::io;
 
 use cap_fs_ext::{MetadataExt, OpenOptionsSyncExt};
@@ -16,7 +17,6 @@ use conclave_core::grant::{FileGrant, FileMode};
 use conclave_core::ids::PluginName;
 use serde::{Deserialize, Serialize};
 
-use super::path::UNFINISHED;
 use ledger::{Ledger, Usage};
 
 /// A folder that was granted cannot be opened.
@@ -153,40 +153,6 @@ impl Folder {
         }
         let name = rest.rsplit('/').next().unwrap_or_default().to_owned();
         Ok(Entry { name, is_directory, length: if is_directory { 0 } else { metadata.len() } })
-    }
-
-    /// The first `count` entries after `after`, in byte order of their names, and how many were looked at: all that are there, `most` at most.
-    pub(crate) fn entries(&self, rest: &str, after: Option<&str>, count: usize, most: u64) -> Result<(Vec<Entry>, u64), Trouble> {
-        let dir = match rest {
-            "" => self.dir.try_clone()?,
-            rest if !self.dir.metadata(rest)?.is_dir() => return Err(Trouble::NotADirectory),
-            rest => self.dir.open_dir(rest)?,
-        };
-        let mut first: BTreeMap<String, Entry> = BTreeMap::new();
-        let mut seen = 0;
-        for item in dir.entries()? {
-            seen += 1;
-            if seen > most {
-                return Err(Trouble::TooMany);
-            }
-            // A name that is no text cannot be told to a plugin.
-            let Ok(name) = item?.file_name().into_string() else { continue };
-            if name.starts_with(UNFINISHED) {
-                continue;
-            }
-            let wanted = after.is_none_or(|after| name.as_str() > after);
-            let beyond = first.len() == count && first.last_key_value().is_none_or(|(last, _)| name > *last);
-            if !wanted || beyond {
-                continue;
-            }
-            if let Some(entry) = entry(&dir, &name) {
-                first.insert(name, entry);
-                if first.len() > count {
-                    first.pop_last();
-                }
-            }
-        }
-        Ok((first.into_values().collect(), seen))
     }
 }
 

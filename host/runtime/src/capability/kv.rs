@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use conclave_core::grant::{KvGrant, Layer};
 use conclave_core::manifest::Capability;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
 
 use serde::{Deserialize, Serialize};
 
@@ -79,26 +79,27 @@ impl CallState {
     ) -> Result<(), kv::KvError> {
         let ordinal = match self.begin(side_effect).await.map_err(kv::KvError::Denied)? {
             Begun::Now(ordinal) => ordinal,
-            Begun::Before(_, answer) => return self.key_changed_before(answer),
+            Begun::Before(_, answer) => return Self::key_changed_before(answer),
         };
         let done = self.in_store(work).await;
         let answer = match &done {
             Ok(()) => SideEffectAnswer::Done { length },
-            Err(KvError::Full(most)) => SideEffectAnswer::Failed { message: KvError::Full(*most).to_string() },
-            Err(KvError::Other(_)) => SideEffectAnswer::Failed { message: UNUSABLE.to_owned() },
+            Err(KvError::Full(most)) => {
+                let cause = FailureCause::Quota { limit: most.bytes };
+                SideEffectAnswer::Failed { cause, message: KvError::Full(*most).to_string() }
+            }
+            Err(KvError::Other(_)) => SideEffectAnswer::Failed { cause: FailureCause::Unavailable, message: UNUSABLE.to_owned() },
         };
         self.end(ordinal, answer).await;
         done.map_err(|error| self.kv_error(error))
     }
 
     /// What the plugin was told of a change before.
-    fn key_changed_before(&self, answer: SideEffectAnswer) -> Result<(), kv::KvError> {
-        let most = self.grantee.setup.grants.kv.unwrap_or_default();
+    fn key_changed_before(answer: SideEffectAnswer) -> Result<(), kv::KvError> {
         match answer {
-            SideEffectAnswer::Failed { message } if message == KvError::Full(most).to_string() => {
-                Err(kv::KvError::QuotaExceeded(most.bytes))
-            }
-            SideEffectAnswer::Failed { message } => Err(kv::KvError::Other(message)),
+            SideEffectAnswer::Failed { cause: FailureCause::Quota { limit }, .. } => Err(kv::KvError::QuotaExceeded(limit)),
+            SideEffectAnswer::Failed { cause: FailureCause::Unavailable, .. } => Err(unusable()),
+            SideEffectAnswer::Failed { message, .. } => Err(kv::KvError::Other(message)),
             SideEffectAnswer::Denied { denial } => Err(kv::KvError::Denied(denial_out(&denial))),
             SideEffectAnswer::Done { .. } | SideEffectAnswer::Fetched { .. } => Ok(()),
         }

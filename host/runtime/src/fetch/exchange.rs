@@ -11,7 +11,7 @@ use conclave_core::grant::{Denial, DenialRecord, FetchGrant, Layer, Rights};
 use conclave_core::ids::RoomId;
 use conclave_core::manifest::Capability;
 use conclave_core::secret::{Parts, Plan};
-use conclave_core::side_effect::{Digest, SideEffect, SideEffectAnswer};
+use conclave_core::side_effect::{Digest, FailureCause, SideEffect, SideEffectAnswer};
 use conclave_core::text::{show_duration, show_size};
 use tokio::time::Instant;
 use url::{Host, Url};
@@ -218,12 +218,9 @@ impl Exchange {
 
     /// What the journal keeps. A body is kept with it while it is small: a plugin that reads much must not drive out attachments.
     fn ended(&self, outcome: &Result<Arrived, Failure>) -> SideEffectAnswer {
-        let failed = |message: &str| SideEffectAnswer::Failed { message: message.to_owned() };
         let Arrived { answer, address, .. } = match outcome {
             Ok(arrived) => arrived,
-            Err(Failure::Refused(record)) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
-            Err(Failure::Denied(denial)) => return SideEffectAnswer::Denied { denial: denial.clone() },
-            Err(failure) => return failed(&failure.words()),
+            Err(failure) => return failure.answer(),
         };
         let media_type = answer.headers.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
         let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
@@ -243,7 +240,7 @@ impl Exchange {
                 url: answer.url.clone(),
                 address: address.map(|address| address.to_string()),
             },
-            Err(error) => failed(&error.to_string()),
+            Err(error) => SideEffectAnswer::Failed { cause: FailureCause::Other, message: error.to_string() },
         }
     }
 

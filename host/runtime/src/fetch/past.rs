@@ -3,16 +3,12 @@
 use std::borrow::Cow;
 
 use conclave_core::grant::Layer;
-use conclave_core::side_effect::SideEffectAnswer;
+use conclave_core::side_effect::{FailureCause, SideEffectAnswer};
 use conclave_core::text::show_size;
 use url::Url;
 
 use super::Answer;
 use super::exchange::{Exchange, Failure, location};
-
-const PAST: &str = "past the limit ";
-const LATE: &str = "it was not whole in time";
-const NO_ANSWER: &str = "no answer: ";
 
 impl Failure {
     /// For a call that ends: nothing comes of it.
@@ -20,16 +16,17 @@ impl Failure {
         Self::Other(Cow::Borrowed("the call ends"))
     }
 
-    /// What the journal has of it; read again by [`Exchange::told`].
-    pub(super) fn words(&self) -> String {
-        match self {
-            Self::Limit(_, limit) => format!("{PAST}{limit}"),
-            Self::TimedOut(_) => LATE.to_owned(),
-            Self::Unavailable(what) => format!("{NO_ANSWER}{what}"),
-            Self::Other(what) => what.to_string(),
-            Self::Refused(record) => record.denial.detail.clone(),
-            Self::Denied(denial) => denial.detail.clone(),
-        }
+    /// What the journal has of it; the cause is read again by [`Exchange::told`].
+    pub(super) fn answer(&self) -> SideEffectAnswer {
+        let (cause, message) = match self {
+            Self::Refused(record) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
+            Self::Denied(denial) => return SideEffectAnswer::Denied { denial: denial.clone() },
+            Self::Limit(_, limit) => (FailureCause::Limit { limit: limit.clone() }, format!("past the limit {limit}")),
+            Self::TimedOut(_) => (FailureCause::TimedOut, "it was not whole in time".to_owned()),
+            Self::Unavailable(what) => (FailureCause::Unavailable, format!("no answer: {what}")),
+            Self::Other(what) => (FailureCause::Other, what.to_string()),
+        };
+        SideEffectAnswer::Failed { cause, message }
     }
 }
 
@@ -48,7 +45,7 @@ impl Exchange {
                 Ok((Answer { status, headers, url: from, body: bytes, hold }, location))
             }
             SideEffectAnswer::Denied { denial } => Err(Failure::Refused(self.past().record(ordinal, denial))),
-            SideEffectAnswer::Failed { message } => Err(self.failure(url, &message)),
+            SideEffectAnswer::Failed { cause, message } => Err(self.failure(url, cause, message)),
             SideEffectAnswer::Done { .. } => {
                 self.past().lose("a request was answered as if it were none");
                 Err(Failure::lost())
@@ -56,19 +53,22 @@ impl Exchange {
         }
     }
 
-    /// What the words of the journal mean.
-    fn failure(&self, url: &Url, words: &str) -> Failure {
-        if words == LATE {
-            return self.timed_out(url);
-        }
-        if let Some(limit) = words.strip_prefix(PAST) {
-            let reason = self.past_the_limit(limit);
-            return Failure::Limit(self.refuse(url.as_str(), Layer::Runtime, &reason), limit.to_owned());
-        }
-        if words.starts_with(NO_ANSWER) {
+    /// The failure that the journal names.
+    fn failure(&self, url: &Url, cause: FailureCause, message: String) -> Failure {
+        match cause {
+            FailureCause::TimedOut => self.timed_out(url),
+            FailureCause::Limit { limit } => {
+                let reason = self.past_the_limit(&limit);
+                Failure::Limit(self.refuse(url.as_str(), Layer::Runtime, &reason), limit)
+            }
             // The guest is not told more.
-            return Failure::Unavailable("as before");
+            FailureCause::Unavailable => Failure::Unavailable("as before"),
+            FailureCause::NotFound
+            | FailureCause::NotAFile
+            | FailureCause::NotADirectory
+            | FailureCause::Quota { .. }
+            | FailureCause::Interrupted
+            | FailureCause::Other => Failure::Other(Cow::Owned(message)),
         }
-        Failure::Other(Cow::Owned(words.to_owned()))
     }
 }

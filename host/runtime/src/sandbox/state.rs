@@ -23,6 +23,8 @@ use super::wasi::Wasi;
 use crate::bindings::conclave::plugin::types;
 use crate::calls::{CallStart, ToolStart};
 use crate::capability::blobs::Reach;
+use crate::capability::files::Listings;
+use crate::capability::wasi_files::FileStreams;
 use crate::convert;
 use crate::secrets::scrub::{Scrubbed, scrubber};
 use crate::secrets::vault::CallSecrets;
@@ -77,8 +79,10 @@ pub(crate) struct CallState {
     pub(crate) scratch: Option<Vec<u8>>,
     /// Bytes read from files.
     pub(crate) read: Tally,
-    /// Writes through streams of WASI.
-    pub(crate) streamed: Tally,
+    /// What its streams over files share.
+    pub(crate) streams: FileStreams,
+    /// Directories that it is in the middle of listing.
+    pub(crate) listings: Listings,
     /// Model requests so far.
     pub(crate) requests: u32,
     /// Blobs that it can reach, once it asked.
@@ -117,7 +121,8 @@ impl CallState {
             table,
             scratch: None,
             read: Tally::default(),
-            streamed: Tally::default(),
+            streams: FileStreams::default(),
+            listings: Listings::default(),
             requests: 0,
             blobs: Reach::default(),
             effects: 0,
@@ -220,6 +225,7 @@ impl CallState {
     pub(crate) fn into_report(mut self) -> CallReport {
         #[cfg(feature = "fetch")]
         self.refuse_late();
+        self.refuse_streamed();
         self.tell_of_more();
         CallReport {
             wall_us: 0,
@@ -236,6 +242,7 @@ impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         // Called once for every WASI function. It cannot refuse, so the next tick stops a guest that is over its limit.
         let _ = self.meter.count_host_call();
+        self.refuse_streamed();
         let (start, book) = (&self.start, &self.book);
         let wasi = self.wasi.get_or_insert_with(|| Wasi::new(&start.room, start.call, start.now, book));
         WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }

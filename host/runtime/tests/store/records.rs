@@ -85,7 +85,8 @@ fn many_middling_fields_go_out_together() {
     let store = Store::open(temp.path()).unwrap();
     let mut journal = run(&store, "a", 1);
     let (text, message) = ("y".repeat(20_000), "z".repeat(20_000));
-    let answer = conclave_runtime::side_effect::SideEffectAnswer::Failed { message };
+    let answer =
+        conclave_runtime::side_effect::SideEffectAnswer::Failed { cause: conclave_runtime::side_effect::FailureCause::Other, message };
     let ended = record(1, 5, Event::SideEffectEnded { call: CallId(1), ordinal: 0, answer });
     let killed = record(2, 6, Event::TaskKilled { task: text.as_str().into(), reason: text });
     append(&mut *journal, &[ended, Arc::clone(&killed)]).unwrap();

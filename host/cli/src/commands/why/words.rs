@@ -141,7 +141,7 @@ pub(super) fn of_notice(notice: &Notice) -> Option<String> {
         Notice::TopUpAsked { top_up, .. } => format!("you were asked for more: {}", top_up.sentence()),
         Notice::ToppedUp { budget, more: Some(more), .. } => format!("the answer: {} more for {}", budget.show(*more), budget.key()),
         Notice::ToppedUp { reason, .. } => format!("the answer: no more: {}", reason.as_deref().unwrap_or_default()),
-        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message }, .. } => format!("{plugin} failed: {message}"),
+        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message, .. }, .. } => format!("{plugin} failed: {message}"),
         Notice::SideEffectStarted { side_effect, .. } => format!("to {} {}", verb(side_effect), side_effect.target()),
         Notice::PluginFaulted { plugin, fault, .. } => format!("{plugin} was stopped: {}", fault.message),
         Notice::TaskEnded { task, status, reason } => format!("the task {task} ended: {} {reason}", status.as_str()),
@@ -180,7 +180,9 @@ pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, S
         Notice::ToppedUp { budget, reason, .. } => {
             ("refused", format!("more for {}: {}", budget.key(), reason.as_deref().unwrap_or_default()))
         }
-        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message }, .. } => ("failed", format!("{plugin}  {message}")),
+        Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { message, .. }, .. } => {
+            ("failed", format!("{plugin}  {message}"))
+        }
         _ => return None,
     })
 }

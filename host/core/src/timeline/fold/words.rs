@@ -62,7 +62,7 @@ pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
         SideEffectAnswer::Done { length } => Effected::Done { length },
         SideEffectAnswer::Fetched { status, body, address, .. } => Effected::Answered { status, length: body.length, address },
         SideEffectAnswer::Denied { denial } => Effected::Denied { target: short(&denial.target) },
-        SideEffectAnswer::Failed { message } => Effected::Failed { message: short(&message) },
+        SideEffectAnswer::Failed { message, .. } => Effected::Failed { message: short(&message) },
     }
 }
 

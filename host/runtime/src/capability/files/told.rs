@@ -1,6 +1,8 @@
 //! What there is to tell of something that could not be read or changed, as it is kept for a call that is run again.
 
-use conclave_core::grant::DenialRecord;
+use conclave_core::grant::{DenialRecord, Layer, Rights};
+use conclave_core::manifest::Capability;
+use conclave_core::side_effect::{FailureCause, SideEffectAnswer};
 use serde::{Deserialize, Serialize};
 
 use crate::capability::folder::Trouble;
@@ -23,26 +25,46 @@ impl Told {
         Self::Other("the call ends".to_owned())
     }
 
-    /// A trouble that is no refusal. `read` is the call's allowance.
-    pub(crate) fn plain(trouble: &Trouble, read: u64) -> Self {
+    /// What a trouble with this path comes to. `read` is the call's allowance.
+    pub(crate) fn of(trouble: &Trouble, path: &str, rights: &Rights<'_>, read: u64) -> Self {
         match trouble {
             Trouble::NotFound => Self::NotFound,
             Trouble::NotAFile => Self::NotAFile,
             Trouble::NotADirectory => Self::NotADirectory,
             Trouble::TooMany => Self::Quota(read),
             Trouble::Quota(limit) => Self::Quota(*limit),
-            other => Self::Other(other.to_string()),
+            Trouble::Other(_) => Self::Other(trouble.to_string()),
+            Trouble::LeadsOutside | Trouble::Forbidden | Trouble::ReadOnly | Trouble::Kept | Trouble::Link | Trouble::HardLink => {
+                Self::Denied(rights.refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None))
+            }
         }
     }
 
-    /// The same from the words that the journal has of a change.
-    pub(crate) fn of_words(words: &str, read: u64) -> Self {
-        let plain = [Trouble::NotFound, Trouble::NotAFile, Trouble::NotADirectory, Trouble::TooMany];
-        let quota = words.strip_prefix(Trouble::Quota(0).to_string().trim_end_matches('0')).and_then(|limit| limit.parse().ok());
-        match (plain.iter().find(|trouble| trouble.to_string() == words), quota) {
-            (Some(trouble), _) => Self::plain(trouble, read),
-            (None, Some(limit)) => Self::Quota(limit),
-            (None, None) => Self::Other(words.to_owned()),
+    /// The journal's answer of a change that this came of; `trouble` gives the text for people.
+    pub(crate) fn answer(&self, trouble: &Trouble) -> SideEffectAnswer {
+        let cause = match self {
+            Self::Denied(record) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
+            Self::NotFound => FailureCause::NotFound,
+            Self::NotAFile => FailureCause::NotAFile,
+            Self::NotADirectory => FailureCause::NotADirectory,
+            Self::Quota(limit) => FailureCause::Quota { limit: *limit },
+            Self::Other(_) => FailureCause::Other,
+        };
+        SideEffectAnswer::Failed { cause, message: trouble.to_string() }
+    }
+
+    /// The same again from the journal: by the cause alone. The text goes where a plugin's own error is a text.
+    pub(crate) fn again(cause: FailureCause, message: String) -> Self {
+        match cause {
+            FailureCause::NotFound => Self::NotFound,
+            FailureCause::NotAFile => Self::NotAFile,
+            FailureCause::NotADirectory => Self::NotADirectory,
+            FailureCause::Quota { limit } => Self::Quota(limit),
+            FailureCause::Limit { .. }
+            | FailureCause::TimedOut
+            | FailureCause::Unavailable
+            | FailureCause::Interrupted
+            | FailureCause::Other => Self::Other(message),
         }
     }
 }
@@ -50,12 +72,28 @@ impl Told {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sandbox::testing::{setup, state};
 
     #[test]
-    fn words_of_the_journal_mean_what_the_plugin_was_told() {
+    fn an_answer_of_the_journal_means_the_same_whatever_its_message_says() {
+        let state = state(setup());
         let other = || Trouble::Other(std::io::ErrorKind::StorageFull.into());
         for trouble in [Trouble::NotFound, Trouble::NotAFile, Trouble::NotADirectory, Trouble::TooMany, Trouble::Quota(4_200), other()] {
-            assert_eq!(Told::of_words(&trouble.to_string(), 7), Told::plain(&trouble, 7));
+            let told = Told::of(&trouble, "/f/a", &state.rights(), 7);
+            let SideEffectAnswer::Failed { cause, .. } = told.answer(&trouble) else { panic!("{told:?} is no refusal") };
+            let stored = serde_json::to_string(&cause).unwrap();
+            let reworded = Told::again(serde_json::from_str(&stored).unwrap(), "in other words".to_owned());
+            let expected = if matches!(told, Told::Other(_)) { Told::Other("in other words".to_owned()) } else { told };
+            assert_eq!(reworded, expected, "{stored}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_is_no_failure() {
+        let state = state(setup());
+        for trouble in [Trouble::LeadsOutside, Trouble::Forbidden, Trouble::ReadOnly, Trouble::Kept, Trouble::Link, Trouble::HardLink] {
+            let told = Told::of(&trouble, "/f/a", &state.rights(), 7);
+            assert!(matches!(told.answer(&trouble), SideEffectAnswer::Denied { .. }), "{told:?}");
         }
     }
 }

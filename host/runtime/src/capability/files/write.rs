@@ -72,20 +72,18 @@ impl CallState {
         let grantee = Arc::clone(&self.grantee);
         let done = self.off_loop(move || change(&grantee.folders[place.folder], &place.rest)).await;
         let done = done.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
-        let record = done.as_ref().err().and_then(|trouble| self.trouble_record(path, trouble));
-        let answer = match (&done, &record) {
-            (Ok(length), _) => SideEffectAnswer::Done { length: *length },
-            (Err(_), Some(record)) => SideEffectAnswer::Denied { denial: record.denial.clone() },
-            (Err(trouble), None) => SideEffectAnswer::Failed { message: trouble.to_string() },
+        let (answer, told) = match done {
+            Ok(length) => (SideEffectAnswer::Done { length }, Ok(length)),
+            Err(trouble) => {
+                let told = self.told(path, &trouble);
+                (told.answer(&trouble), Err(told))
+            }
         };
-        if let Some(record) = &record {
+        if let Err(Told::Denied(record)) = &told {
             self.past.keep_record(ordinal, record);
         }
         self.end(ordinal, answer).await;
-        done.map_err(|trouble| match record {
-            Some(record) => self.file_error(Told::Denied(record)),
-            None => self.file_error(Told::plain(&trouble, self.grantee.limits().read)),
-        })
+        told.map_err(|told| self.file_error(told))
     }
 
     /// What the plugin was told of a change before.
@@ -93,7 +91,7 @@ impl CallState {
         let told = match answer {
             SideEffectAnswer::Done { length } => return Ok(length),
             SideEffectAnswer::Denied { denial } => Told::Denied(self.past.record(ordinal, denial)),
-            SideEffectAnswer::Failed { message } => Told::of_words(&message, self.grantee.limits().read),
+            SideEffectAnswer::Failed { cause, message } => Told::again(cause, message),
             SideEffectAnswer::Fetched { .. } => Told::lost(),
         };
         Err(self.file_error(told))

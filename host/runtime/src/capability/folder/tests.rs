@@ -85,24 +85,77 @@ fn what_is_no_file_is_not_opened() {
 fn entries_come_in_order_and_in_pages_without_what_leads_outside() {
     let (temp, folder) = folder();
     std::process::Command::new("mkfifo").arg(temp.path().join("inside/pipe")).status().unwrap();
-    let names =
-        |after, count| -> Vec<String> { folder.entries("", after, count, 100).unwrap().0.into_iter().map(|entry| entry.name).collect() };
+    let names = |after, count| -> Vec<String> {
+        folder.page("", None, after, count, 100).unwrap().entries.into_iter().map(|entry| entry.name).collect()
+    };
     assert_eq!(names(None, 100), ["a.txt", "b.txt", "sub", "to-b"]);
     assert_eq!(names(None, 2), ["a.txt", "b.txt"]);
     assert_eq!(names(Some("b.txt"), 1), ["sub"]);
     assert_eq!(names(Some("to-b"), 5), [""; 0]);
     assert_eq!(names(None, 0), [""; 0]);
-    assert!(matches!(folder.entries("a.txt", None, 1, 100), Err(Trouble::NotADirectory)));
-    assert!(matches!(folder.entries("updir", None, 1, 100), Err(Trouble::LeadsOutside)));
+    assert!(matches!(folder.page("a.txt", None, None, 1, 100), Err(Trouble::NotADirectory)));
+    assert!(matches!(folder.page("updir", None, None, 1, 100), Err(Trouble::LeadsOutside)));
 }
 
 #[test]
 fn every_entry_that_is_looked_at_counts() {
     let (_temp, folder) = folder();
-    let (entries, seen) = folder.entries("", None, 1, 100).unwrap();
-    assert_eq!((entries.len(), seen), (1, 9), "those that are not given, too");
-    assert!(folder.entries("", None, 1, 9).is_ok());
-    assert!(matches!(folder.entries("", None, 1, 8), Err(Trouble::TooMany)));
+    let page = folder.page("", None, None, 1, 100).unwrap();
+    assert_eq!((page.entries.len(), page.seen), (1, 9), "those that are not given, too");
+    assert!(folder.page("", None, None, 1, 9).is_ok());
+    assert!(matches!(folder.page("", None, None, 1, 8), Err(Trouble::TooMany)));
+}
+
+/// A folder of so many files, and all pages of its listing: their names, and the entries that were looked at for each.
+fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
+    let temp = tempfile::tempdir().unwrap();
+    for index in 0..files {
+        std::fs::write(temp.path().join(format!("f{index:04}")), "").unwrap();
+    }
+    let dir = temp.path().to_str().unwrap().to_owned();
+    let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };
+    let folder = Folder::open(&PluginName::from("notes"), &grant).unwrap();
+    let (mut names, mut seen, mut listing) = (Vec::new(), Vec::new(), None);
+    loop {
+        let after: Option<String> = names.last().cloned();
+        let page = folder.page_of("", listing, after.as_deref(), (count, u64::MAX, kept)).unwrap();
+        seen.push(page.seen);
+        if page.entries.is_empty() {
+            assert!(page.rest.is_none());
+            return (names, seen);
+        }
+        names.extend(page.entries.into_iter().map(|entry| entry.name));
+        listing = page.rest;
+    }
+}
+
+#[test]
+fn a_listing_looks_at_each_entry_once_however_many_pages_it_has() {
+    for (files, count) in [(1_000, 1), (1_000, 7), (2_000, 1_000), (0, 10)] {
+        let (names, seen) = paged(files, count, 32 << 20);
+        assert_eq!(names, (0..files).map(|index| format!("f{index:04}")).collect::<Vec<_>>());
+        assert_eq!(seen.iter().sum::<u64>(), files as u64, "{files} by {count}");
+        assert_eq!(seen[0], files as u64, "when it begins");
+    }
+}
+
+#[test]
+fn a_directory_whose_names_cannot_all_be_kept_is_read_in_parts() {
+    // 69 bytes a name: 100 at once.
+    let (names, seen) = paged(1_000, 30, 6_900);
+    assert_eq!(names, (0..1_000).map(|index| format!("f{index:04}")).collect::<Vec<_>>());
+    assert_eq!(seen.iter().filter(|seen| **seen > 0).count(), 10);
+}
+
+#[test]
+fn a_page_that_does_not_go_on_from_the_last_one_begins_a_listing() {
+    let (_temp, folder) = folder();
+    let begun = || folder.page("", None, None, 2, 100).unwrap().rest;
+    let goes_on = |after| folder.page("", begun(), after, 2, 100).unwrap().seen;
+    assert_eq!(goes_on(Some("b.txt")), 0);
+    assert_eq!(goes_on(Some("c")), 0, "forward");
+    assert_eq!(goes_on(Some("a.txt")), 9, "back");
+    assert_eq!(goes_on(None), 9);
 }
 
 #[test]

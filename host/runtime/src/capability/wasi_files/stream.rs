@@ -1,59 +1,135 @@
 //! Streams over a file of a granted folder. Each read and each write looks the path up anew, counts, and is journalled like a call of
-//! `files`; the stream remembers only where it is.
+//! `files`; the stream remembers only where it is. Refusals wait here until the call takes them, see `wasi_streams`.
 
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use conclave_core::grant::Layer;
-use conclave_core::ids::CallId;
-use conclave_core::manifest::Capability;
+use conclave_core::grant::{DenialRecord, Rights};
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
 
-use crate::calls::Observer;
 use crate::capability::files::{LOOK, Place, READ, Told};
-use crate::capability::folder::{Change, Entry, Folder, Trouble, read_at};
+use crate::capability::folder::{Change, Entry, Trouble, read_at};
 use crate::capability::journalled::{MOST, digest};
-use crate::sandbox::{CallState, Grantee, Leave, Packed, Past, Recalled, Tally};
+use crate::clock::BoxFuture;
+use crate::sandbox::{CallState, Grantee, Leave, Packed, Past, Recalled, Tally, WorksOn};
 
 /// Bytes of one read or write.
 const PIECE: usize = 64 << 10;
 /// Where the numbers of what streams do begin: those of imports count from 0.
 const FIRST: u64 = 1 << 31;
 
-/// A place in a file, and what it takes to work there without the state of the call.
-pub(super) struct At {
+/// What all file streams of a call share. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct FileStreams {
+    /// Writes so far, which number them.
+    writes: Tally,
+    /// A write has begun that nobody waits for yet.
+    begun: Arc<AtomicBool>,
+    /// Refusals that are not recorded yet.
+    refused: Arc<Mutex<Vec<DenialRecord>>>,
+}
+
+impl FileStreams {
+    /// Says once that a write has begun.
+    pub(crate) fn take_begun(&self) -> bool {
+        self.begun.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_refused(&self) -> Vec<DenialRecord> {
+        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn refuse(&self, record: DenialRecord) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+}
+
+/// A file, and what it takes to work there without the state of the call.
+struct StreamedFile {
     grantee: Arc<Grantee>,
+    task: WorksOn,
     past: Arc<Past>,
-    observer: Arc<dyn Observer>,
-    call: CallId,
     read: Tally,
-    done: Tally,
+    streams: FileStreams,
     place: Place,
     path: String,
+}
+
+/// A place in a file.
+pub(super) struct At {
+    file: Arc<StreamedFile>,
     /// None: at the end, wherever that is.
     offset: Option<u64>,
 }
 
 impl At {
     pub(super) fn new(state: &CallState, place: Place, path: String, offset: Option<u64>) -> Self {
-        Self {
+        let file = StreamedFile {
             grantee: Arc::clone(&state.grantee),
+            task: state.start.task.clone(),
             past: Arc::clone(&state.past),
-            observer: Arc::clone(&state.start.observer),
-            call: state.start.call,
             read: state.read.clone(),
-            done: state.streamed.clone(),
+            streams: state.streams.clone(),
             place,
             path,
-            offset,
-        }
+        };
+        Self { file: Arc::new(file), offset }
     }
 
     fn read(&mut self, size: usize) -> Result<Vec<u8>, ErrorCode> {
         let offset = self.offset.unwrap_or(0);
+        let bytes = self.file.read(offset, size)?;
+        self.offset = Some(offset + bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    /// Begins a write: its number and its place are fixed here, in the order in which the guest writes.
+    fn begin(&self, bytes: Bytes) -> Result<BoxFuture<'static, Result<(), ErrorCode>>, ErrorCode> {
+        let file = Arc::clone(&self.file);
+        let offset = match self.offset {
+            Some(offset) => offset,
+            None => file.end()?,
+        };
+        let writes = file.streams.writes.get();
+        if writes >= u64::from(MOST) {
+            return Err(ErrorCode::InsufficientSpace);
+        }
+        let ordinal = u32::try_from(FIRST + writes).map_err(|_| ErrorCode::Overflow)?;
+        file.streams.writes.add(1);
+        file.streams.begun.store(true, Ordering::Relaxed);
+        Ok(Box::pin(async move { file.write(ordinal, offset, bytes).await }))
+    }
+}
+
+impl StreamedFile {
+    fn rights(&self) -> Rights<'_> {
+        self.grantee.rights_in(&self.task)
+    }
+
+    fn told(&self, trouble: &Trouble) -> Told {
+        Told::of(trouble, &self.path, &self.rights(), self.grantee.limits().read)
+    }
+
+    /// What the guest learns; a refusal is recorded.
+    fn code(&self, told: Told) -> ErrorCode {
+        match told {
+            Told::NotFound => ErrorCode::NoEntry,
+            Told::NotAFile => ErrorCode::IsDirectory,
+            Told::NotADirectory => ErrorCode::NotDirectory,
+            Told::Quota(_) => ErrorCode::InsufficientSpace,
+            Told::Other(_) => ErrorCode::Io,
+            Told::Denied(record) => {
+                self.streams.refuse(*record);
+                ErrorCode::NotPermitted
+            }
+        }
+    }
+
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, ErrorCode> {
         let left = self.grantee.limits().read.saturating_sub(self.read.get());
         let size = size.min(PIECE).min(usize::try_from(left).unwrap_or(usize::MAX));
         if size == 0 {
@@ -62,7 +138,7 @@ impl At {
         let target = format!("{} {offset} {size}", self.path);
         let bytes = match self.past.recall::<Result<Packed, Told>>(READ, &target) {
             Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or(ErrorCode::Io)?,
-            Recalled::Before(Err(told)) => return Err(code(&told)),
+            Recalled::Before(Err(told)) => return Err(self.code(told)),
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
                 let file = self.grantee.folders[self.place.folder].open_file(&self.place.rest);
@@ -70,102 +146,65 @@ impl At {
                 let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(Told::clone);
                 let size = packed.as_ref().map_or(0, |(_, size)| *size);
                 self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
-                bytes.map_err(|told| code(&told))?
+                bytes.map_err(|told| self.code(told))?
             }
         };
         self.read.add(bytes.len() as u64);
-        self.offset = Some(offset + bytes.len() as u64);
         Ok(bytes)
     }
 
-    async fn write(&mut self, bytes: Bytes) -> Result<(), ErrorCode> {
-        if self.done.get() >= u64::from(MOST) {
-            return Err(ErrorCode::InsufficientSpace);
-        }
-        let (grantee, place) = (Arc::clone(&self.grantee), self.place.clone());
-        let folder = &grantee.folders[place.folder];
-        let offset = match self.offset {
-            Some(offset) => offset,
-            None => self.end(folder)?,
-        };
-        let ordinal = u32::try_from(FIRST + self.done.get()).map_err(|_| ErrorCode::Overflow)?;
-        self.done.add(1);
-        let side_effect = SideEffect::WriteFile { path: self.path.clone(), offset, truncate: false, bytes: digest(&bytes) };
-        let _busy = match self.past.ask_effect(ordinal, side_effect).await {
-            Leave::Go(busy) => busy,
-            Leave::Refused(_) => return Err(ErrorCode::NotPermitted),
-            Leave::Lost => return Err(ErrorCode::Io),
-            Leave::Told(answer) => {
-                written_before(answer, self.grantee.limits().read)?;
-                self.offset = self.offset.map(|_| offset + bytes.len() as u64);
-                return Ok(());
-            }
-        };
-        let (length, host) = (bytes.len() as u64, Arc::clone(&grantee));
-        let work = move || {
-            let change = Change { rest: &place.rest, offset, bytes: &bytes, truncate: false };
-            host.folders[place.folder].write(change)
-        };
-        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
-        let answer = match &done {
-            Ok(length) => SideEffectAnswer::Done { length: *length },
-            Err(trouble) => SideEffectAnswer::Failed { message: trouble.to_string() },
-        };
-        self.past.effect_ended(ordinal, answer).await;
-        done.map_err(|trouble| code(&self.told(&trouble)))?;
-        self.offset = self.offset.map(|_| offset + length);
-        Ok(())
-    }
-
     /// Where the file ends.
-    fn end(&self, folder: &Folder) -> Result<u64, ErrorCode> {
-        let length = match self.past.recall::<Result<Entry, Told>>(LOOK, &self.path) {
+    fn end(&self) -> Result<u64, ErrorCode> {
+        let looked = match self.past.recall::<Result<Entry, Told>>(LOOK, &self.path) {
             Recalled::Before(looked) => looked,
             Recalled::Lost => return Err(ErrorCode::Io),
             Recalled::Now => {
-                let looked = folder.look(&self.place.rest).map_err(|trouble| self.told(&trouble));
+                let looked = self.grantee.folders[self.place.folder].look(&self.place.rest).map_err(|trouble| self.told(&trouble));
                 self.past.keep(LOOK, &self.path, &looked, 64);
                 looked
             }
         };
-        length.map(|entry| entry.length).map_err(|told| code(&told))
+        looked.map(|entry| entry.length).map_err(|told| self.code(told))
     }
 
-    /// What there is to tell of a trouble; a refusal is recorded.
-    fn told(&self, trouble: &Trouble) -> Told {
-        match trouble {
-            Trouble::NotFound | Trouble::NotAFile | Trouble::NotADirectory | Trouble::Quota(_) | Trouble::TooMany | Trouble::Other(_) => {
-                Told::plain(trouble, self.grantee.limits().read)
+    async fn write(self: Arc<Self>, ordinal: u32, offset: u64, bytes: Bytes) -> Result<(), ErrorCode> {
+        let side_effect = SideEffect::WriteFile { path: self.path.clone(), offset, truncate: false, bytes: digest(&bytes) };
+        let _busy = match self.past.ask_effect(ordinal, side_effect).await {
+            Leave::Go(busy) => busy,
+            // The room has recorded it.
+            Leave::Refused(_) => return Err(ErrorCode::NotPermitted),
+            Leave::Lost => return Err(ErrorCode::Io),
+            Leave::Told(answer) => return self.written_before(ordinal, answer),
+        };
+        let host = Arc::clone(&self);
+        let work = move || {
+            let change = Change { rest: &host.place.rest, offset, bytes: &bytes, truncate: false };
+            host.grantee.folders[host.place.folder].write(change)
+        };
+        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        let (answer, told) = match done {
+            Ok(length) => (SideEffectAnswer::Done { length }, Ok(())),
+            Err(trouble) => {
+                let told = self.told(&trouble);
+                (told.answer(&trouble), Err(told))
             }
-            refusal => {
-                let rights = self.grantee.rights();
-                let record = rights.refuse(Capability::Files, &self.path, Layer::Runtime, &refusal.to_string(), None);
-                self.observer.denied(self.call, &record);
-                Told::Denied(record)
-            }
+        };
+        if let Err(Told::Denied(record)) = &told {
+            self.past.keep_record(ordinal, record);
         }
+        self.past.effect_ended(ordinal, answer).await;
+        told.map_err(|told| self.code(told))
     }
-}
 
-/// What a guest learns.
-fn code(told: &Told) -> ErrorCode {
-    match told {
-        Told::NotFound => ErrorCode::NoEntry,
-        Told::NotAFile => ErrorCode::IsDirectory,
-        Told::NotADirectory => ErrorCode::NotDirectory,
-        Told::Quota(_) => ErrorCode::InsufficientSpace,
-        Told::Denied(_) => ErrorCode::NotPermitted,
-        Told::Other(_) => ErrorCode::Io,
-    }
-}
-
-/// The same of a write before the call was run again.
-fn written_before(answer: SideEffectAnswer, read: u64) -> Result<(), ErrorCode> {
-    match answer {
-        SideEffectAnswer::Done { .. } => Ok(()),
-        SideEffectAnswer::Failed { message } => Err(code(&Told::of_words(&message, read))),
-        SideEffectAnswer::Denied { .. } => Err(ErrorCode::NotPermitted),
-        SideEffectAnswer::Fetched { .. } => Err(ErrorCode::Io),
+    /// What came of a write before the call was run again.
+    fn written_before(&self, ordinal: u32, answer: SideEffectAnswer) -> Result<(), ErrorCode> {
+        let told = match answer {
+            SideEffectAnswer::Done { .. } => return Ok(()),
+            SideEffectAnswer::Denied { denial } => Told::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Failed { cause, message } => Told::again(cause, message),
+            SideEffectAnswer::Fetched { .. } => Told::lost(),
+        };
+        Err(self.code(told))
     }
 }
 
@@ -198,44 +237,82 @@ impl InputStream for Reader {
 /// Writes on from where it is, or at the end.
 pub(super) struct Writer {
     at: At,
-    waiting: Option<Bytes>,
-    failed: Option<ErrorCode>,
+    state: Writing,
+}
+
+/// What a [`Writer`] is at.
+enum Writing {
+    Idle,
+    /// So many bytes are on their way. Whoever waits borrows the future, because a wait can be given up and the write cannot.
+    UnderWay(u64, BoxFuture<'static, Result<(), ErrorCode>>),
+    /// The last write failed, and the guest has not been told.
+    Failed(ErrorCode),
+    Closed,
 }
 
 impl Writer {
     pub(super) fn new(at: At) -> Self {
-        Self { at, waiting: None, failed: None }
+        Self { at, state: Writing::Idle }
+    }
+
+    /// Tells a failure once; from then on the stream is closed.
+    fn check(&mut self) -> StreamResult<()> {
+        match self.state {
+            Writing::Idle | Writing::UnderWay(..) => Ok(()),
+            Writing::Closed => Err(StreamError::Closed),
+            Writing::Failed(code) => {
+                self.state = Writing::Closed;
+                Err(failed(code))
+            }
+        }
     }
 }
 
 #[async_trait]
 impl Pollable for Writer {
+    /// May be dropped at any point: what is under way stays in its field.
     async fn ready(&mut self) {
-        if let Some(bytes) = self.waiting.take() {
-            self.failed = self.at.write(bytes).await.err();
-        }
+        let Writing::UnderWay(length, work) = &mut self.state else { return };
+        let length = *length;
+        self.state = match work.await {
+            Ok(()) => {
+                self.at.offset = self.at.offset.map(|offset| offset + length);
+                Writing::Idle
+            }
+            Err(code) => Writing::Failed(code),
+        };
     }
 }
 
 #[async_trait]
 impl OutputStream for Writer {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        if self.waiting.is_some() || bytes.len() > PIECE {
+        self.check()?;
+        if matches!(self.state, Writing::UnderWay(..)) || bytes.len() > PIECE {
             return Err(StreamError::trap("it writes more than it was permitted"));
         }
-        self.waiting = (!bytes.is_empty()).then_some(bytes);
+        if !bytes.is_empty() {
+            let length = bytes.len() as u64;
+            self.state = self.at.begin(bytes).map_or_else(Writing::Failed, |work| Writing::UnderWay(length, work));
+        }
         Ok(())
     }
 
+    /// While a write is under way nothing is said of it: `check_write` gives no permit until it has ended, and then says how.
     fn flush(&mut self) -> StreamResult<()> {
-        self.failed.take().map_or(Ok(()), |code| Err(failed(code)))
+        self.check()
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        match self.failed.take() {
-            Some(code) => Err(failed(code)),
-            None if self.waiting.is_some() => Ok(0),
-            None => Ok(PIECE),
-        }
+        self.check()?;
+        Ok(if matches!(self.state, Writing::UnderWay(..)) { 0 } else { PIECE })
+    }
+
+    /// The guest lets go of the stream: what it wrote is still written.
+    async fn cancel(&mut self) {
+        self.ready().await;
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -8,6 +8,8 @@ use wasmtime::component::ResourceTable;
 
 use super::{CallState, Tally};
 use crate::capability::blobs::Reach;
+use crate::capability::files::Listings;
+use crate::capability::wasi_files::FileStreams;
 
 /// To run it again costs at most one part in so many of what it waited.
 const WORTH: u32 = 4;
@@ -38,6 +40,8 @@ impl CallState {
             self.refuse_late();
             self.fetching = crate::fetch::Fetching::default();
         }
+        self.refuse_streamed();
+        self.listings = Listings::default();
         let mut table = ResourceTable::new();
         table.set_max_capacity(usize::try_from(self.grantee.limits().handles).unwrap_or(usize::MAX));
         self.table = table;
@@ -57,7 +61,7 @@ impl CallState {
         self.book = Arc::new(self.book.again());
         self.meter = self.meter.again();
         self.scratch = None;
-        (self.read, self.streamed) = (Tally::default(), Tally::default());
+        (self.read, self.streams) = (Tally::default(), FileStreams::default());
         (self.requests, self.effects) = (0, 0);
         self.authority = None;
         (self.began, self.waited) = (Instant::now(), Duration::ZERO);
