@@ -17,7 +17,8 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use conclave_test_support::{Rig, block_on, calling, guest};
 use serde_json::json;
 
-use crate::parking::{Slow, parks, until};
+use conclave_test_support::until_so as until;
+use crate::parking::{Slow, parks};
 use crate::replay::{At, BEGAN, LATER, Shop, Stops};
 
 /// Writes of one round of the guest: those through streams, and the files that are made first.
