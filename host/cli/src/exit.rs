@@ -53,6 +53,8 @@ pub(crate) fn of(status: Status, met: Met) -> u8 {
         status if status.is_budget() => BUDGET,
         Status::Timeout => TIMEOUT,
         Status::Kill => INTERRUPTED,
+        // Whatever else the run met: the host itself failed.
+        Status::InternalError => FAILED,
         // Also where the agent found another way: what the operator wanted asked was not done.
         _ if met.nobody_to_ask => POLICY,
         status if status.is_success() => OK,

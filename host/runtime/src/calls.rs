@@ -12,6 +12,7 @@ use conclave_core::model::{Completion, ModelError, ModelRequest};
 use conclave_core::setup::TaskSetup;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::trace::{Read, Trace};
 use conclave_core::view::AgentView;
 use serde_json::Value;
@@ -22,6 +23,8 @@ use crate::subscribe::Level;
 /// What every call starts with.
 pub struct CallStart {
     pub room: RoomId,
+    /// What the call's randomness is derived from.
+    pub secret: RoomSecret,
     pub call: CallId,
     pub plugin: PluginName,
     /// The time that the guest sees.

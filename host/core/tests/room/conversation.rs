@@ -19,7 +19,7 @@ use conclave_core::room::{Room, RoomStatus};
 use conclave_core::unfinished::Unfinished;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
 /// A room, and what came of each request.
@@ -61,7 +61,7 @@ impl World {
         opening(&mut opened);
         let (recorded, replies) = (Recorded::default(), BTreeMap::new());
         let mut world = Self { recorded, now: START, requests: 0, replies, begun: Vec::new(), spoken: Vec::new() };
-        world.happened(Event::RoomOpened { setup: setup.into(), opening: opened });
+        world.happened(Event::RoomOpened { setup: setup.into(), opening: opened, secret: SECRET });
         world
     }
 

@@ -237,7 +237,7 @@ impl WasiView for CallState {
         // Called once for every WASI function. It cannot refuse, so the next tick stops a guest that is over its limit.
         let _ = self.meter.count_host_call();
         let (start, book) = (&self.start, &self.book);
-        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(&start.room, start.call, start.now, book));
+        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(start, book));
         WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }
     }
 }
