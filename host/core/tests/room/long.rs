@@ -17,7 +17,8 @@ fn held(setup: Value) -> Room {
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} })).expect("a case");
     let mut setup = case.setup();
     setup.channels = [(ChannelId::from("web"), Binding::of(ChannelKind::Web))].into();
-    let opening = Opening { hold: true, ..case.opening() };
+    let mut opening = Opening { hold: true, ..case.opening() };
+    opening.limits.turns = Some(1_000_000);
     let mut room = Room::new();
     room.handle(Event::RoomOpened { setup: setup.into(), opening, secret: SECRET }, START);
     room

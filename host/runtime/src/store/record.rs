@@ -209,3 +209,21 @@ impl Row {
 fn malformed(error: &serde_json::Error) -> RowError {
     RowError::Malformed(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_nested_too_deep_is_refused_before_a_tree_is_built() {
+        let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        let body = |levels: usize| format!("{{\"event\":\"agent-stepped\",\"call\":0,\"answer\":{}}}", nested(levels));
+        let row = |body: String| Row { seq: 4, at: 1, principal: "ada".into(), rules: 0, body, parts: None };
+        for levels in [JSON_DEPTH_MAX, 100_000] {
+            assert!(matches!(row(body(levels)).record(|_| None), Err(RowError::TooDeep)), "{levels}");
+            assert!(matches!(row(body(levels)).line(|_| None), Err(RowError::TooDeep)), "{levels}");
+        }
+        // One that is not is read, and is no event.
+        assert!(matches!(row(body(JSON_DEPTH_MAX - 1)).record(|_| None), Err(RowError::Malformed(_))));
+    }
+}
