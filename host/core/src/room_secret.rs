@@ -82,7 +82,8 @@ mod tests {
         let secret = RoomSecret::new(std::array::from_fn(|index| (index as u8).wrapping_mul(37).wrapping_add(201)));
         let written = secret.to_hex();
         assert_eq!(serde_json::from_value::<RoomSecret>(written.clone().into()).expect("it reads"), secret);
-        let wrong = [String::new(), written[..62].to_owned(), format!("{written}00"), written.to_uppercase(), "g".repeat(64), "é".repeat(32)];
+        let wrong =
+            [String::new(), written[..62].to_owned(), format!("{written}00"), written.to_uppercase(), "g".repeat(64), "é".repeat(32)];
         for text in wrong {
             let error = serde_json::from_value::<RoomSecret>(text.clone().into()).expect_err("it is none").to_string();
             assert!(text.is_empty() || !error.contains(&text), "{error}");

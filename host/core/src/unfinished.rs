@@ -325,7 +325,9 @@ mod tests {
             unfinished.take(record(seq, Event::ReadsKept { call: CallId(call), reads: Vec::new() }));
         }
         let in_flight: BTreeSet<CallId> = unfinished.room.calls_in_flight().collect();
-        assert!(unfinished.effects.keys().all(|call| in_flight.contains(call)) && unfinished.traces.keys().all(|call| in_flight.contains(call)));
+        assert!(
+            unfinished.effects.keys().all(|call| in_flight.contains(call)) && unfinished.traces.keys().all(|call| in_flight.contains(call))
+        );
         unfinished.take(record(3, Event::Cancelled { reason: "enough".to_owned() }));
         assert!(unfinished.effects.is_empty() && unfinished.traces.is_empty());
     }

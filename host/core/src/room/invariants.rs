@@ -256,7 +256,12 @@ mod tests {
         assert_ends("a tool's answer, and no slot", waiting(round(0), tool), answered(), Invariant::SlotExists);
         assert_ends("a step, and none waits", waiting(Wait::More, |frame| Purpose::Step { frame }), stepped(), Invariant::StepWaits);
         assert_ends("a user, and none waits", waiting(Wait::More, |frame| Purpose::User { frame }), said(), Invariant::StepWaits);
-        assert_ends("an approval, and no round", waiting(Wait::More, |frame| Purpose::Approval { frame, slot: 0 }), approved(), Invariant::RoundWaits);
+        assert_ends(
+            "an approval, and no round",
+            waiting(Wait::More, |frame| Purpose::Approval { frame, slot: 0 }),
+            approved(),
+            Invariant::RoundWaits,
+        );
         assert_ends("a risk, and no round", waiting(Wait::More, risk), assessed(), Invariant::RoundWaits);
         let (mut lost, _) = room(Wait::Call(CALL), |frame| Purpose::Step { frame });
         lost.frames.clear();

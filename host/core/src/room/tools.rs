@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::{Invariant, Room};
 use super::approvals::{Asked, Ruling};
 use super::confirming::Wanted;
 use super::frame::{Said, Slot, ToolRound, Wait};
 use super::steps::MAX_WEIGHT;
+use super::{Invariant, Room};
 use crate::fault::CallReport;
 use crate::ids::{FrameId, PluginName, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall, ToolResult};

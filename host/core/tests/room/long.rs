@@ -30,7 +30,8 @@ fn effects(room: &mut Room) -> Vec<Effect> {
 }
 
 fn says(call: CallId, text: &str) -> Event {
-    let turn = Turn { action: Action::Finish { outputs: json!(text) }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    let turn =
+        Turn { action: Action::Finish { outputs: json!(text) }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }
 }
 

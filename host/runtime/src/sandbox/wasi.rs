@@ -160,7 +160,8 @@ mod tests {
         assert_ne!(insecure, bytes(guess));
         // What the insecure stream shows is no part of the secure one.
         assert_ne!(secure, insecure);
-        let seeded = |seed: [u8; 32]| (u64::from_le_bytes(seed[..8].try_into().unwrap()), u64::from_le_bytes(seed[8..16].try_into().unwrap()));
+        let seeded =
+            |seed: [u8; 32]| (u64::from_le_bytes(seed[..8].try_into().unwrap()), u64::from_le_bytes(seed[8..16].try_into().unwrap()));
         assert_ne!(insecure_seed, seeded(guess));
         assert_ne!(insecure_seed, seeded(seed(&state.start.secret, &state.start.plugin, state.start.call, Stream::Secure)));
         // Run again from its journal, the call is given the same.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::{Invariant, Room};
 use super::super::approvals::Asked;
 use super::super::frame::{Said, Slot, ToolRound};
 use super::super::posting::{text_form, unknown_plugin};
+use super::super::{Invariant, Room};
 use super::{text_of, unsupported};
 use crate::action::{Action, Observation, exit_code};
 use crate::calling::fit;

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::super::{Invariant, Room};
 use super::super::frame::{Attempt, Responder, Wait};
+use super::super::{Invariant, Room};
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::calling::routing::PASS;
 use crate::ids::{FrameId, TaskName};
