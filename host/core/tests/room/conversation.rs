@@ -9,7 +9,7 @@ use conclave_core::consult::{Advice, GateVerdict};
 use conclave_core::delegation::Delegation;
 use conclave_core::delivery::{EndedTask, Speech};
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Record, Spent, UsedByPlugin};
+use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
 use conclave_core::fault::CallReport;
 use conclave_core::ids::{CallId, ChannelId, Millis, TimerId};
 use conclave_core::notice::Notice;
