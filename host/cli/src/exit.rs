@@ -53,6 +53,8 @@ pub(crate) fn of(status: Status, met: Met) -> u8 {
         status if status.is_budget() => BUDGET,
         Status::Timeout => TIMEOUT,
         Status::Kill => INTERRUPTED,
+        // Whatever else the run met: the host itself failed.
+        Status::InternalError => FAILED,
         // Also where the agent found another way: what the operator wanted asked was not done.
         _ if met.nobody_to_ask => POLICY,
         status if status.is_success() => OK,
@@ -82,6 +84,7 @@ mod tests {
         let down = Met { trouble: Some(TroubleKind::Unreachable), ..Met::default() };
         let nobody = Met { nobody_to_ask: true, ..Met::default() };
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Error, met)), [3, 4, 6, 5]);
+        assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::InternalError, met)), [1; 4]);
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Done, met)), [0, 0, 6, 0]);
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Timeout, met)), [124; 4]);
     }

@@ -18,13 +18,14 @@ use crate::message::{Blob, Entity, Message, ToolCall};
 use crate::model::{Completion, ModelError, ModelRequest, Trouble};
 use crate::policy::Approval;
 use crate::request::{Request, RequestId};
+use crate::room_secret::RoomSecret;
 use crate::setup::{ReturnType, Setup};
 use crate::side_effect::{SideEffect, SideEffectAnswer};
 use crate::tool::{ToolError, ToolOutcome};
 use crate::trace::Read;
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 7;
+pub const RULES: u32 = 8;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,6 +42,18 @@ pub struct Record {
     pub rules: u32,
     #[serde(flatten)]
     pub event: Event,
+}
+
+impl Record {
+    /// The record as it may leave the host: without the room's secret.
+    #[must_use]
+    pub fn without_secret(self: Arc<Self>) -> Arc<Self> {
+        let Event::RoomOpened { setup, opening, .. } = &self.event else { return self };
+        let (setup, opening) = (Arc::clone(setup), opening.clone());
+        let event = Event::RoomOpened { setup, opening, secret: RoomSecret::WITHHELD };
+        let Self { seq, at, rules, .. } = *self;
+        Arc::new(Self { seq, at, rules, principal: self.principal.clone(), event })
+    }
 }
 
 /// What one plugin used of its grants that hold for the whole run.
@@ -271,6 +284,9 @@ pub enum Event {
     RoomOpened {
         setup: Arc<Setup>,
         opening: Opening,
+        /// Drawn by the host. Only journals have it: whoever else writes the event leaves it out.
+        #[serde(skip_serializing)]
+        secret: RoomSecret,
     },
     /// Another run in the same room, after the one before it is over: histories, scratch and links stay.
     RunStarted {

@@ -3,9 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use serde::Deserialize as _;
-
 use crate::event::{Event, RULES, Record};
+use crate::json_depth::{JSON_DEPTH_MAX, JsonError, from_json};
 use crate::notice::Notice;
 use crate::room::Room;
 use crate::setup::Setup;
@@ -47,31 +46,61 @@ impl Durability {
 pub enum JournalError {
     #[error("line {line} of the journal is not a record: {cause}")]
     Malformed { line: usize, cause: serde_json::Error },
+    #[error(
+        "record {seq} of the journal, in line {line}, is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep). No host wrote it: \
+         the file was changed."
+    )]
+    TooDeep { line: usize, seq: u64 },
     #[error("record {expected} of the journal is missing: line {line} holds record {found}. A line was lost, or two journals were joined.")]
     Gap { line: usize, expected: u64, found: u64 },
     #[error("record {seq} was written by rules {found}; this host folds rules {RULES}. Use the host that wrote it.")]
     OtherRules { seq: u64, found: u32 },
 }
 
-/// One record as a line, without its end.
+impl JournalError {
+    /// The stable word for programs.
+    #[must_use]
+    pub fn code(&self) -> &'static str {
+        match self {
+            Self::Malformed { .. } => "malformed_record",
+            Self::TooDeep { .. } => "record_too_deep",
+            Self::Gap { .. } => "missing_record",
+            Self::OtherRules { .. } => "other_rules",
+        }
+    }
+}
+
+/// Returns one record as a line of a journal, without its end. It holds the room's secret: it is for journals alone.
 #[must_use]
 pub fn to_line(record: &Record) -> String {
+    let mut line = shown(record);
+    if let Event::RoomOpened { secret, .. } = &record.event {
+        line.pop();
+        line.push_str(&format!(",\"secret\":\"{}\"}}", secret.to_hex()));
+    }
+    line
+}
+
+/// Returns one record as JSON, without the room's secret.
+fn shown(record: &Record) -> String {
     serde_json::to_string(record).expect("a record holds nothing but JSON values, texts and numbers")
 }
 
 /// The records of a journal, in order. A torn last line, cut off while it was written, was never acknowledged and is left out.
 ///
 /// # Errors
-/// `Malformed` when another line is not a record, `Gap` when one is missing, `OtherRules` when it was written by other rules.
+/// `Malformed` when another line is not a record, `TooDeep` when it is nested deeper than any record, `Gap` when one is missing, `OtherRules` when it was written by other rules.
 pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
     let mut records: Vec<Record> = Vec::new();
     let ends_whole = text.ends_with('\n');
     let lines: Vec<&str> = text.lines().collect();
     for (index, line) in lines.iter().enumerate() {
-        let record: Record = match read(line) {
+        let expected = records.len() as u64;
+        let record: Record = match from_json(line) {
             Ok(record) => record,
             Err(_) if index + 1 == lines.len() && !ends_whole => break,
-            Err(cause) => {
+            Err(JsonError::TooDeep) => return Err(JournalError::TooDeep { line: index + 1, seq: expected }),
+            Err(JsonError::Malformed(cause)) => {
                 // What other rules wrote may not look like a record of these; it is no less whole for that.
                 return Err(match serde_json::from_str(line) {
                     Ok(Stamp { seq, rules }) if rules != RULES => JournalError::OtherRules { seq, found: rules },
@@ -79,7 +108,6 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
                 });
             }
         };
-        let expected = records.len() as u64;
         if record.seq != expected {
             return Err(JournalError::Gap { line: index + 1, expected, found: record.seq });
         }
@@ -96,16 +124,6 @@ pub fn from_lines(text: &str) -> Result<Vec<Record>, JournalError> {
 struct Stamp {
     seq: u64,
     rules: u32,
-}
-
-/// A record may be nested deeper than what a plugin handed over, by the levels of the event around it: without room for these, a
-/// plugin could write a journal that nobody can read.
-fn read(line: &str) -> Result<Record, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(line);
-    deserializer.disable_recursion_limit();
-    let record = Record::deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(record)
 }
 
 /// The room that these records lead to. Effects that they gave rise to are not given out again.
@@ -150,6 +168,6 @@ pub struct Retold {
 
 impl fmt::Display for Record {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        out.write_str(&to_line(self))
+        out.write_str(&shown(self))
     }
 }

@@ -31,6 +31,12 @@ pub enum Notice {
         agent: PluginName,
         caller: Option<TaskName>,
     },
+    /// The room met a state that no events lead to, and is ended with `INTERNAL_ERROR`.
+    InvariantViolated {
+        /// The invariant that did not hold, as a stable word.
+        code: String,
+        reason: String,
+    },
     /// A seat gave a valid answer, which is now the pending message.
     MessagePosted {
         task: TaskName,

@@ -43,6 +43,8 @@ pub enum Status {
     Error,
     /// The user said goodbye (L-086).
     UserQuit,
+    /// The host met a state that no events lead to: a defect of Conclave.
+    InternalError,
 }
 
 impl Status {
@@ -77,6 +79,7 @@ impl Status {
             Self::NotAddressed => "NOT_ADDRESSED",
             Self::Error => "ERROR",
             Self::UserQuit => "USER_QUIT",
+            Self::InternalError => "INTERNAL_ERROR",
         }
     }
 }

@@ -9,6 +9,7 @@ mod approvals;
 mod astray;
 mod background;
 mod budgets;
+mod calls;
 mod circles;
 mod condensing;
 mod confirming;
@@ -22,7 +23,9 @@ mod frame;
 mod gates;
 mod handoff;
 mod hosting;
+mod invariants;
 mod knowledge;
+mod links;
 mod memory;
 mod micro;
 mod models;
@@ -55,15 +58,18 @@ use crate::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, Mo
 use crate::limits::RunLimits;
 use crate::notice::Notice;
 use crate::outcome::{Outcome, Status};
+use crate::room_secret::RoomSecret;
 use crate::setup::{Setup, TaskSetup};
 use crate::view::{AgentView, Remaining};
 
 pub use hosting::RoomStatus;
+pub use invariants::{Invariant, InvariantViolation};
 pub(crate) use tools::wider_tools;
 
 use agent_states::AgentStates;
 use background::{BackgroundTask, Tasks};
 use budgets::Short;
+use calls::Calls;
 use context::Lost;
 use controls::ReceivedControls;
 use conversation::Conversation;
@@ -224,11 +230,17 @@ pub struct Room {
     opened: Millis,
     setup: Arc<Setup>,
     opening: Opening,
+    /// None before the room is opened.
+    #[serde(with = "crate::room_secret::in_state", default, skip_serializing_if = "Option::is_none")]
+    secret: Option<RoomSecret>,
     frames: BTreeMap<FrameId, Frame>,
     memories: Memories,
     /// How messages followed from one another.
     links: Links,
-    calls: BTreeMap<CallId, Purpose>,
+    /// So many links are looked through again.
+    #[serde(default)]
+    links_due: usize,
+    calls: Calls,
     model_calls: Vec<ModelCall>,
     /// Steps that got no answer of a model, and go on still.
     #[serde(default)]
@@ -294,6 +306,12 @@ pub struct Room {
     /// Why a thing that is asked about is so risky; none between events.
     #[serde(skip)]
     risk_reason: Option<String>,
+    /// Why the room was ended, where an invariant did not hold in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    broken: Option<InvariantViolation>,
+    /// Met in the event that is being taken; none between events.
+    #[serde(skip)]
+    violation: Option<InvariantViolation>,
     /// Frames to go on with; empty between events.
     runnable: VecDeque<FrameId>,
     effects: VecDeque<Effect>,
@@ -319,10 +337,12 @@ impl Default for Room {
                 limits: RunLimits::default(),
             }),
             opening: Opening::default(),
+            secret: None,
             frames: BTreeMap::new(),
             memories: Memories::new(),
             links: Links::new(),
-            calls: BTreeMap::new(),
+            links_due: 0,
+            calls: Calls::default(),
             model_calls: Vec::new(),
             without_model: BTreeSet::new(),
             filtered: BTreeSet::new(),
@@ -350,6 +370,8 @@ impl Default for Room {
             pausing: Pausing::default(),
             controls: ReceivedControls::default(),
             risk_reason: None,
+            broken: None,
+            violation: None,
             runnable: VecDeque::new(),
             effects: VecDeque::new(),
             notices: VecDeque::new(),
@@ -367,6 +389,7 @@ impl Room {
     /// Takes what happened. An event that answers nothing (an abandoned call, a second opening) changes nothing.
     pub fn handle(&mut self, event: Event, now: Millis) {
         self.now = self.now.max(now);
+        self.calls.begin_event();
         self.count_pause();
         let event = match event {
             Event::ControlReceived { id, message } => {
@@ -378,7 +401,7 @@ impl Room {
             event => event,
         };
         match event {
-            Event::RoomOpened { setup, opening } => self.open(setup, opening),
+            Event::RoomOpened { setup, opening, secret } => self.open(setup, opening, secret),
             Event::RunStarted { setup, opening } => self.start_run(setup, opening),
             Event::HistoryChanged { task, change } => self.change_history(&task, change),
             // Whoever asks a room that is over is told so.
@@ -431,6 +454,9 @@ impl Room {
         self.heed_words();
         self.end_if_over();
         loop {
+            if self.violation.is_some() {
+                break;
+            }
             self.host();
             self.heed_deliveries();
             self.end_if_over();
@@ -439,9 +465,11 @@ impl Room {
                 break;
             }
         }
+        self.end_if_violated();
         self.finish_if_idle();
         self.end_pause();
         self.tell_states();
+        self.forget_links();
     }
 
     /// The next thing that the host must do, if any.
@@ -481,6 +509,12 @@ impl Room {
         &self.opening.room
     }
 
+    /// What randomness of the room's calls is derived from; none before it is opened.
+    #[must_use]
+    pub fn secret(&self) -> Option<&RoomSecret> {
+        self.secret.as_ref()
+    }
+
     /// The time of the newest event.
     #[must_use]
     pub fn now(&self) -> Millis {
@@ -496,6 +530,12 @@ impl Room {
     /// Calls that wait for an answer, oldest first.
     pub fn calls_in_flight(&self) -> impl Iterator<Item = CallId> {
         self.calls.keys().copied()
+    }
+
+    /// Calls that the event that was taken last ended, in whatever way, in the order in which they ended.
+    #[must_use]
+    pub fn ended_calls(&self) -> &[CallId] {
+        self.calls.ended()
     }
 
     /// The timer was set, and nobody dropped it.

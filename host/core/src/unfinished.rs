@@ -69,6 +69,9 @@ pub struct Unfinished {
     traces: BTreeMap<CallId, Trace>,
     /// Of the last record.
     last: Millis,
+    /// Calls that were looked at.
+    #[cfg(test)]
+    visited: u64,
 }
 
 /// How a room goes on.
@@ -85,7 +88,17 @@ impl Unfinished {
     #[must_use]
     pub fn fold(records: impl IntoIterator<Item = Record>) -> Self {
         let (effects, models, timers, traces) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        let mut all = Self { room: Room::new(), next: 0, effects, models, timers, traces, last: Millis::default() };
+        let mut all = Self {
+            room: Room::new(),
+            next: 0,
+            effects,
+            models,
+            timers,
+            traces,
+            last: Millis::default(),
+            #[cfg(test)]
+            visited: 0,
+        };
         records.into_iter().for_each(|record| all.take(record));
         all
     }
@@ -93,33 +106,56 @@ impl Unfinished {
     fn take(&mut self, record: Record) {
         self.next = record.seq + 1;
         self.last = self.last.max(record.at);
-        self.note(&record.event);
+        let traced = self.note(&record.event);
         self.room.handle(record.event, record.at);
         while self.room.poll_notice().is_some() {}
         while let Some(effect) = self.room.poll_effect() {
             self.begun(effect);
         }
-        let in_flight: BTreeSet<CallId> = self.room.calls_in_flight().collect();
-        // Numbers do not tell: a paused room has calls that have not begun.
-        self.effects.retain(|call, _| in_flight.contains(call));
-        self.traces.retain(|call, _| in_flight.contains(call));
+        // A journal may tell something of a call that is over, or never was.
+        if let Some(call) = traced {
+            self.drop_if_over(call);
+        }
+        // Only these: to look at all that is under way after each record would take records times calls.
+        for index in 0..self.room.ended_calls().len() {
+            if let Some(call) = self.room.ended_calls().get(index).copied() {
+                self.drop_if_over(call);
+            }
+        }
         if self.room.outcome().is_some() {
             self.models.clear();
             self.timers.clear();
         }
     }
 
-    fn note(&mut self, event: &Event) {
+    /// Forgets a call that nobody waits for.
+    fn drop_if_over(&mut self, call: CallId) {
+        #[cfg(test)]
+        {
+            self.visited += 1;
+        }
+        if !self.room.is_in_flight(call) {
+            self.effects.remove(&call);
+            self.traces.remove(&call);
+        }
+    }
+
+    /// Takes what the event says of a call's past; gives that call.
+    fn note(&mut self, event: &Event) -> Option<CallId> {
         match event {
             Event::ModelAsked { call, .. }
             | Event::SideEffectAsked { call, .. }
             | Event::SideEffectEnded { call, .. }
-            | Event::ReadsKept { call, .. } => self.traces.entry(*call).or_default().take(event),
+            | Event::ReadsKept { call, .. } => {
+                self.traces.entry(*call).or_default().take(event);
+                return Some(*call);
+            }
             Event::ModelAnswered { call, ordinal, .. } => drop(self.models.remove(&(*call, *ordinal))),
             Event::TimerFired { timer } => drop(self.timers.remove(timer)),
             Event::Resumed { down_ms } => self.timers.values_mut().for_each(|at| *at = at.plus(*down_ms)),
             _ => {}
         }
+        None
     }
 
     fn begun(&mut self, effect: Effect) {
@@ -139,7 +175,8 @@ impl Unfinished {
             }
             Effect::SetTimer { timer, at } => drop(self.timers.insert(*timer, *at)),
             _ => {
-                if let Some(call) = effect.starts() {
+                // One that was held back while the room was paused may be for a call that is over by now.
+                if let Some(call) = effect.starts().filter(|call| self.room.is_in_flight(*call)) {
                     let start = Start::of(&effect, &self.room);
                     self.effects.insert(call, (effect, start));
                 }
@@ -236,4 +273,62 @@ fn is_idempotent(effect: &Effect, setup: &Setup) -> bool {
     let Effect::CallTool { plugin, tool, .. } = effect else { return false };
     let facts = setup.plugins.get(plugin).map(|plugin| &plugin.facts);
     facts.is_some_and(|facts| facts.tools.iter().any(|known| known.name == *tool && known.idempotent))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::event::{Principal, RULES};
+
+    /// A room with so many calls in flight, each of which has begun and was told something.
+    fn busy(calls: u64) -> Unfinished {
+        let mut state = serde_json::to_value(Room::new()).expect("a room is serialisable");
+        state["phase"] = json!({ "Running": { "root": 0 } });
+        state["calls"] = (0..calls).map(|call| (call.to_string(), json!({ "Step": { "frame": 0 } }))).collect();
+        let mut unfinished = Unfinished::fold([]);
+        unfinished.room = serde_json::from_value(state).expect("it is a room");
+        for call in (0..calls).map(CallId) {
+            let effect = Effect::StepAgent { call, frame: crate::ids::FrameId(0), task: "desk".into(), agent: "desk".into() };
+            unfinished.effects.insert(call, (effect, None));
+            unfinished.traces.insert(call, Trace::default());
+        }
+        unfinished
+    }
+
+    fn record(seq: u64, event: Event) -> Record {
+        Record { seq, at: Millis(seq), principal: Principal("tester".into()), rules: RULES, event }
+    }
+
+    #[test]
+    fn a_record_costs_the_same_however_many_calls_are_under_way() {
+        let told = |calls: u64| {
+            let mut unfinished = busy(calls);
+            for seq in 0..1_000 {
+                unfinished.take(record(seq, Event::ReadsKept { call: CallId(seq % calls), reads: Vec::new() }));
+            }
+            assert_eq!((unfinished.effects.len() as u64, unfinished.traces.len() as u64), (calls, calls));
+            unfinished.visited
+        };
+        assert_eq!(told(10), told(1_000));
+        assert!(told(1_000) <= 2_000, "{}", told(1_000));
+    }
+
+    #[test]
+    fn what_has_ended_is_forgotten_however_it_ended() {
+        let mut unfinished = busy(100);
+        let failed = || Err(Fault::new(FaultKind::Interrupted, "gone"));
+        unfinished.take(record(0, Event::AgentStepped { call: CallId(7), answer: failed(), report: CallReport::default() }));
+        // Of a call that is over, and of one that never was.
+        for (seq, call) in [(1, 7), (2, 100_000)] {
+            unfinished.take(record(seq, Event::ReadsKept { call: CallId(call), reads: Vec::new() }));
+        }
+        let in_flight: BTreeSet<CallId> = unfinished.room.calls_in_flight().collect();
+        assert!(
+            unfinished.effects.keys().all(|call| in_flight.contains(call)) && unfinished.traces.keys().all(|call| in_flight.contains(call))
+        );
+        unfinished.take(record(3, Event::Cancelled { reason: "enough".to_owned() }));
+        assert!(unfinished.effects.is_empty() && unfinished.traces.is_empty());
+    }
 }

@@ -192,6 +192,7 @@ pub fn verdict(outcome: Arc<Outcome>) -> Result<Option<Arc<Outcome>>, BatchError
         | Status::MaxCalls
         | Status::MaxCpu
         | Status::InfLoop
+        | Status::InternalError
         | Status::Error => Err(BatchError::Ended(outcome)),
     }
 }

@@ -9,6 +9,7 @@ use conclave_core::fault::{CallReport, Fault};
 use conclave_core::grant::{Denial, DenialRecord};
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::TaskSetup;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
@@ -22,6 +23,8 @@ use crate::subscribe::Level;
 /// What every call starts with.
 pub struct CallStart {
     pub room: RoomId,
+    /// What the call's randomness is derived from.
+    pub secret: RoomSecret,
     pub call: CallId,
     pub plugin: PluginName,
     /// The time that the guest sees.

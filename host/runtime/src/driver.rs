@@ -23,6 +23,7 @@ use conclave_core::ids::{CallId, ControlId, ModelName, RoomId, TaskName};
 use conclave_core::model::ModelError;
 use conclave_core::outcome::Outcome;
 use conclave_core::room::Room;
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::Setup;
 use conclave_core::trace::Trace;
 use conclave_core::unfinished::{Resumption, Start};
@@ -77,6 +78,8 @@ pub(crate) struct Driver {
     shared: Arc<Shared>,
     setup: Arc<Setup>,
     id: RoomId,
+    /// What the room is opened with; one that is gone on with has it from its journal.
+    secret: RoomSecret,
     teller: Teller,
     room: Room,
     journal: RoomJournal,
@@ -152,23 +155,28 @@ impl Inlet {
 
 impl Driver {
     /// A room that nothing happens in yet.
+    ///
+    /// # Errors
+    /// When it cannot have a journal, or the machine gives no randomness for its secret.
     pub(crate) fn new(shared: Arc<Shared>, setup: Arc<Setup>, id: RoomId) -> Result<Self, JournalFailure> {
         let inlet = Inlet::new(&shared, id);
         Self::opening(shared, setup, inlet)
     }
 
     fn opening(shared: Arc<Shared>, setup: Arc<Setup>, inlet: Inlet) -> Result<Self, JournalFailure> {
+        let secret = draw_secret(&inlet.id)?;
         let journal = RoomJournal::Opening(shared.journals.open(&inlet.id)?);
-        Ok(Self::with(shared, setup, inlet, journal))
+        Ok(Self::with(shared, setup, inlet, secret, journal))
     }
 
-    fn with(shared: Arc<Shared>, setup: Arc<Setup>, inlet: Inlet, journal: RoomJournal) -> Self {
+    fn with(shared: Arc<Shared>, setup: Arc<Setup>, inlet: Inlet, secret: RoomSecret, journal: RoomJournal) -> Self {
         let Inlet { id, sender, events, outside } = inlet;
         let teller = Teller::new(shared.subscribers.clone(), id.clone(), Arc::clone(&shared.clock));
         Self {
             shared,
             setup,
             id,
+            secret,
             teller,
             room: Room::new(),
             journal,
@@ -265,7 +273,7 @@ impl Driver {
             self.outside.known.bind(&setup.channels);
         }
         self.first = Some(match &self.opened {
-            None => Event::RoomOpened { setup, opening },
+            None => Event::RoomOpened { setup, opening, secret: self.secret.clone() },
             Some(before) => Event::RunStarted { setup: (!Arc::ptr_eq(before, &setup)).then_some(setup), opening },
         });
     }
@@ -511,7 +519,7 @@ impl Driver {
             if is_kept || is_followed {
                 let record = Arc::new(Record { seq, at: now, principal: self.shared.principal.clone(), rules: RULES, event });
                 if is_followed {
-                    told.push(Told::What(Some(seq), What::Recorded { record: Arc::clone(&record) }));
+                    told.push(Told::What(Some(seq), What::Recorded { record: Arc::clone(&record).without_secret() }));
                 }
                 self.room.handle(record.event.clone(), now);
                 records.push(record);
@@ -622,4 +630,15 @@ impl Drop for Driver {
             }
         }
     }
+}
+
+/// Draws the secret of a new room from the operating system.
+fn draw_secret(room: &RoomId) -> Result<RoomSecret, JournalFailure> {
+    let mut bytes = [0; RoomSecret::LENGTH];
+    getrandom::fill(&mut bytes).map_err(|error| JournalFailure {
+        room: room.clone(),
+        place: "its first record, which holds a secret drawn from this machine's randomness".to_owned(),
+        cause: std::io::Error::other(error.to_string()),
+    })?;
+    Ok(RoomSecret::new(bytes))
 }

@@ -333,3 +333,20 @@ impl Journal for JsonLinesJournal {
         written.map(|()| Keeping::Kept).map_err(failure)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_with_a_record_that_is_nested_too_deep_is_refused_with_its_number() {
+        let temp = tempfile::tempdir().unwrap();
+        let journals = JsonLines::in_folder(temp.path());
+        let room = RoomId::from("a");
+        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        let line = format!("{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n");
+        std::fs::write(journals.path(&room), line).unwrap();
+        let failure = journals.reopen(&room).err().unwrap().to_string();
+        assert!(failure.contains("record 0 ") && failure.contains("record_too_deep"), "{}", &failure[..200.min(failure.len())]);
+    }
+}

@@ -68,7 +68,7 @@ pub mod voice;
 
 pub use conclave_core::{
     action, budget, channel as binding, config, consult, delegation, delivery, event, fault, history, limits, lock, manifest, message,
-    model, notice, outcome, policy, request, setup, side_effect, tool,
+    model, notice, outcome, policy, request, room_secret, setup, side_effect, tool,
 };
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```

@@ -16,6 +16,7 @@ use conclave_core::message::{Entity, Message};
 use conclave_core::model::{Completion, ModelError, ModelRequest, Stop, Usage};
 use conclave_core::notice::Notice;
 use conclave_core::outcome::Status;
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::view::{AgentView, Remaining};
 use conclave_runtime::batch::{Batch, ItemEnd};
 use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer, ToolStart};
@@ -108,6 +109,7 @@ impl Hosted {
     fn start(&self, plugin: &PluginName) -> CallStart {
         CallStart {
             room: self.start.room.clone(),
+            secret: RoomSecret::new([7; RoomSecret::LENGTH]),
             call: CallId(self.calls.fetch_add(1, Ordering::Relaxed)),
             plugin: plugin.clone(),
             now: Millis(0),

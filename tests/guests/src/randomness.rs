@@ -1,4 +1,4 @@
-//! Returns a few numbers that come from the randomness of `std`.
+//! Returns a few numbers that come from the randomness of `std`, or bytes that nobody is to guess.
 
 use std::hash::{BuildHasher, RandomState};
 
@@ -10,4 +10,10 @@ fn run() -> Json<Vec<u64>> {
     Json((0..3_u8).map(|index| RandomState::new().hash_one(index)).collect())
 }
 
-conclave_sdk::export!(tools: [run], asks: []);
+/// Bytes of the host's secure randomness, as hexadecimal digits.
+#[tool]
+fn secure() -> String {
+    wasip2::random::random::get_random_bytes(32).iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+conclave_sdk::export!(tools: [run, secure], asks: []);

@@ -144,3 +144,35 @@ fn a_folder_of_lines_is_no_store_and_says_so() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(stderr.contains("lines of JSON") && stderr.contains("conclave why --journal"), "{stderr}");
 }
+
+#[test]
+fn the_secret_of_a_room_is_in_its_store_and_in_nothing_that_the_program_writes() {
+    let rig = echo();
+    let followed = said(&rig, &["run", "c.toml", "hello", "--json"]);
+    let run = lines(&rig, &["runs"])[0]["run"].as_str().expect("a name").to_owned();
+    let stores: Vec<_> = fs::read_dir(rig.folder().join("state/stores")).expect("a folder").flatten().map(|entry| entry.path()).collect();
+    assert_eq!(stores.len(), 1, "{stores:?}");
+    let store = conclave_runtime::store::Reader::open(&stores[0]).expect("the store of the run");
+    let records = store.records(&conclave_core::ids::RoomId::from(run.as_str())).expect("it is whole");
+    let secret = records.iter().find_map(|record| match &record.event {
+        conclave_core::event::Event::RoomOpened { secret, .. } => Some(secret.to_hex()),
+        _ => None,
+    });
+    let secret = secret.expect("the room was opened");
+    let address = format!("{run}:0");
+    let commands: [&[&str]; 7] = [
+        &["show", &run, "--json"],
+        &["show", &run, "--html=-"],
+        &["show", &run, "--all"],
+        &["trajectory", "export", &run],
+        &["why", &address],
+        &["why", &address, "--json"],
+        &["audit", "--json"],
+    ];
+    for command in commands {
+        let output = conclave(&rig, command);
+        let written = text(&output.stdout) + &text(&output.stderr);
+        assert!(!written.trim().is_empty() && !written.contains(&secret), "{command:?}: {written}");
+    }
+    assert!(followed.contains("room-opened") && !followed.contains(&secret));
+}

@@ -35,7 +35,6 @@ impl Slow {
         Arc::new(Self {
             open: Arc::new(Semaphore::new(0)),
             asked: Arc::default(),
-            asked_at: Mutex::default(),
             singly: Mutex::default(),
             is_single,
         })

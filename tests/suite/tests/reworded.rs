@@ -47,7 +47,7 @@ impl World {
     async fn go_on(&self, records: Vec<Arc<Record>>) -> Option<String> {
         let room = RoomId::from("test");
         let journals = MemoryJournals::of(room.clone(), records);
-        let mut session = self.prepare().await.reopen(&room, options(Arc::new(journals), At(LATER))).expect("it is kept");
+        let mut session = self.prepare().await.reopen(&room, options(Arc::new(journals), At(LATER))).await.expect("it is kept");
         session.go_on().await.expect("a journal in memory does not fail").content.clone()
     }
 }

@@ -220,7 +220,7 @@ fn a_step_that_polls_and_is_cut_off_anywhere_goes_on_as_it_began() {
             let is_open = asked > count(|event| matches!(event, Event::SideEffectEnded { .. }));
             let journals = MemoryJournals::of(RoomId::from("test"), before);
             let mut session =
-                world.prepare(&host).await.reopen(&RoomId::from("test"), options(Arc::new(journals.clone()), At(LATER))).expect("kept");
+                world.prepare(&host).await.reopen(&RoomId::from("test"), options(Arc::new(journals.clone()), At(LATER))).await.expect("kept");
             let outcome = session.go_on().await.expect("a journal in memory does not fail");
             assert_eq!(outcome.status, Status::Done, "cut at {cut}: {outcome:?}");
             let told = outcome.content.clone().unwrap_or_default();

@@ -1,6 +1,14 @@
 //! What a language's standard library brings along: inert, virtual, and of no use for getting out.
 
-use conclave_test_support::{Ran, Rig, calling};
+use std::sync::Arc;
+
+use conclave_core::event::{Event, Principal, RULES, Record};
+use conclave_core::ids::{Millis, RoomId};
+use conclave_core::room_secret::RoomSecret;
+use conclave_runtime::RunOptions;
+use conclave_runtime::journal::MemoryJournals;
+use conclave_runtime::subscribe::What;
+use conclave_test_support::{Ran, Rig, block_on, calling};
 use serde_json::json;
 
 fn run(guest: &str) -> Ran {
@@ -70,11 +78,59 @@ fn the_network_is_refused_with_an_audit_event() {
 
 #[test]
 fn clock_and_randomness_are_the_same_when_a_call_is_run_again() {
-    // The same room and call give the same seed, and the clock stands still within a call.
+    // The clock stands still within a call.
     let clock: serde_json::Value = serde_json::from_str(run("clock").content()).expect("the guest answers with JSON");
     assert_eq!(clock["wall_ns"][0], clock["wall_ns"][1], "{clock}");
     assert!(clock["wall_ns"][0].as_u64() > Some(1_700_000_000_000_000_000), "it is the time at which the call began: {clock}");
-    assert_eq!(run("randomness").content(), run("randomness").content());
+    for tool in ["run", "secure"] {
+        let config = calling("randomness", tool, &json!({}), "");
+        let ran = Rig::new().run(&config, "go");
+        assert!(ran.content().len() >= 32, "{}", ran.content());
+        let events = ran.events("test");
+        let is_answer = |event: &Event| matches!(event, Event::ToolAnswered { .. });
+        let before: Vec<Event> = events.iter().take_while(|event| !is_answer(event)).cloned().collect();
+        assert!(before.len() < events.len(), "it was cut off before the answer");
+        assert_eq!(resumed(&config, before.clone()), ran.content(), "the journal has the room's secret");
+        // The same room, call and time, and another secret.
+        let other = before.into_iter().map(|event| match event {
+            Event::RoomOpened { setup, opening, .. } => Event::RoomOpened { setup, opening, secret: RoomSecret::new([1; 32]) },
+            event => event,
+        });
+        assert_ne!(resumed(&config, other.collect()), ran.content());
+        assert_ne!(Rig::new().run(&config, "go").content(), ran.content(), "each room has a secret of its own");
+    }
+}
+
+/// What the run ends with once another process has gone on with it after these events.
+fn resumed(config: &str, events: Vec<Event>) -> String {
+    let record = |(seq, event): (usize, Event)| {
+        Arc::new(Record { seq: seq as u64, at: Millis(1_700_000_000_000), principal: Principal("tester".into()), rules: RULES, event })
+    };
+    let room = RoomId::from("test");
+    let journals = MemoryJournals::of(room.clone(), events.into_iter().enumerate().map(record));
+    let options = RunOptions { ids: Arc::new(room.clone()), journals: Arc::new(journals), ..RunOptions::default() };
+    let rig = Rig::new();
+    let prepared = rig.prepare(config).expect("it is prepared");
+    let outcome = block_on(async { prepared.reopen(&room, options).expect("it is kept").go_on().await.expect("it is kept in memory") });
+    outcome.content.clone().unwrap_or_default()
+}
+
+#[test]
+fn the_secret_of_a_room_is_told_to_nobody_who_follows_it() {
+    let ran = run("randomness");
+    let secret = ran.events("test").into_iter().find_map(|event| match event {
+        Event::RoomOpened { secret, .. } => Some(secret),
+        _ => None,
+    });
+    let hex = secret.expect("the room was opened").to_hex();
+    let told: Vec<String> = ran.happenings.iter().map(|happening| serde_json::to_string(happening).expect("JSON")).collect();
+    assert!(told.iter().any(|line| line.contains("room-opened")) && told.iter().all(|line| !line.contains(&hex)));
+    let recorded = ran.happenings.iter().filter_map(|happening| match &happening.what {
+        What::Recorded { record } => Some(record),
+        _ => None,
+    });
+    // Nor is it in the value that a program gets.
+    assert!(recorded.into_iter().all(|record| !conclave_core::journal::to_line(record).contains(&hex)));
 }
 
 #[test]

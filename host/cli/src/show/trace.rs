@@ -294,6 +294,7 @@ impl Trace {
             Notice::ChannelUnbound { channel } => self.line(channel.as_str(), "is no longer bound"),
             Notice::RoomClosed { reason } => self.line("host", &format!("the room is closed: {}", as_one_line(reason, WIDTH))),
             Notice::PluginReplaced { plugin, .. } => self.line(plugin.as_str(), "was built anew"),
+            Notice::InvariantViolated { reason, .. } => self.line("host", &paint(BAD, as_one_line(reason, 5 * WIDTH))),
             Notice::BackgroundStarted { task, .. } => self.line(task.as_str(), "started in the background"),
             // A call that was not approved is told as its answer.
             Notice::BackgroundEnded { .. }

@@ -14,7 +14,7 @@ use super::approvals::{Asked, Ruling};
 use super::delegates::delegate_slots;
 use super::frame::{Said, Slot, ToolRound, Wait};
 use super::tools::host_tool_of;
-use super::{About, Purpose, Room, TimerPurpose};
+use super::{About, Invariant, Purpose, Room, TimerPurpose};
 use crate::action::{Action, Observation, Turn};
 use crate::consult::{Advice, Question};
 use crate::fault::{CallReport, Fault};
@@ -67,7 +67,10 @@ impl Acting {
 impl Room {
     /// Carries out an action that is more than a reply.
     pub(super) fn carry_out(&mut self, id: FrameId, action: Action) -> Wait {
-        let Some(message) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return Wait::Ready(None) };
+        let Some(message) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else {
+            self.violated(Invariant::MessagePending, id);
+            return Wait::Ready(None);
+        };
         let arguments = action.args();
         let (slots, refused) = match delegate_slots(&action) {
             Some(Ok(slots)) => (slots, None),
@@ -85,7 +88,7 @@ impl Room {
     /// Begins what a slot's action asks for; it is answered at once where nothing has to be waited for. `asked`: what an approver has said
     /// of it already.
     pub(super) fn start_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: Action, asked: Asked) {
-        let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else { return };
+        let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else { return self.violated(Invariant::SlotExists, id) };
         if has_effect(&action) {
             // O-110: every kind that does something alike, whatever it is called.
             match self.consent(id, index, &call, Some(&action), asked) {
@@ -156,11 +159,12 @@ impl Room {
 
     /// Goes on with a slot that waited for consent.
     pub(super) fn go_on_acting(&mut self, id: FrameId, slot: usize, asked: Asked) {
+        // Answered meanwhile: the round goes on with its other slots.
         let Some(wanted) = self.waiting_slot(id, slot) else { return };
         let Some(action) = wanted.action else {
             let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
             if host_tool_of(&toolbox, &wanted.now).is_some() {
-                let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+                let Some(mut round) = self.take_round(id, slot) else { return };
                 self.run_slot(id, &mut round, slot, asked);
                 self.go_on(id, round);
                 return;
@@ -168,7 +172,7 @@ impl Room {
             self.go_on_with(id, slot, |room, call| room.start_approved(id, slot, call, wanted.asked_by.as_ref(), asked));
             return;
         };
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut round) = self.take_round(id, slot) else { return };
         self.start_act(id, &mut round, slot, action, asked);
         self.go_on(id, round);
     }
@@ -188,6 +192,7 @@ impl Room {
         };
         let Some(Wait::Tools(round)) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
         else {
+            self.violated(Invariant::RoundWaits, id);
             return Ok(());
         };
         if let Some(slot) = round.slots.get_mut(slot) {
@@ -208,7 +213,7 @@ impl Room {
 
     /// O-019, O-148: asks the task's memory, or that of the agent itself.
     fn start_recall(&mut self, id: FrameId, round: &mut ToolRound, index: usize, query: String) {
-        let Some((frame, task)) = self.task_of(id) else { return };
+        let Some((frame, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         let remembers =
             |plugin: &PluginName| self.setup.plugins.get(plugin).is_some_and(|plugin| plugin.facts.kinds.contains(&PluginKind::Memory));
@@ -226,9 +231,9 @@ impl Room {
     /// A memory has answered.
     pub(super) fn recalled(&mut self, id: FrameId, slot: usize, answer: Result<Advice, Fault>) {
         if self.waiting_slot(id, slot).is_none() {
-            return;
+            return self.violated(Invariant::RoundWaits, id);
         }
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut round) = self.take_round(id, slot) else { return };
         match answer {
             Ok(Advice::Memories { mut memories }) => {
                 memories.truncate(MEMORIES as usize);
@@ -292,8 +297,8 @@ impl Room {
             _ => return,
         };
         self.abandon(call);
-        let Some(slot) = self.waiting_slot(id, index) else { return };
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(slot) = self.waiting_slot(id, index) else { return self.violated(Invariant::RoundWaits, id) };
+        let Some(mut round) = self.take_round(id, index) else { return };
         let what = if slot.action.is_some() { "Action".to_owned() } else { "Tool".to_owned() };
         let content = format!("{what} {} timed out after {after_ms} ms.", slot.call.name);
         let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());

@@ -56,7 +56,8 @@ impl Room {
             | Status::MaxCpu
             | Status::Stalled
             | Status::InfLoop
-            | Status::Error => AgentState::Error,
+            | Status::Error
+            | Status::InternalError => AgentState::Error,
         };
         self.set_state(task, state, Some(reason.to_owned()));
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::confirming::{ByRule, Wanted};
 use super::posting::unknown_plugin;
 use super::tools::failed;
-use super::{Purpose, Room, TimerPurpose};
+use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::consult::Risk;
 use crate::effect::Effect;
 use crate::grant::Layer;
@@ -95,6 +95,7 @@ impl Room {
                 self.topped_up(call, approval);
                 return;
             }
+            // Nobody waits for it any more.
             _ => return,
         };
         self.calls.remove(&call);
@@ -102,7 +103,7 @@ impl Room {
         let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| of_call(purpose)).map(|(timer, _)| *timer).collect();
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
         self.tell(Notice::ApprovalGiven { call, approval: approval.clone() });
-        let Some(waiting) = self.slot_of(id, slot) else { return };
+        let Some(waiting) = self.slot_of(id, slot) else { return self.violated(Invariant::RoundWaits, id) };
         let asked_by = waiting.asked_by.clone();
         if waiting.action.is_some() {
             match approval {

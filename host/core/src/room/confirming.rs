@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::approvals::{Asked, Ruling};
 use super::frame::{Said, Slot, Wait};
 use super::tools::{failed, host_tool_of};
-use super::{About, Room};
+use super::{About, Invariant, Room};
 use crate::action::{Action, Observation, Reply};
 use crate::consult::{Advice, Question, Risk};
 use crate::control::confirm::ConfirmPolicy;
@@ -108,7 +108,7 @@ impl Room {
     /// An analyzer has answered. One that gave no answer says neither that there is no risk nor how much: it counts as the highest, and
     /// somebody is asked whatever the rules say of unknown risks (O-109 done right).
     pub(super) fn assessed(&mut self, id: FrameId, slot: usize, answer: Result<Advice, Fault>) {
-        let Some((_, task)) = self.task_of(id) else { return };
+        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let rules = task.confirm.clone();
         let (risk, asks, reason) = match answer {
             Ok(Advice::Risk { verdict }) => (verdict.risk, rules.policy.asks(Some(verdict.risk)), verdict.reason),
@@ -129,7 +129,9 @@ impl Room {
                 let asked_by = waiting.asked_by.clone();
                 self.go_on_with(id, slot, |room, wanted| room.start_approved(id, slot, wanted, asked_by.as_ref(), asked));
             }
-            _ => {}
+            // Answered meanwhile: the round goes on with its other slots.
+            Some(_) => {}
+            None => self.violated(Invariant::RoundWaits, id),
         }
     }
 
@@ -140,7 +142,7 @@ impl Room {
 
     /// Goes on with a call of a tool of the host; `arguments`: what an approver wrote in the place of its own.
     pub(super) fn go_on_steering(&mut self, id: FrameId, slot: usize, arguments: Option<Value>, asked: Asked) {
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut round) = self.take_round(id, slot) else { return };
         if let Some((waiting, arguments)) = round.slots.get_mut(slot).zip(arguments) {
             waiting.now.arguments = arguments;
         }
@@ -158,7 +160,7 @@ impl Room {
 
     /// An action does not happen, and its agent reads who said so and why (O-109).
     pub(super) fn reject_action(&mut self, id: FrameId, slot: usize, reason: &str) {
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut round) = self.take_round(id, slot) else { return };
         let name = round.slots.get(slot).map(|slot| slot.call.name.clone()).unwrap_or_default();
         let content = format!("The action {name} was not carried out: whoever approves for this run refused it: {reason}");
         self.tell_refused(id, &name, &content);

@@ -136,7 +136,7 @@ impl Room {
     /// A child is over: the slot that waits for it has its answer, and the next may begin. False when none waits.
     pub(super) fn delegate_ended(&mut self, caller: FrameId, child: &Frame, ending: &Ending, message: Option<&Message>) -> bool {
         let Some(index) = self.delegation(caller, child.id) else { return false };
-        let Some(Wait::Tools(mut round)) = self.take_wait(caller) else { return false };
+        let Some(mut round) = self.take_round(caller, index) else { return false };
         let is_one_of_several = round.slots.len() > 1;
         let (content, observation) = what_came_of(child, ending, message, is_one_of_several);
         let mut answer = Arc::unwrap_or_clone(self.host_message(caller, content));

@@ -29,6 +29,8 @@ pub(super) use inbox::is_data;
 use announcing::Announced;
 use strategies::Courier;
 
+/// Results that wait for one task's agent; the oldest go first.
+const INBOX_MAX: usize = 1_000;
 /// Why nothing is said in a room that was closed.
 const ROOM_CLOSED: &str = "room_closed";
 
@@ -223,6 +225,17 @@ impl Room {
             DeliveryState::Attached | DeliveryState::Blocked => self.tell(Notice::NotDelivered { id: id.clone(), agent, reason }),
             DeliveryState::DeadLetter => self.tell(Notice::DeadLetter { id: id.clone(), agent, attempts, reason }),
             _ => {}
+        }
+        self.shorten_inbox(&entry.notify);
+    }
+
+    /// A task whose agent takes no turn must not collect results for ever: the oldest go, and people are told.
+    fn shorten_inbox(&mut self, notify: &TaskName) {
+        let Some(inbox) = self.deliveries.inbox.get(notify).filter(|inbox| inbox.len() > INBOX_MAX) else { return };
+        let oldest = inbox.first().and_then(|number| self.deliveries.results.get(number)).map(|entry| entry.ended.id.clone());
+        if let Some(oldest) = oldest {
+            let reason = format!("inbox_full: the agent of {notify} has read none of its newest {INBOX_MAX} results");
+            self.bring(&oldest, DeliveryState::Blocked, None, Some(&reason));
         }
     }
 

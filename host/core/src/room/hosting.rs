@@ -121,7 +121,7 @@ impl Room {
         if self.conversation.closed.is_some() {
             self.end_waiting_for_user();
         }
-        while self.is_held() && matches!(self.phase, Phase::Draining { .. }) {
+        while self.violation.is_none() && self.is_held() && matches!(self.phase, Phase::Draining { .. }) {
             let Some(words) = self.conversation.waiting.pop_front() else { return };
             self.begin_turn(words);
             self.run();
@@ -219,8 +219,8 @@ impl Room {
     /// Nobody will answer in a closed room, so a task that waits for nothing but its user is done.
     fn end_waiting_for_user(&mut self) {
         let Phase::Running { root } = self.phase else { return };
-        let mut of_frames = self.calls.values().filter(|purpose| purpose.frame().is_some()).peekable();
-        if of_frames.peek().is_some() && of_frames.all(|purpose| matches!(purpose, Purpose::User { .. })) {
+        let of_frames = || self.calls.values().filter(|purpose| purpose.frame().is_some());
+        if of_frames().next().is_some() && of_frames().all(|purpose| matches!(purpose, Purpose::User { .. })) {
             self.end_frame(root, Ending::new(Status::UserQuit, "the room was closed while it waited for its user"));
         }
     }

@@ -11,14 +11,15 @@ use crate::event::{HistoryChange, Opening, Spent};
 use crate::ids::{FrameId, TaskName};
 use crate::message::{Entity, Label, Message};
 use crate::outcome::Status;
+use crate::room_secret::RoomSecret;
 use crate::setup::Setup;
 
 impl Room {
-    pub(super) fn open(&mut self, setup: Arc<Setup>, opening: Opening) {
+    pub(super) fn open(&mut self, setup: Arc<Setup>, opening: Opening, secret: RoomSecret) {
         if self.phase != Phase::Unopened {
             return;
         }
-        self.setup = setup;
+        (self.setup, self.secret) = (setup, Some(secret));
         self.count_histories();
         self.conversation.open(&opening, Some(&Arc::clone(&self.setup).channels));
         self.begin_run(opening);
@@ -26,7 +27,7 @@ impl Room {
 
     /// Another run, once the one before is over: what agents remember stays, what limits the run begins anew.
     pub(super) fn start_run(&mut self, setup: Option<Arc<Setup>>, opening: Opening) {
-        if !matches!(self.phase, Phase::Finished { .. }) {
+        if !matches!(self.phase, Phase::Finished { .. }) || self.is_broken() {
             return;
         }
         let is_new = setup.is_some();

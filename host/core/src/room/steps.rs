@@ -18,7 +18,7 @@ use super::frame::{Attempt, Frame, Read, Responder, Wait};
 use super::knowledge::newest_said;
 use super::micro::with_message;
 use super::tools::failed;
-use super::{Purpose, Room};
+use super::{Invariant, Purpose, Room};
 use crate::action::{Action, Turn};
 use crate::budget::Budget;
 use crate::effect::Effect;
@@ -98,7 +98,9 @@ impl Room {
 
     /// Goes on with every frame that can: a child that was just made, a caller whose child has ended, a step that got its answer.
     pub(super) fn run(&mut self) {
-        while let Some(id) = self.runnable.pop_front() {
+        while self.violation.is_none()
+            && let Some(id) = self.runnable.pop_front()
+        {
             self.advance(id);
         }
     }
@@ -106,7 +108,8 @@ impl Room {
     /// Goes on with a frame until it waits or ends.
     fn advance(&mut self, id: FrameId) {
         loop {
-            let Some(frame) = self.frames.get_mut(&id) else { return };
+            // It has ended, by what it did itself or by what another did.
+            let Some(frame) = self.frames.get_mut(&id).filter(|_| self.violation.is_none()) else { return };
             match frame.attempt.take() {
                 None if frame.only.is_some() => self.ask_only(id),
                 None => self.begin_step(id),
@@ -156,7 +159,9 @@ impl Room {
             if !self.can_respond(id, &responder) {
                 continue;
             }
-            let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
+            let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else {
+                return self.violated(Invariant::FrameExists, id);
+            };
             self.memory(&task).human_tried = responder == Responder::User;
             let is_taken = responder.seat().is_none_or(|seat| self.task_of(id).is_some_and(|(_, task)| task.seats.contains(&seat)));
             let wait = match &responder {
@@ -176,7 +181,9 @@ impl Room {
 
     /// Asks the one seat that the room was opened for.
     fn ask_only(&mut self, id: FrameId) {
-        let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else { return };
+        let Some(only) = self.frames.get(&id).and_then(|frame| frame.only.clone()) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         let wait = match only.seat {
             Entity::Agent => self.ask_agent_seat(id),
             Entity::Llm => self.ask_agent(id),
@@ -191,8 +198,10 @@ impl Room {
     /// The one seat has answered; it is asked again with its own answer where that is wanted.
     fn seat_answered(&mut self, id: FrameId, answer: Option<Arc<Message>>) {
         let answer = answer.map(|message| self.with_calls(id, message));
-        let Some(frame) = self.frames.get_mut(&id) else { return };
-        let Some(only) = frame.only.as_mut() else { return };
+        let Some((frame, only)) = self.frames.get_mut(&id).and_then(|frame| frame.only.clone().map(|only| (frame, only))) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
+        let only = frame.only.insert(only);
         only.times = only.times.saturating_sub(1);
         let (goes_on, seat) = (only.times > 0 && answer.is_some(), only.seat);
         frame.pending.clone_from(&answer);
@@ -374,7 +383,7 @@ impl Room {
 
     /// L-051a: without a message a task goes on with the last thing in its history; without a history, with nothing.
     pub(super) fn begin_where_it_ended(&mut self, id: FrameId) {
-        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return self.violated(Invariant::FrameExists, id) };
         let Some(last) = newest_said(&self.history(&task)).cloned() else {
             // Nothing was said to go on with; in the reference what was pending when the run before ended is pending still.
             let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
@@ -394,6 +403,9 @@ impl Room {
     pub(super) fn agent_stepped(&mut self, id: FrameId, call: CallId, answer: Result<Turn, Fault>) {
         let lacked_model = self.without_model.remove(&call);
         let is_filtered = self.filtered.remove(&call);
+        if !self.waits_for_answer(id, call) {
+            return;
+        }
         let message = match answer {
             Ok(turn) => self.take_turn(id, turn, is_filtered),
             Err(fault) => {
@@ -441,6 +453,9 @@ impl Room {
     pub(super) fn agent_responded(&mut self, id: FrameId, call: CallId, answer: Result<Option<Turn>, Fault>) {
         let lacked_model = self.without_model.remove(&call);
         self.filtered.remove(&call);
+        if !self.waits_for_answer(id, call) {
+            return;
+        }
         let message = match answer {
             // An answer of the component costs a turn, whichever of its exports gives it: two responders could talk for ever.
             Ok(Some(_)) if self.is_used_up(Budget::Turns) && !self.asks_for_more() => {
@@ -453,10 +468,7 @@ impl Room {
                     self.idle_steps = 0;
                 }
                 let wait = self.responded(id, turn);
-                if let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
-                    attempt.wait = wait;
-                    self.runnable.push_back(id);
-                }
+                self.put_wait(id, wait);
                 return;
             }
             Err(fault) => {
@@ -530,10 +542,13 @@ impl Room {
         let Some(Purpose::User { frame }) = self.calls.get(&call) else { return };
         let frame = *frame;
         self.calls.remove(&call);
+        if !self.waits_for_answer(frame, call) {
+            return;
+        }
         if text.as_ref().is_some_and(|text| !text.trim().is_empty()) || !attachments.is_empty() {
             self.idle_steps = 0;
         }
-        let Some((_, task)) = self.task_of(frame) else { return };
+        let Some((_, task)) = self.task_of(frame) else { return self.violated(Invariant::FrameExists, frame) };
         // Nobody is there: in the reference that is a person who says nothing.
         let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
         let message = text.and_then(|text| self.user_said(frame, text, attachments)).map(|message| (Responder::User, message));
@@ -549,7 +564,9 @@ impl Room {
 
     /// Puts an answer where the step waits for it, and goes on.
     pub(super) fn ready(&mut self, id: FrameId, answer: Option<(Responder, Arc<Message>)>) {
-        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else { return };
+        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
+            return self.violated(Invariant::StepWaits, id);
+        };
         if let Some((responder, _)) = &answer {
             attempt.responder = responder.clone();
         }

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::Room;
 use super::approvals::{Asked, Ruling};
 use super::confirming::Wanted;
 use super::frame::{Said, Slot, ToolRound, Wait};
 use super::steps::MAX_WEIGHT;
+use super::{Invariant, Room};
 use crate::fault::CallReport;
 use crate::ids::{FrameId, PluginName, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall, ToolResult};
@@ -155,7 +155,10 @@ impl Room {
         let origin = self.origin_of(id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
         let mut round = ToolRound { slots: calls.iter().map(slot).collect(), message: Arc::clone(pending) };
-        let Some((frame, task)) = self.task_of(id) else { return Wait::Ready(None) };
+        let Some((frame, task)) = self.task_of(id) else {
+            self.violated(Invariant::FrameExists, id);
+            return Wait::Ready(None);
+        };
         let (several, toolbox, task) = (task.allow_multiple_tools, self.toolbox(&frame.task), Arc::clone(task));
         // L-119: a call that steers the task stands alone. L-118: so does any, where the operator wants it.
         let is_final = |slot: &Slot| !task.as_langroid && toolbox.get(&slot.call.name).is_some_and(|tool| tool.is_final);
@@ -190,7 +193,7 @@ impl Room {
 
     /// Native calls that nobody here carries out want a result too: a provider accepts no call without one.
     fn add_unknown(&mut self, id: FrameId, toolbox: &Toolbox, round: &mut ToolRound) {
-        let Some((frame, task)) = self.task_of(id) else { return };
+        let Some((frame, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         let calls: Vec<ToolCall> = round.message.tool_calls.iter().take(MAX_ROUND).cloned().collect();
         for (index, call) in calls.into_iter().enumerate() {
@@ -217,9 +220,9 @@ impl Room {
 
     /// Starts one slot. `asked`: what an approver has said of it already.
     pub(super) fn run_slot(&mut self, id: FrameId, round: &mut ToolRound, index: usize, asked: Asked) {
-        let Some(frame) = self.frames.get(&id) else { return };
+        let Some(frame) = self.frames.get(&id) else { return self.violated(Invariant::FrameExists, id) };
         let toolbox = self.toolbox(&frame.task);
-        let Some(slot) = round.slots.get(index) else { return };
+        let Some(slot) = round.slots.get(index) else { return self.violated(Invariant::SlotExists, id) };
         if slot.said.is_some() {
             return;
         }

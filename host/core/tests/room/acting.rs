@@ -9,7 +9,7 @@ use conclave_core::room::Room;
 use conclave_core::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::checks::violations;
 use crate::properties::Recorded;
 
@@ -21,7 +21,7 @@ fn opened() -> Recorded {
     });
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     recorded
 }
 

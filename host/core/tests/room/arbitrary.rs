@@ -17,7 +17,7 @@ use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
 
-use crate::case::Case;
+use crate::case::{Case, SECRET};
 
 /// A row of numbers, read one after the other; then zeros for ever.
 pub(crate) struct Choices<'a> {
@@ -307,7 +307,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
             };
             Event::HistoryChanged { task: TaskName::from(choices.one(&TASKS)), change }
         }
-        0 => Event::RoomOpened { setup: case.setup().into(), opening: case.opening() },
+        0 => Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET },
         1..=3 => Event::AgentStepped { call, answer: stepped(choices), report: report(choices) },
         4 => Event::AgentResponded { call, answer: stepped(choices).map(|turn| choices.flag().then_some(turn)), report: report(choices) },
         5 | 6 => Event::ToolAnswered { call, answer: tool_answer(choices), report: report(choices) },

@@ -16,7 +16,7 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::plan::request;
 
 /// Each key of `limits.run`, and the case or test that exceeds it.
@@ -60,7 +60,7 @@ impl Tried {
         });
         let case: Case = serde_json::from_value(case).expect("a case of the right form");
         let mut tried = Self { room: Room::new(), records: Vec::new(), asked: VecDeque::new(), lost: 0 };
-        let effects = tried.happened(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() });
+        let effects = tried.happened(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET });
         let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("expected a step: {effects:?}") };
         (tried, call)
     }

@@ -16,6 +16,7 @@ use conclave_core::message::Entity;
 use conclave_core::model::ToolFormat;
 use conclave_core::narrow::Narrow;
 use conclave_core::policy::Rule;
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::{
     AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup,
     TaskSetup, TextRules,
@@ -27,6 +28,9 @@ use serde_json::{Value, json};
 
 /// The moment at which every case begins.
 pub(crate) const START: Millis = Millis(1_000_000);
+
+/// The secret of every case's room.
+pub(crate) const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]);
 
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -18,6 +18,7 @@ pub(crate) fn violations(room: &Room, records: &[Record]) -> Vec<String> {
     let read = from_lines(&lines);
     must(read.as_ref().is_ok_and(|read| read == records), "the records read from their lines are others");
     must(read.is_ok_and(|read| fold(read) == *room), "the fold of the lines is another room");
+    must(room.violation().is_none(), &format!("an invariant did not hold: {:?}", room.violation()));
     let state = serde_json::to_value(room).expect("a room is serialisable");
     must(serde_json::from_value::<Room>(state.clone()).is_ok_and(|read| read == *room), "the room read from its JSON is another");
     must(state["runnable"] == json!([]) && state["effects"] == json!([]), "something was left to do");

@@ -9,7 +9,7 @@ use conclave_core::message::{Entity, Label, ToolCall};
 use conclave_core::tool::ToolOutcome;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
 fn opened(over: u64) -> Recorded {
@@ -19,7 +19,7 @@ fn opened(over: u64) -> Recorded {
     });
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     recorded
 }
 

@@ -11,7 +11,7 @@ use conclave_core::policy::{Approval, ApprovalRequest};
 use conclave_core::unfinished::Unfinished;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
 const KINDS: [&str; 8] = ["run", "run_ipython", "browse", "browse_interactive", "read", "write", "edit", "call_tool_mcp"];
@@ -27,7 +27,7 @@ fn opened(confirm: &Value, policy: &Value) -> Recorded {
     });
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     recorded
 }
 

@@ -9,7 +9,7 @@ use conclave_core::consult::{Advice, GateVerdict};
 use conclave_core::delegation::Delegation;
 use conclave_core::delivery::{EndedTask, Speech};
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Record, Spent, UsedByPlugin};
+use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
 use conclave_core::fault::CallReport;
 use conclave_core::ids::{CallId, ChannelId, Millis, TimerId};
 use conclave_core::notice::Notice;
@@ -19,7 +19,7 @@ use conclave_core::room::{Room, RoomStatus};
 use conclave_core::unfinished::Unfinished;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
 /// A room, and what came of each request.
@@ -61,7 +61,7 @@ impl World {
         opening(&mut opened);
         let (recorded, replies) = (Recorded::default(), BTreeMap::new());
         let mut world = Self { recorded, now: START, requests: 0, replies, begun: Vec::new(), spoken: Vec::new() };
-        world.happened(Event::RoomOpened { setup: setup.into(), opening: opened });
+        world.happened(Event::RoomOpened { setup: setup.into(), opening: opened, secret: SECRET });
         world
     }
 
@@ -170,7 +170,7 @@ impl World {
         let written = serde_json::to_value(self.room()).expect("a room is serialisable");
         let read: Room = serde_json::from_value(written.clone()).expect("and can be read");
         assert_eq!(serde_json::to_value(&read).expect("again"), written);
-        let line = |record: &Record| serde_json::to_string(record).expect("a record is a line");
+        let line = conclave_core::journal::to_line;
         let lines: Vec<String> = self.recorded.records.iter().map(line).collect();
         let records = lines.iter().map(|line| serde_json::from_str(line).expect("a line is a record"));
         assert!(Unfinished::fold(records).room == *self.room(), "the fold of the lines is another room");

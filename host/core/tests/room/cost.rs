@@ -12,7 +12,7 @@ use conclave_core::model::PromptPiece;
 use conclave_core::room::Room;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::plan::request;
 
 fn opened() -> Room {
@@ -22,7 +22,7 @@ fn opened() -> Room {
     });
     let case: Case = serde_json::from_value(case).expect("a case of the right form");
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     room
 }
 

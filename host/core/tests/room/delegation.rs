@@ -25,7 +25,7 @@ use conclave_core::setup::Setup;
 use conclave_core::toolbox::{HostTool, TaskTool};
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 
 /// A room by hand: what happens, and what it wants done.
 struct Desk {
@@ -58,7 +58,7 @@ impl Desk {
         change(&mut setup);
         opened(&mut opening);
         let mut desk = Self { room: Room::new(), records: Vec::new(), at: START, to_do: Vec::new(), told: Vec::new(), requests: 0 };
-        desk.happened(Event::RoomOpened { setup: setup.into(), opening });
+        desk.happened(Event::RoomOpened { setup: setup.into(), opening, secret: SECRET });
         desk
     }
 

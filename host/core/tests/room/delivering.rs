@@ -20,7 +20,7 @@ use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::checks::violations;
 use crate::properties::Recorded;
 
@@ -65,7 +65,7 @@ impl Desk {
         change(&mut setup);
         opened(&mut opening);
         let mut desk = Self { recorded: Recorded::default(), at: START, to_do: Vec::new(), requests: 0 };
-        desk.happened(Event::RoomOpened { setup: setup.into(), opening });
+        desk.happened(Event::RoomOpened { setup: setup.into(), opening, secret: SECRET });
         desk
     }
 

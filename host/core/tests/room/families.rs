@@ -17,7 +17,7 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::plan::request;
 
 /// Something that a room waits for.
@@ -59,7 +59,7 @@ impl Family {
         let case: Case = serde_json::from_value(case).expect("a case of the right form");
         let root = Member { room: Room::new(), parent: None, waits: Vec::new(), asked: 0 };
         let mut family = Self { members: vec![root], children: BTreeMap::new(), now: START.0, lost: 0, answered: 0 };
-        family.happened(0, Event::RoomOpened { setup: case.setup().into(), opening: case.opening() });
+        family.happened(0, Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET });
         family
     }
 
@@ -90,7 +90,7 @@ impl Family {
                 let child = self.members.len();
                 self.members.push(Member { room: Room::new(), parent: Some((index, call)), waits: Vec::new(), asked: 0 });
                 self.children.insert((index, call), child);
-                self.happened(child, Event::RoomOpened { setup, opening: *opening });
+                self.happened(child, Event::RoomOpened { setup, opening: *opening, secret: SECRET });
             }
             Effect::AbandonCall { call } => {
                 if let Some(child) =

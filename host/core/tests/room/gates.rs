@@ -13,7 +13,7 @@ use conclave_core::setup::GatePoint;
 use conclave_core::unfinished::Unfinished;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
 /// A room that is held open, with these gates; the task `worker` may be delegated to.
@@ -26,7 +26,7 @@ fn opened(gates: Value) -> Recorded {
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
     let mut recorded = Recorded::default();
     let opening = Opening { hold: true, content: None, ..case.opening() };
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening }, START);
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START);
     recorded.take_effects();
     recorded
 }

@@ -11,7 +11,7 @@ use conclave_core::outcome::Status;
 use conclave_core::request::RefusalCode;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
 const TOOL: &str = "handoff_conversation";
@@ -28,7 +28,7 @@ fn case(tasks: Value) -> Case {
 fn opened_with(tasks: Value) -> Recorded {
     let case = case(tasks);
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     recorded
 }
 

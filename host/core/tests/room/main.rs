@@ -16,6 +16,7 @@ mod delivering;
 mod families;
 mod gates;
 mod handoff;
+mod long;
 mod matching;
 mod pausing;
 mod plan;

@@ -14,14 +14,14 @@ use conclave_core::tool::ToolOutcome;
 use conclave_core::unfinished::Unfinished;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::properties::Recorded;
 
 fn opened(setup: Value) -> Recorded {
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "opening": { "deadline": 60_000 }, "expect": {} }))
         .expect("a case of the right form");
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     recorded
 }
 

@@ -11,7 +11,7 @@ use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 
 use crate::arbitrary::{Choices, answers, case, event, steers};
-use crate::case::START;
+use crate::case::{SECRET, START};
 use crate::checks::violations;
 
 /// Each property is tried so often; PROPTEST_CASES raises it. No file of failures: a seed in a comment of the fix is worth more than one
@@ -51,7 +51,7 @@ fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     if choices.below(8) != 7 {
         // Some rooms are held open.
         let opening = Opening { hold: choices.below(3) == 2, ..case.opening() };
-        events.push((Event::RoomOpened { setup: case.setup().into(), opening }, START));
+        events.push((Event::RoomOpened { setup: case.setup().into(), opening, secret: SECRET }, START));
     }
     while !choices.are_over() {
         let event = event(&mut choices, &case);
@@ -66,7 +66,7 @@ pub(crate) fn answered(row: &[u16], most: usize) -> Recorded {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
     let mut recorded = Recorded::default();
-    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     let mut to_do: VecDeque<Effect> = recorded.take_effects().into();
     loop {
         assert!(recorded.records.len() < most, "the room goes on for ever");

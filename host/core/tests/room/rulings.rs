@@ -14,7 +14,7 @@ use conclave_core::setup::Setup;
 use conclave_core::tool::ToolOutcome;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::plan::request;
 
 fn case(setup: &Value) -> Case {
@@ -24,7 +24,7 @@ fn case(setup: &Value) -> Case {
 fn opened(setup: &Value) -> Room {
     let case = case(setup);
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     room
 }
 
@@ -79,7 +79,7 @@ fn a_second_opening_changes_nothing() {
     effects(&mut room);
     let before = room.clone();
     let other = case(&json!({ "entry": "other" }));
-    room.handle(Event::RoomOpened { setup: other.setup().into(), opening: other.opening() }, START);
+    room.handle(Event::RoomOpened { setup: other.setup().into(), opening: other.opening(), secret: SECRET }, START);
     assert_eq!(room, before);
 }
 
@@ -278,7 +278,7 @@ fn a_setup_that_lacks_a_plugin_breaks_nothing() {
     let mut setup: Setup = case.setup();
     setup.plugins.remove(&PluginName::from("desk"));
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: setup.into(), opening: case.opening() }, START);
+    room.handle(Event::RoomOpened { setup: setup.into(), opening: case.opening(), secret: SECRET }, START);
     room.handle(stepped(0, reply(vec![call("box.a")])), START);
     let mut to_help = reply(vec![call("safe.open")]);
     to_help.action = Action::Reply(Reply { recipient: Some("help".to_owned()), ..Reply::default() });
@@ -302,6 +302,47 @@ fn what_a_plugin_nests_as_deep_as_it_may_can_be_read_back() {
     let line = to_line(&record(0, stepped(0, turn)));
     let read = from_lines(&(line.clone() + "\n")).expect("the room can be resumed");
     assert_eq!(to_line(&read[0]), line);
+}
+
+#[test]
+fn a_record_that_is_nested_too_deep_is_named_and_not_read() {
+    let whole = to_line(&record(0, stepped(0, finish())));
+    for levels in [300, 100_000] {
+        let nested = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        let deep = format!(r#"{{"seq":1,"at":1,"principal":"x","rules":{RULES},"event":"agent-stepped","call":0,"answer":{nested}}}"#);
+        let unclosed = format!(r#"{{"seq":1,"at":1,"principal":"x","rules":{RULES},"event":{}"#, "[".repeat(levels));
+        for line in [deep, unclosed] {
+            let error = from_lines(&format!("{whole}\n{line}\n{whole}\n")).expect_err("nobody wrote this");
+            assert!(matches!(error, JournalError::TooDeep { line: 2, seq: 1 }), "{error}");
+            assert_eq!(error.code(), "record_too_deep");
+            // Torn off at the end it was never acknowledged, however deep.
+            assert_eq!(from_lines(&format!("{whole}\n{line}")).map(|read| read.len()).ok(), Some(1));
+        }
+    }
+}
+
+#[test]
+fn the_secret_of_a_room_is_in_its_journal_and_in_nothing_else_that_is_written_of_it() {
+    let case: Case = serde_json::from_value(json!({ "name": "by hand", "expect": {} })).expect("a case");
+    let opened = record(0, Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET });
+    let (hex, line) = (SECRET.to_hex(), to_line(&opened));
+    assert!(line.contains(&hex));
+    assert_eq!(from_lines(&(line.clone() + "\n")).expect("it reads"), [opened.clone()]);
+    // A journal without it is none of this host's.
+    let without = line.replace(&format!(",\"secret\":\"{hex}\""), "") + "\n";
+    assert!(matches!(from_lines(&without), Err(JournalError::Malformed { .. })));
+    let room = conclave_core::journal::fold([opened.clone()]);
+    assert_eq!(room.secret(), Some(&SECRET));
+    let told = conclave_core::journal::retold([opened.clone()]);
+    let written = [
+        serde_json::to_string(&opened).expect("a record is JSON"),
+        serde_json::to_string(&opened.event).expect("an event is JSON"),
+        opened.to_string(),
+        format!("{opened:?} {room:?} {told:?}"),
+        to_line(&std::sync::Arc::new(opened.clone()).without_secret()),
+    ];
+    let bytes = format!("{:?}", SECRET.as_bytes());
+    assert!(written.iter().all(|text| !text.contains(&hex) && !text.contains(bytes.trim_matches(['[', ']']))), "{written:#?}");
 }
 
 #[test]

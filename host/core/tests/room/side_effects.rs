@@ -14,7 +14,7 @@ use conclave_core::room::Room;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use serde_json::json;
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 
 /// A room whose agent is in its first step, call 0, and may send so many requests.
 fn stepping(requests: u64) -> Room {
@@ -27,7 +27,7 @@ fn stepping(requests: u64) -> Room {
         plugin.facts.manifest.asks.insert("fetch".to_owned(), Ask::default());
     }
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: setup.into(), opening: case.opening() }, START);
+    room.handle(Event::RoomOpened { setup: setup.into(), opening: case.opening(), secret: SECRET }, START);
     drop(effects(&mut room));
     room
 }

@@ -8,7 +8,7 @@ use conclave_core::journal::fold;
 use conclave_core::room::Room;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::world::{Order, World};
 
 fn watched() -> Value {
@@ -38,7 +38,7 @@ fn step(room: &mut Room, number: u32) {
 fn what_is_kept_of_what_was_done_does_not_grow_with_it() {
     let case = case(&json!({}));
     let mut room = Room::new();
-    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening() }, START);
+    room.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
     let size = |room: &Room| serde_json::to_value(room).expect("a room is serialisable")["frames"].to_string().len();
     (0..20).for_each(|number| step(&mut room, number));
     let after_few = size(&room);

@@ -24,7 +24,7 @@ use proptest::sample::Index;
 use serde_json::json;
 
 use crate::arbitrary::{Choices, answers};
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::checks::violations;
 use crate::properties::{Recorded, answered};
 
@@ -93,7 +93,7 @@ fn case(setup: serde_json::Value) -> (Arc<Setup>, Case) {
 fn stepping(events: Vec<Event>) -> Unfinished {
     let setup = json!({ "models": { "default": {} }, "plugins": { "desk": { "grants": { "model": ["default"] } } } });
     let (setup, case) = case(setup);
-    let opened = Event::RoomOpened { setup, opening: case.opening() };
+    let opened = Event::RoomOpened { setup, opening: case.opening(), secret: SECRET };
     Unfinished::fold(records([opened].into_iter().chain(events).collect()))
 }
 
@@ -146,7 +146,7 @@ fn calling(idempotent: bool, sha256: &str, events: Vec<Event>) -> Unfinished {
     let call = ToolCall { id: "1".to_owned(), name: "box.a".to_owned(), arguments: json!({}), untrusted: false };
     let action = Action::Reply(Reply { content: None, tool_calls: vec![call], ..Reply::default() });
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-    let opened = Event::RoomOpened { setup, opening: case.opening() };
+    let opened = Event::RoomOpened { setup, opening: case.opening(), secret: SECRET };
     let stepped = Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
     Unfinished::fold(records([opened, stepped].into_iter().chain(events).collect()))
 }
@@ -249,7 +249,7 @@ fn acting(action: Action, sha256: &str, events: Vec<Event>) -> Unfinished {
     let (mut setup, case) = case(setup);
     Arc::make_mut(Arc::make_mut(&mut setup).plugins.get_mut("hands").expect("it is there")).facts.sha256 = sha256.to_owned();
     let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
-    let opened = Event::RoomOpened { setup, opening: case.opening() };
+    let opened = Event::RoomOpened { setup, opening: case.opening(), secret: SECRET };
     let stepped = Event::AgentStepped { call: CallId(0), answer: Ok(turn), report: CallReport::default() };
     Unfinished::fold(records([opened, stepped].into_iter().chain(events).collect()))
 }

@@ -10,7 +10,7 @@ use conclave_core::ids::{CallId, Millis, TimerId};
 use conclave_core::room::Room;
 use serde_json::{Value, json};
 
-use crate::case::{Case, START};
+use crate::case::{Case, SECRET, START};
 use crate::plan::{Common, Completed, Consulted, Decided, Ended, Said, ToolSaid, relayed, request};
 use crate::recorder::Recorder;
 
@@ -94,7 +94,7 @@ impl<'a> World<'a> {
 
     /// Runs the case until nothing is left to do.
     pub(crate) fn run(&mut self) {
-        self.happened(Event::RoomOpened { setup: self.case.setup().into(), opening: self.case.opening() });
+        self.happened(Event::RoomOpened { setup: self.case.setup().into(), opening: self.case.opening(), secret: SECRET });
         let mut performed = 0;
         loop {
             if !self.to_do.is_empty() {

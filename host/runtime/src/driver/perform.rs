@@ -104,6 +104,7 @@ impl Driver {
     fn call_start(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, start: Start) -> CallStart {
         CallStart {
             room: self.id.clone(),
+            secret: self.room.secret().unwrap_or(&self.secret).clone(),
             call,
             now: start.at,
             scratch: start.scratch,

@@ -10,7 +10,7 @@ use conclave_core::trace::Trace;
 use conclave_core::unfinished::{Again, Resumption, Unfinished};
 
 use super::pausing::paused_after;
-use super::{Driver, Inlet, RoomJournal, Shared};
+use super::{Driver, Inlet, RoomJournal, Shared, draw_secret};
 use crate::journal::JournalFailure;
 use crate::room_handle::next_request;
 
@@ -32,7 +32,9 @@ impl Driver {
         let unfinished = Unfinished::fold(reopened.records);
         let now = shared.clock.now();
         let setup = Arc::clone(unfinished.room.setup());
-        let mut driver = Self::with(shared, Arc::clone(&setup), inlet, RoomJournal::Open(reopened.journal));
+        // One that was never opened opens with a new secret.
+        let secret = unfinished.room.secret().cloned().map_or_else(|| draw_secret(&inlet.id), Ok)?;
+        let mut driver = Self::with(shared, Arc::clone(&setup), inlet, secret, RoomJournal::Open(reopened.journal));
         driver.seq = unfinished.next;
         driver.paused = paused;
         // Before its first event there is nothing to go on with; a run begins as any other.

@@ -40,7 +40,7 @@ struct Inner {
 
 impl Access {
     pub(super) fn new(start: CallStart, setup: Arc<PluginSetup>) -> Self {
-        let CallStart { room, call, plugin, now, scratch: _, trace, task: _, models, effects: _, observer } = start;
+        let CallStart { room, secret: _, call, plugin, now, scratch: _, trace, task: _, models, effects: _, observer } = start;
         let book = LogBook::new(call, Arc::clone(&observer), setup.limits.log);
         let (requests, denials, is_over) = (AtomicU32::new(0), Mutex::default(), AtomicBool::new(false));
         Self(Arc::new(Inner { room, call, plugin, now, setup, trace, models, observer, book, requests, denials, is_over }))

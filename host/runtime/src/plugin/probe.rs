@@ -10,6 +10,7 @@ use conclave_core::hidden::{code_point, in_tool};
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
 use conclave_core::limits::PluginLimits;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::tool::ToolSpec;
 use serde_json::Value;
@@ -50,6 +51,8 @@ pub(super) async fn probe(
     let grantee = Arc::new(Grantee::new(name.clone(), Arc::new(setup)).expect("nothing is granted, so there is no folder to open"));
     let start = CallStart {
         room: RoomId::from("load"),
+        // The list of tools is the same at every load; nobody is given anything that must not be guessed.
+        secret: RoomSecret::WITHHELD,
         call: CallId(0),
         plugin: name,
         now: Millis(0),

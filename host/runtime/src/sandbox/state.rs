@@ -244,7 +244,7 @@ impl WasiView for CallState {
         let _ = self.meter.count_host_call();
         self.refuse_streamed();
         let (start, book) = (&self.start, &self.book);
-        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(&start.room, start.call, start.now, book));
+        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(start, book));
         WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }
     }
 }

@@ -10,6 +10,7 @@ use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
 use conclave_core::limits::PluginLimits;
 use conclave_core::manifest::Manifest;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::{PluginFacts, PluginSetup};
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::view::{AgentView, Remaining};
@@ -32,6 +33,7 @@ pub(crate) fn state(setup: PluginSetup) -> CallState {
     let grantee = Grantee::new(name.clone(), Arc::new(setup)).unwrap();
     let start = CallStart {
         room: RoomId::from("test"),
+        secret: RoomSecret::new([7; RoomSecret::LENGTH]),
         call: CallId(1),
         plugin: name,
         now: Millis(0),

@@ -4,16 +4,16 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::event::{Event, Opening, Principal, Record};
+use conclave_core::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_too_deep};
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::Setup;
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use sha2::{Digest, Sha256};
 
 /// Bytes of JSON that stay in a row; what is larger is a blob.
 pub(super) const LARGE: usize = 32 << 10;
 /// In `parts`: the whole event is a blob, but for the fields that are blobs themselves.
 const WHOLE: &str = "*";
-/// Deeper than any plugin may nest what it hands over: a file that was tampered with must not exhaust the stack.
-const DEEPEST: usize = 1_000;
 /// Setups that are kept as JSON, so that many runs of one config write theirs once.
 const SETUPS: usize = 8;
 
@@ -50,6 +50,9 @@ pub(super) enum RowError {
     Blob(String),
     #[error("it is no record: {0}")]
     Malformed(String),
+    /// No host wrote it so; found before anything is built of it.
+    #[error("it is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep): no host wrote it, the file was changed")]
+    TooDeep,
 }
 
 /// Makes rows; remembers setups that it has made JSON of.
@@ -61,8 +64,8 @@ impl Rows {
     pub(super) fn of(&self, record: &Record) -> Result<(Row, Vec<Part>), serde_json::Error> {
         // Named one by one: a new field must not be forgotten here.
         let (mut body, mut parts) = match &record.event {
-            Event::RoomOpened { setup, opening } => self.opened("room-opened", setup, opening)?,
-            Event::RunStarted { setup: Some(setup), opening } => self.opened("run-started", setup, opening)?,
+            Event::RoomOpened { setup, opening, secret } => self.opened("room-opened", setup, opening, Some(secret))?,
+            Event::RunStarted { setup: Some(setup), opening } => self.opened("run-started", setup, opening, None)?,
             event => (serde_json::to_string(event)?, BTreeMap::new()),
         };
         if body.len() > LARGE {
@@ -76,13 +79,22 @@ impl Rows {
     }
 
     /// The setup is always a blob: it is the same for many runs.
-    fn opened(&self, event: &str, setup: &Arc<Setup>, opening: &Opening) -> Result<(String, BTreeMap<String, Part>), serde_json::Error> {
+    fn opened(
+        &self,
+        event: &str,
+        setup: &Arc<Setup>,
+        opening: &Opening,
+        secret: Option<&RoomSecret>,
+    ) -> Result<(String, BTreeMap<String, Part>), serde_json::Error> {
         #[derive(Serialize)]
         struct Opened<'a> {
             event: &'a str,
             opening: &'a Opening,
+            /// Events do not write it by themselves.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            secret: Option<String>,
         }
-        let body = serde_json::to_string(&Opened { event, opening })?;
+        let body = serde_json::to_string(&Opened { event, opening, secret: secret.map(RoomSecret::to_hex) })?;
         Ok((body, BTreeMap::from([("setup".to_owned(), self.setup(setup)?)])))
     }
 
@@ -106,7 +118,8 @@ pub(super) fn part(bytes: Vec<u8>) -> Part {
 
 /// Moves large fields out; when the rest is still large, all of it.
 fn split(body: &str, parts: &mut BTreeMap<String, Part>) -> Result<String, serde_json::Error> {
-    let mut fields: serde_json::Map<String, serde_json::Value> = deep(body)?;
+    let mut fields: serde_json::Map<String, serde_json::Value> =
+        from_json(body).map_err(|error| serde_json::Error::io(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
     let event = fields.get("event").cloned();
     for (name, value) in std::mem::take(&mut fields) {
         let text = serde_json::to_string(&value)?;
@@ -161,7 +174,10 @@ impl Row {
     }
 
     pub(super) fn record(&self, read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<Record, RowError> {
-        let event = deep(&self.event(read)?).map_err(|error| malformed(&error))?;
+        let event = from_json(&self.event(read)?).map_err(|error| match error {
+            JsonError::TooDeep => RowError::TooDeep,
+            JsonError::Malformed(error) => malformed(&error),
+        })?;
         let principal = Principal(Arc::clone(&self.principal));
         Ok(Record { seq: self.seq, at: conclave_core::ids::Millis(self.at), principal, rules: self.rules, event })
     }
@@ -186,7 +202,7 @@ impl Row {
             let field = serde_json::to_string(&field).map_err(|error| malformed(&error))?;
             event.push_str(&format!(",{field}:{}}}", blob(&sha256)?));
         }
-        is_shallow(&event).then_some(event).ok_or_else(|| RowError::Malformed("it is nested too deep".to_owned()))
+        if is_too_deep(&event) { Err(RowError::TooDeep) } else { Ok(event) }
     }
 }
 
@@ -194,29 +210,20 @@ fn malformed(error: &serde_json::Error) -> RowError {
     RowError::Malformed(error.to_string())
 }
 
-/// An event may be nested deeper than what a plugin handed over, by the levels around it.
-fn deep<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, serde_json::Error> {
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    deserializer.disable_recursion_limit();
-    let value = T::deserialize(&mut deserializer)?;
-    deserializer.end()?;
-    Ok(value)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn is_shallow(text: &str) -> bool {
-    let (mut depth, mut deepest, mut in_text, mut escaped) = (0_usize, 0, false, false);
-    for byte in text.bytes() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' if in_text => escaped = true,
-            b'"' => in_text = !in_text,
-            b'{' | b'[' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b'}' | b']' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
+    #[test]
+    fn a_row_that_is_nested_too_deep_is_refused_before_a_tree_is_built() {
+        let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        let body = |levels: usize| format!("{{\"event\":\"agent-stepped\",\"call\":0,\"answer\":{}}}", nested(levels));
+        let row = |body: String| Row { seq: 4, at: 1, principal: "ada".into(), rules: 0, body, parts: None };
+        for levels in [JSON_DEPTH_MAX, 100_000] {
+            assert!(matches!(row(body(levels)).record(|_| None), Err(RowError::TooDeep)), "{levels}");
+            assert!(matches!(row(body(levels)).line(|_| None), Err(RowError::TooDeep)), "{levels}");
         }
+        // One that is not is read, and is no event.
+        assert!(matches!(row(body(JSON_DEPTH_MAX - 1)).record(|_| None), Err(RowError::Malformed(_))));
     }
-    deepest <= DEEPEST
 }

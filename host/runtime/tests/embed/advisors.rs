@@ -10,6 +10,7 @@ use conclave_core::history::History;
 use conclave_core::ids::{CallId, Millis, PluginName};
 use conclave_core::message::ToolCall;
 use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::PluginKind;
 use conclave_core::view::{AgentView, Remaining};
 use conclave_runtime::Prepared;
@@ -39,6 +40,7 @@ impl Observer for Nobody {
 fn start() -> CallStart {
     CallStart {
         room: RoomId::from("test"),
+        secret: RoomSecret::new([7; RoomSecret::LENGTH]),
         call: CallId(1),
         plugin: PluginName::from("app"),
         now: Millis(0),

@@ -83,6 +83,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::HistoryCut { .. }
         | Notice::Resumed { .. }
         | Notice::PluginReplaced { .. }
+        | Notice::InvariantViolated { .. }
         | Notice::TurnStopped { .. }
         | Notice::PlanChanged { .. }
         | Notice::AgentStateChanged { .. }
@@ -272,6 +273,7 @@ fn notices() -> Vec<Notice> {
         Notice::HistoryCut { task: task("answer"), cut: 2, dropped: 0 },
         Notice::Resumed { down_ms: 3_000 },
         Notice::PluginReplaced { plugin: plugin("search"), sha256: "9f86d081884c7d65".repeat(4) },
+        Notice::InvariantViolated { code: "round_waits".to_owned(), reason: "internal error (round_waits): the room was ended".to_owned() },
         Notice::TurnStopped { task: task("desk"), reason: "Ctrl-C".to_owned() },
         Notice::PlanChanged { task: task("desk"), plan: plan.to_json() },
         Notice::AgentStateChanged { task: task("desk"), state: AgentState::AwaitingUserInput, reason: None },

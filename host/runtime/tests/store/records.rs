@@ -8,7 +8,7 @@ use conclave_runtime::journal::Keeping;
 use conclave_runtime::store::{Durability, Reader, Store};
 use futures_executor::block_on;
 
-use crate::support::{about, append, entry, kept, opened, opened_in, record, records, reopened_in, run, said, setup, sql};
+use crate::support::{SECRET, about, append, entry, kept, opened, opened_in, record, records, reopened_in, run, said, setup, sql};
 
 #[test]
 fn every_durability_gives_back_what_was_appended() {
@@ -63,7 +63,7 @@ fn large_fields_and_setups_are_blobs_and_one_setup_is_kept_once() {
         let mut journal = opened_in(&*journals, name).unwrap();
         let opening = Opening { room: RoomId::from(name), content: Some("x".repeat(50_000)), ..Opening::default() };
         let large = Event::UserAnswered { call: CallId(1), text: Some("é\"\n".repeat(20_000)), attachments: Vec::new() };
-        let kept = [record(0, 1, Event::RoomOpened { setup: Arc::clone(&setup), opening }), record(1, 2, large)];
+        let kept = [record(0, 1, Event::RoomOpened { setup: Arc::clone(&setup), opening, secret: SECRET }), record(1, 2, large)];
         append(&mut *journal, &kept).unwrap();
         all.push((name, kept));
     }

@@ -7,9 +7,13 @@ use conclave_runtime::event::{Event, Opening, Principal, RULES, Record, Spent};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Reopened};
 use conclave_runtime::outcome::{Outcome, Status};
+use conclave_runtime::room_secret::RoomSecret;
 use conclave_runtime::setup::Setup;
 use conclave_runtime::store::{About, Durability, Reader, Store};
 use futures_executor::block_on;
+
+/// The secret of every room here.
+pub const SECRET: RoomSecret = RoomSecret::new([0x5e; RoomSecret::LENGTH]);
 
 pub fn setup() -> Arc<Setup> {
     let (entry, limits) = (TaskName::from("desk"), conclave_runtime::limits::RunLimits::default());
@@ -23,7 +27,7 @@ pub fn record(seq: u64, at: u64, event: Event) -> Arc<Record> {
 
 pub fn opened(room: &str, text: &str) -> Arc<Record> {
     let opening = Opening { room: RoomId::from(room), entry: TaskName::from("desk"), content: Some(text.to_owned()), ..Opening::default() };
-    record(0, 1_000, Event::RoomOpened { setup: setup(), opening })
+    record(0, 1_000, Event::RoomOpened { setup: setup(), opening, secret: SECRET })
 }
 
 pub fn said(seq: u64, text: &str) -> Arc<Record> {

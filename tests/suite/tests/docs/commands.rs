@@ -8,12 +8,12 @@
 
 use std::process::{Child, Command, Output, Stdio};
 
-use conclave_test_support::{Rig, guest};
+use conclave_test_support::{Rig, cache, guest, program};
 use serde_json::Value;
 
 use super::blocks::blocks;
 use super::{read, root};
-use crate::cli::{cache, program, text};
+use crate::cli::text;
 use crate::resume_cli::{kill, until};
 
 /// Lines that no test runs, by how they begin, and why.
@@ -134,11 +134,13 @@ impl Stage {
         let program = program();
         let folder = program.parent().expect("a program lies in a folder");
         let path = std::env::var("PATH").unwrap_or_default();
-        let mut command = Command::new("sh");
+        let mut command = self.rig.bare("sh");
         command.args(["-c", line]).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command.current_dir(if self.is_at_root() { root() } else { self.rig.folder().to_path_buf() });
-        command.env("PATH", format!("{}:{path}", folder.display())).env("HOME", self.rig.folder().join("home"));
-        command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", self.rig.folder().join("state"));
+        command.env("PATH", format!("{}:{path}", folder.display()));
+        command.env("CONCLAVE_CACHE", cache()).env("CONCLAVE_STATE", self.rig.root().join("state"));
+        if self.is_at_root() {
+            command.current_dir(root());
+        }
         command
     }
 
@@ -332,12 +334,10 @@ fn a_first_tool_is_built_and_run() {
 
 /// Builds what the workspace has already downloaded, unoptimised: what it does is tested, not how fast.
 fn offline(mut command: Command) -> Command {
-    command.env("CARGO_NET_OFFLINE", "true").env("HOME", std::env::var_os("HOME").unwrap_or_default());
-    for (name, _) in std::env::vars_os() {
-        if name.to_str().is_some_and(|name| name.starts_with("CARGO_") && name != "CARGO_HOME" && name != "CARGO_NET_OFFLINE") {
-            command.env_remove(name);
-        }
+    for name in ["HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"] {
+        command.envs(std::env::var_os(name).map(|value| (name, value)));
     }
+    command.env("CARGO_NET_OFFLINE", "true");
     command
         .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "0")

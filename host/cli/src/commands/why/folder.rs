@@ -93,6 +93,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_record_that_is_nested_too_deep_is_an_error_that_names_it() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("a.jsonl");
+        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        let line = format!("{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n");
+        fs::write(&file, line).unwrap();
+        let error = read(&file).unwrap_err().to_string();
+        assert!(error.contains("record 0 ") && error.contains("record_too_deep"), "{error}");
+    }
+
+    #[test]
     fn a_folder_has_runs_and_servings_each_once_and_newest_first() {
         let temp = tempfile::tempdir().unwrap();
         for (name, age) in [("aa", 3), ("aa-1", 3), ("bb.1", 9), ("bb.2", 1), ("cc-batch-0", 2), ("cc-batch-0-1", 2)] {

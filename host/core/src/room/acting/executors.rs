@@ -5,10 +5,10 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::Room;
 use super::super::approvals::Asked;
 use super::super::frame::{Said, Slot, ToolRound};
 use super::super::posting::{text_form, unknown_plugin};
+use super::super::{Invariant, Room};
 use super::{text_of, unsupported};
 use crate::action::{Action, Observation, exit_code};
 use crate::calling::fit;
@@ -94,7 +94,7 @@ impl Room {
         (plugin, tool): (&PluginName, &str),
         asked: Asked,
     ) {
-        let Some(slot) = round.slots.get(index) else { return };
+        let Some(slot) = round.slots.get(index) else { return self.violated(Invariant::SlotExists, id) };
         let name = self.name_of_tool(id, plugin, tool);
         let (now, asked_by) = (ToolCall { name, ..slot.call.clone() }, slot.asked_by.clone());
         // Whoever has consented to the action is not asked about it again; what no rule may do still may not be done.

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::super::approvals::Asked;
 use super::super::frame::{Frame, Slot, ToolRound};
 use super::super::knowledge::newest_said;
-use super::super::{Purpose, Room, TimerPurpose};
+use super::super::{Invariant, Purpose, Room, TimerPurpose};
 use super::text_of;
 use crate::action::{Observation, Past, exit_code};
 use crate::budget::Budget;
@@ -141,7 +141,10 @@ impl Room {
     }
 
     fn begin_job(&mut self, id: FrameId, command_id: i64, job: Job) -> Result<(), String> {
-        let Some(frame) = self.frames.get_mut(&id) else { return Ok(()) };
+        let Some(frame) = self.frames.get_mut(&id) else {
+            self.violated(Invariant::FrameExists, id);
+            return Ok(());
+        };
         if frame.acting.jobs.contains_key(&command_id) {
             return Err(format!("The executor of run gave its command the id {command_id}, which another background command has."));
         }
@@ -162,7 +165,10 @@ impl Room {
 
     /// The agent's grant and the rules hold for polls too; a rule that asks was answered when the command began.
     fn may_poll(&mut self, id: FrameId, plugin: &PluginName) -> bool {
-        let Some((frame, task)) = self.task_of(id) else { return false };
+        let Some((frame, task)) = self.task_of(id) else {
+            self.violated(Invariant::FrameExists, id);
+            return false;
+        };
         let (name, agent) = (frame.task.clone(), task.agent.clone());
         if !self.offers(plugin, POLL) {
             return false;
@@ -178,7 +184,9 @@ impl Room {
     }
 
     fn poll_later(&mut self, id: FrameId, command_id: i64) {
-        let Some(job) = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id)) else { return };
+        let Some(job) = self.frames.get(&id).and_then(|frame| frame.acting.jobs.get(&command_id)) else {
+            return self.violated(Invariant::CommandKnown, id);
+        };
         let longer = job.every_ms.saturating_mul(1 << job.idle.min(10)).min(IDLE_POLL_MS);
         let at = self.now.plus(longer.max(job.every_ms));
         self.set_timer(TimerPurpose::Poll { frame: id, command_id }, at);
@@ -186,6 +194,7 @@ impl Room {
 
     /// It is time to ask what a background command said.
     pub(in crate::room) fn poll_due(&mut self, id: FrameId, command_id: i64) {
+        // The command or its activation may have ended while the timer fired.
         let Some((frame, task)) = self.task_of(id) else { return };
         let Some(job) = frame.acting.jobs.get(&command_id) else { return };
         let (task, agent, plugin) = (frame.task.clone(), task.agent.clone(), job.plugin.clone());
@@ -251,7 +260,9 @@ impl Room {
     }
 
     fn polled(&mut self, id: FrameId, command_id: i64, outcome: &ToolOutcome) {
-        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else { return };
+        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else {
+            return self.violated(Invariant::CommandKnown, id);
+        };
         let (content, exit) = (said_by(outcome), exit_of(outcome));
         job.faults = 0;
         job.idle = if content.is_empty() { job.idle.saturating_add(1) } else { 0 };
@@ -267,7 +278,9 @@ impl Room {
     }
 
     fn poll_failed(&mut self, id: FrameId, command_id: i64, why: &str) {
-        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else { return };
+        let Some(job) = self.frames.get_mut(&id).and_then(|frame| frame.acting.jobs.get_mut(&command_id)) else {
+            return self.violated(Invariant::CommandKnown, id);
+        };
         job.faults += 1;
         if job.faults < MAX_FAULTS {
             self.poll_later(id, command_id);
@@ -287,7 +300,7 @@ impl Room {
 
     /// Joins what the command said before, so that a flood of output stays as small as one observation.
     fn put_news(&mut self, id: FrameId, news: News) {
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
         let all = &mut frame.acting.news;
         let before = all.iter_mut().find(|before| before.command_id == news.command_id && before.goes_on);
         match (before, news.observation) {
@@ -373,7 +386,7 @@ impl Room {
     }
 
     fn kill_job(&mut self, id: FrameId, command_id: i64, job: &Job) {
-        let Some((frame, task)) = self.task_of(id) else { return };
+        let Some((frame, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let (task, agent) = (frame.task.clone(), task.agent.clone());
         self.kill_for(&task, &agent, command_id, &job.plugin);
     }

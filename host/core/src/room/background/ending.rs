@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::super::delivery::Undelivered as Delivering;
 use super::super::ending::TIME_IS_OVER;
-use super::super::{Purpose, Room};
+use super::super::{Invariant, Purpose, Room};
 use super::asking::CANCELLED;
 use super::{BackgroundTask, Waiter};
 use crate::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
@@ -35,7 +35,7 @@ impl Room {
     pub(in crate::room) fn background_ended(&mut self, call: CallId, ended: EndedTask, spent: Spent, used: &UsedByPlugin) {
         let Some(Purpose::Background { id }) = self.calls.get(&call).cloned() else { return };
         self.calls.remove(&call);
-        let Some(task) = self.background.remove(&id) else { return };
+        let Some(task) = self.background.remove(&id) else { return self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>) };
         self.settle_reserve(task.reserved, spent);
         for (plugin, used) in used {
             let before = task.inherited.get(plugin).copied().unwrap_or_default();

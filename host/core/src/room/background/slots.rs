@@ -50,7 +50,7 @@ impl Room {
             }
             Place::Rests => {
                 let said = self.said_of_delegation(waiter.frame, answer, is_error, is_data);
-                let Some(Wait::Tools(mut round)) = self.take_wait(waiter.frame) else { return false };
+                let Some(mut round) = self.take_round(waiter.frame, waiter.slot) else { return false };
                 self.fill(waiter, &mut round, said, is_data);
                 self.go_on(waiter.frame, round);
                 true

@@ -12,6 +12,8 @@ use crate::room::{Phase, Room};
 
 /// Automatic answers in a row, after which the next one is not taken: two programs that answer each other would never end.
 const CHAIN_DEPTH_MAX: u32 = 5;
+/// Messages that wait for a turn: a room that stays open must not grow for ever when nobody reads.
+const WAITING_MAX: usize = 1_000;
 /// Bytes of a message's key: the room remembers thousands of them.
 const KEY_MAX: usize = 256;
 
@@ -46,6 +48,11 @@ impl Room {
     /// The room takes it, its channel may say it, and it says something to somebody.
     fn may_come_in(&self, inbound: &Inbound) -> Result<(), Refusal> {
         self.takes_messages()?;
+        let waiting = self.conversation.waiting.len().max(self.pausing.words.len());
+        if waiting >= WAITING_MAX {
+            let message = format!("{waiting} messages wait for their turn already; the room takes no more until agents have read some");
+            return Err(Refusal::new(RefusalCode::Busy, message));
+        }
         let binding = self.binding_of(inbound)?;
         if !binding.access.may_write() {
             let message = format!("nothing may come in from the channel {}: it has not the access to write", inbound.channel);

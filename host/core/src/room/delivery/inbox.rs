@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::json;
 
+use super::super::Invariant;
 use super::{Room, texts};
 use crate::action::{Observation, Past};
 use crate::delivery::{DeliveryState, EndedTask};
@@ -30,7 +31,7 @@ impl Room {
             return;
         }
         self.hear_relays(id);
-        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return self.violated(Invariant::FrameExists, id) };
         let Some(numbers) = self.deliveries.inbox.get(&task) else { return };
         let results: Vec<Arc<EndedTask>> = numbers
             .iter()

@@ -4,6 +4,7 @@
 
 use std::sync::Arc;
 
+use super::super::Invariant;
 use super::{Room, Saying};
 use crate::delivery::{DeliveryRecord, DeliveryState};
 use crate::effect::Effect;
@@ -88,7 +89,7 @@ impl Room {
 
     /// The agent takes a turn about all that is put to it, and then goes on as after any other.
     fn take_turn_about(&mut self, id: FrameId, task: &TaskName) {
-        let Some(last) = self.read_relays(id, task) else { return };
+        let Some(last) = self.read_relays(id, task) else { return self.violated(Invariant::FrameExists, id) };
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.attempt = None;
         }

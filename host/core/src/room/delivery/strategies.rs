@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::super::Invariant;
 use super::{Purpose, Room};
 use crate::channel::{Access, Activity, Channel};
 use crate::delivery::{Decision, DeliveryState, DeliveryView, Wake};
@@ -182,7 +183,9 @@ impl Room {
     /// Something still waits for it: it is woken with what happened meanwhile, with what it was not shown, or, where a speech failed and
     /// it said nothing about that, after a while.
     fn go_on_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
-        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else { return };
+        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
+            return self.violated(Invariant::StrategyKnown, None::<crate::ids::FrameId>);
+        };
         let (next, shown) = (courier.next.take(), courier.shown);
         if let Some(wake) = next {
             self.wake(strategy, wake);
@@ -248,7 +251,9 @@ impl Room {
     /// Of a channel that it may not speak on it learns nothing.
     fn wait_for(&mut self, strategy: &PluginName, channel: Option<String>) {
         let known = channel.and_then(|channel| self.channels_of(strategy).into_iter().find(|known| known.id.as_str() == channel));
-        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else { return };
+        let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
+            return self.violated(Invariant::StrategyKnown, None::<crate::ids::FrameId>);
+        };
         // Idle when it was asked, and it waits all the same: for the next time.
         courier.waits_for = known.map(|channel| {
             let was_idle = !courier.busy.contains(&channel.id) && channel.activity == Activity::Idle;

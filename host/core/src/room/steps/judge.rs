@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::super::Room;
 use super::super::frame::{Attempt, Responder, Wait};
+use super::super::{Invariant, Room};
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
 use crate::calling::routing::PASS;
 use crate::ids::{FrameId, TaskName};
@@ -45,7 +45,7 @@ impl Room {
         rest: VecDeque<Responder>,
         mut do_not_know: Option<(Responder, Arc<Message>)>,
     ) {
-        let Some((_, task)) = self.task_of(id) else { return };
+        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         // Whoever looks for calls finds them, and so attaches them.
         let looks = task.done_if_tool || !task.done_sequences.is_empty();
         let is_read = |message: &Message| looks || message.sender == Entity::Llm || matches!(responder, Responder::Subtask(_));
@@ -54,7 +54,7 @@ impl Room {
         let routed = answer.map(|message| self.routed(id, &responder, message));
         let passes = routed.as_ref().is_some_and(|(_, passes)| *passes);
         let answer = routed.map(|(message, _)| message);
-        let Some((_, task)) = self.task_of(id) else { return };
+        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let task = Arc::clone(task);
         if let Some(frame) = self.frames.get_mut(&id) {
             frame.passes = passes;
@@ -80,7 +80,7 @@ impl Room {
     /// A valid answer becomes the pending message (L-059), unless it only passes on what is pending.
     pub(in crate::room) fn post(&mut self, id: FrameId, responder: Responder, message: Arc<Message>, ends: bool) {
         let is_tools_word = self.task_of(id).is_some_and(|(_, task)| is_data(&message, task));
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
         let (parent, step) = (frame.pending.clone(), frame.steps);
         let mut message = message;
         if let Some(parent) = parent.as_ref().filter(|_| message.parent.is_none()) {
@@ -134,7 +134,7 @@ impl Room {
     }
 
     fn count_pending(&mut self, id: FrameId) {
-        let Some((_, task)) = self.task_of(id) else { return };
+        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let rules = task.loops;
         if let Some(frame) = self.frames.get_mut(&id)
             && let Some(pending) = &frame.pending
@@ -156,9 +156,9 @@ impl Room {
             self.post(id, Responder::Agent, message, ends);
             return;
         }
-        let Some((_, task)) = self.task_of(id) else { return };
+        let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let (of, allow_null) = (task.max_stalled_steps, task.allow_null_result);
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
         frame.stalled += 1;
         let (task, stalled, pending_sender, step) = (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
         let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::super::approvals::Asked;
 use super::super::frame::{Said, Slot, ToolRound, Wait};
 use super::super::posting::text_form;
-use super::super::{Purpose, Room};
+use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
 use crate::action::Observation;
 use crate::calling::{fit, routing};
@@ -32,7 +32,7 @@ impl Room {
         let Some(Purpose::Tool { frame: id, slot: index, plugin }) = self.calls.get(&call).cloned() else { return };
         self.end_call(call, answer.is_ok(), &report);
         self.drop_limit(call);
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut round) = self.take_round(id, index) else { return };
         let Some(slot) = round.slots.get(index).cloned() else { return };
         let (said, then) = if slot.action.is_some() {
             let untrusted =
@@ -97,7 +97,7 @@ impl Room {
         (said, then): (Said, Vec<ToolCall>),
         (plugin, call): (&PluginName, CallId),
     ) {
-        let Some(slot) = round.slots.get_mut(index) else { return };
+        let Some(slot) = round.slots.get_mut(index) else { return self.violated(Invariant::SlotExists, id) };
         let depth = slot.depth + 1;
         let tainted = slot.now.untrusted || round.message.labels.contains(&Label::Untrusted);
         let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
@@ -155,7 +155,7 @@ impl Room {
         slot: usize,
         start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>,
     ) {
-        let Some(Wait::Tools(mut round)) = self.take_wait(id) else { return };
+        let Some(mut round) = self.take_round(id, slot) else { return };
         let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return };
         let said = start(self, &mut call).map(|result| self.said_result(id, result));
         if let Some(said) = &said {
@@ -171,15 +171,16 @@ impl Room {
     /// Waits for the rest of the round, or goes on with the task.
     pub(in crate::room) fn go_on(&mut self, id: FrameId, round: ToolRound) {
         let wait = self.settle(id, round);
-        if let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) {
-            attempt.wait = wait;
-            self.runnable.push_back(id);
-        }
+        self.put_wait(id, wait);
     }
 
-    pub(in crate::room) fn take_wait(&mut self, id: FrameId) -> Option<Wait> {
-        let attempt = self.frames.get_mut(&id)?.attempt.as_mut()?;
-        Some(std::mem::replace(&mut attempt.wait, Wait::Next))
+    /// A step goes on with this wait in the place of the one that was taken out or answered.
+    pub(in crate::room) fn put_wait(&mut self, id: FrameId, wait: Wait) {
+        let Some(attempt) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()) else {
+            return self.violated(Invariant::StepWaits, id);
+        };
+        attempt.wait = wait;
+        self.runnable.push_back(id);
     }
 
     /// Waits for the rest of the round, or makes its answer (L-117).
@@ -188,7 +189,10 @@ impl Room {
         if !round.is_complete() {
             return Wait::Tools(round);
         }
-        let Some((_, task)) = self.task_of(id) else { return Wait::Ready(None) };
+        let Some((_, task)) = self.task_of(id) else {
+            self.violated(Invariant::FrameExists, id);
+            return Wait::Ready(None);
+        };
         let task = Arc::clone(task);
         let is_native = |slot: &Slot| round.message.tool_calls.iter().any(|call| call.id == slot.call.id);
         let native: Vec<bool> = round.slots.iter().map(is_native).collect();

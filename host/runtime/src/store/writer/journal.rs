@@ -267,7 +267,7 @@ fn gone() -> Cause {
 
 /// What a list of runs shows, when this record opens the room.
 fn front(record: &Record) -> Option<Front> {
-    let Event::RoomOpened { setup, opening } = &record.event else { return None };
+    let Event::RoomOpened { setup, opening, .. } = &record.event else { return None };
     let mut agents: Vec<&str> = Vec::new();
     for task in setup.tasks.values() {
         if !agents.contains(&task.agent.as_str()) {

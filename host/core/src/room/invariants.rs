@@ -1,0 +1,286 @@
+//! States that no order of events can lead to. Whoever meets one says so here instead of returning as if nothing were wrong: the room ends
+//! with an internal error and a stable code, where it would wait for ever. It follows from events alone, so a fold ends the same way.
+//!
+//! What somebody outside may cause at any time (an answer to a call that was abandoned, a timer that fires late, an unknown number) is no
+//! such state, and changes nothing.
+
+use std::fmt;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::{ToolRound, Wait};
+use super::{Phase, Room};
+use crate::effect::Effect;
+use crate::event::Spent;
+use crate::ids::{CallId, FrameId};
+use crate::notice::Notice;
+use crate::outcome::{Outcome, Status};
+
+/// Something that always holds, and did not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Invariant {
+    /// A task's activation that goes on is there, and its task is in the setup.
+    FrameExists,
+    /// An activation whose step goes on waits for what has come.
+    StepWaits,
+    /// A call of a round belongs to a round that its activation waits for.
+    RoundWaits,
+    /// A call of a round has its slot.
+    SlotExists,
+    /// An activation that acts on a message has it.
+    MessagePending,
+    /// A background task whose room is open is known.
+    TaskKnown,
+    /// A strategy that was asked has its state.
+    StrategyKnown,
+    /// A background command that is followed is known.
+    CommandKnown,
+}
+
+impl Invariant {
+    /// The stable word for programs.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::FrameExists => "frame_exists",
+            Self::StepWaits => "step_waits",
+            Self::RoundWaits => "round_waits",
+            Self::SlotExists => "slot_exists",
+            Self::MessagePending => "message_pending",
+            Self::TaskKnown => "task_known",
+            Self::StrategyKnown => "strategy_known",
+            Self::CommandKnown => "command_known",
+        }
+    }
+
+    /// It is about activations, which all are gone once a stop has ended the run.
+    fn is_of_frames(self) -> bool {
+        !matches!(self, Self::TaskKnown | Self::StrategyKnown)
+    }
+}
+
+/// An invariant that did not hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct InvariantViolation {
+    pub invariant: Invariant,
+    /// In which activation, where it is about one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub frame: Option<FrameId>,
+}
+
+impl fmt::Display for InvariantViolation {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let code = self.invariant.as_str();
+        write!(out, "internal error ({code}): the room was in a state that no events lead to, and was ended. ")?;
+        out.write_str("This is a defect of Conclave: please report it, with the run's journal.")
+    }
+}
+
+impl Room {
+    /// The invariant that did not hold in this room, and for which it was ended; none: none.
+    #[must_use]
+    pub fn violation(&self) -> Option<InvariantViolation> {
+        self.broken
+    }
+
+    /// Ends the room after this event: what is handled cannot be. The first violation of an event counts.
+    pub(super) fn violated(&mut self, invariant: Invariant, frame: impl Into<Option<FrameId>>) {
+        // A stop in the course of this event took all activations away, so what was about one is over.
+        if invariant.is_of_frames() && !matches!(self.phase, Phase::Running { .. }) {
+            return;
+        }
+        self.violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
+    }
+
+    /// Takes the round that a frame waits for out of it, so that it can be worked on; `go_on` puts it back. A frame that waits for something
+    /// else keeps its wait, and the room ends.
+    pub(super) fn take_round(&mut self, id: FrameId, slot: usize) -> Option<ToolRound> {
+        let attempt = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut());
+        match attempt.map(|attempt| &mut attempt.wait) {
+            Some(wait @ Wait::Tools(_)) => {
+                let has_slot = matches!(wait, Wait::Tools(round) if slot < round.slots.len());
+                if has_slot && let Wait::Tools(round) = std::mem::replace(wait, Wait::Next) {
+                    return Some(round);
+                }
+                self.violated(Invariant::SlotExists, id);
+            }
+            _ => self.violated(Invariant::RoundWaits, id),
+        }
+        None
+    }
+
+    /// Whether a frame waits for the answer to this call; the room ends where it does not.
+    pub(super) fn waits_for_answer(&mut self, id: FrameId, call: CallId) -> bool {
+        let attempt = self.frames.get(&id).and_then(|frame| frame.attempt.as_ref());
+        let waits = attempt.is_some_and(|attempt| attempt.wait == Wait::Call(call));
+        if !waits {
+            self.violated(Invariant::StepWaits, id);
+        }
+        waits
+    }
+
+    /// After each event: a room in which an invariant did not hold ends.
+    pub(super) fn end_if_violated(&mut self) {
+        let Some(violation) = self.violation.take() else { return };
+        let is_first = self.broken.is_none();
+        let violation = *self.broken.get_or_insert(violation);
+        let reason = violation.to_string();
+        if is_first {
+            self.tell(Notice::InvariantViolated { code: violation.invariant.as_str().to_owned(), reason: reason.clone() });
+            self.stop(Status::InternalError, &reason);
+        }
+        // What contradicts itself may keep a stop from its end too; and nothing is left to wait for in such a room.
+        self.violation = None;
+        self.frames.clear();
+        self.runnable.clear();
+        let calls: Vec<CallId> = self.calls.keys().copied().collect();
+        calls.into_iter().for_each(|call| self.abandon(call));
+        self.background.clear();
+        self.reserved = Spent::default();
+        self.timers.clear();
+        self.phase = Phase::Draining { outcome: Arc::new(Outcome::new(Status::InternalError, reason)) };
+    }
+
+    /// Another run in a room that was ended for a violation ends at once, for the same reason.
+    pub(super) fn is_broken(&mut self) -> bool {
+        let Some(violation) = self.broken else { return false };
+        let outcome = Arc::new(Outcome::new(Status::InternalError, violation.to_string()));
+        self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
+        self.phase = Phase::Finished { outcome };
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, VecDeque};
+
+    use super::super::frame::{Attempt, Responder, Slot};
+    use super::super::{About, Purpose};
+    use super::*;
+    use crate::action::{Action, Turn};
+    use crate::consult::{Advice, Risk, Verdict};
+    use crate::delivery::EndedTask;
+    use crate::event::Event;
+    use crate::fault::CallReport;
+    use crate::ids::{Millis, TaskName};
+    use crate::message::{Entity, Message, ToolCall};
+    use crate::policy::Approval;
+    use crate::setup::{Setup, TaskSetup};
+    use crate::tool::ToolOutcome;
+
+    const CALL: CallId = CallId(3);
+    const OTHER: CallId = CallId(7);
+
+    fn tool(frame: FrameId) -> Purpose {
+        Purpose::Tool { frame, slot: 0, plugin: "box".into() }
+    }
+
+    /// A room whose task waits for something, while a call is in flight that is for something else.
+    fn room(wait: Wait, purpose: impl FnOnce(FrameId) -> Purpose) -> (Room, FrameId) {
+        let mut room = Room::default();
+        let task = Arc::new(TaskSetup::default());
+        room.setup = Arc::new(Setup { tasks: BTreeMap::from([("desk".into(), task)]), ..Setup::clone(&room.setup) });
+        room.opening.entry = TaskName::from("desk");
+        let id = room.new_frame(&"desk".into(), None, Arc::default());
+        room.phase = Phase::Running { root: id };
+        room.calls.insert(CALL, purpose(id));
+        let attempt = Attempt { responder: Responder::Llm, rest: VecDeque::new(), wait, do_not_know: None };
+        room.frames.get_mut(&id).expect("it was made").attempt = Some(attempt);
+        (room, id)
+    }
+
+    fn answered() -> Event {
+        Event::ToolAnswered { call: CALL, answer: Ok(ToolOutcome::default()), report: CallReport::default() }
+    }
+
+    fn stepped() -> Event {
+        let action = Action::Finish { outputs: serde_json::Value::Null };
+        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        Event::AgentStepped { call: CALL, answer: Ok(turn), report: CallReport::default() }
+    }
+
+    fn round(slots: usize) -> Wait {
+        let call = ToolCall::new("box.a", serde_json::json!({}));
+        let message = Arc::new(Message::new(0, Entity::Llm, "desk"));
+        Wait::Tools(ToolRound { slots: (0..slots).map(|_| Slot::new(call.clone(), None)).collect(), message })
+    }
+
+    fn assert_ends(name: &str, mut room: Room, event: Event, expected: Invariant) {
+        room.handle(event.clone(), Millis(1));
+        let outcome = room.outcome().unwrap_or_else(|| panic!("{name}: the room waits for ever"));
+        assert_eq!(outcome.status, Status::InternalError, "{name}: {}", outcome.reason);
+        assert!(outcome.reason.contains(expected.as_str()), "{name}: {}", outcome.reason);
+        assert_eq!(room.violation().map(|violation| violation.invariant), Some(expected), "{name}");
+        let notices: Vec<Notice> = std::iter::from_fn(|| room.poll_notice()).collect();
+        let told = notices.iter().filter(|notice| matches!(notice, Notice::InvariantViolated { code, .. } if code == expected.as_str()));
+        assert_eq!(told.count(), 1, "{name}: {notices:?}");
+        let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
+        assert!(matches!(effects.last(), Some(Effect::Finish { .. })), "{name}: {effects:?}");
+        assert_eq!(room.calls_in_flight().count(), 0, "{name}");
+        // Another run in it is refused in the same words, and a late answer changes nothing.
+        let before = room.clone();
+        room.handle(event, Millis(2));
+        assert_eq!(room.outcome(), before.outcome(), "{name}");
+        let opening = room.opening.clone();
+        room.handle(Event::RunStarted { setup: None, opening }, Millis(3));
+        assert_eq!(room.outcome().map(|outcome| outcome.status), Some(Status::InternalError), "{name}");
+    }
+
+    #[test]
+    fn an_answer_to_something_else_leaves_the_wait_as_it_is() {
+        for wait in [Wait::Call(OTHER), Wait::More, Wait::Subtask(FrameId(9)), round(0)] {
+            let (mut room, id) = room(wait.clone(), tool);
+            room.tool_answered(CALL, Ok(ToolOutcome::default()), CallReport::default());
+            let left = room.frames.get(&id).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone());
+            assert_eq!(left, Some(wait));
+        }
+        let (mut room, id) = room(Wait::Call(OTHER), |frame| Purpose::Step { frame });
+        let Event::AgentStepped { answer, .. } = stepped() else { panic!("it is a step") };
+        room.agent_stepped(id, CALL, answer);
+        let left = room.frames.get(&id).and_then(|frame| frame.attempt.as_ref()).map(|attempt| attempt.wait.clone());
+        assert_eq!(left, Some(Wait::Call(OTHER)));
+    }
+
+    #[test]
+    fn a_room_that_contradicts_itself_ends_with_a_code_and_does_not_hang() {
+        let risk = |frame| Purpose::Consult { frame, plugin: "guard".into(), about: About::Risk { slot: 0 } };
+        let advice = || Advice::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
+        let assessed = || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
+        let approved = || Event::Decided { call: CALL, approval: Approval::Approved };
+        let said = || Event::UserAnswered { call: CALL, text: Some("yes".to_owned()), attachments: Vec::new() };
+        let waiting = |wait: Wait, purpose: fn(FrameId) -> Purpose| room(wait, purpose).0;
+        assert_ends("a tool's answer, and no round", waiting(Wait::Call(OTHER), tool), answered(), Invariant::RoundWaits);
+        assert_ends("a tool's answer, and no slot", waiting(round(0), tool), answered(), Invariant::SlotExists);
+        assert_ends("a step, and none waits", waiting(Wait::More, |frame| Purpose::Step { frame }), stepped(), Invariant::StepWaits);
+        assert_ends("a user, and none waits", waiting(Wait::More, |frame| Purpose::User { frame }), said(), Invariant::StepWaits);
+        assert_ends(
+            "an approval, and no round",
+            waiting(Wait::More, |frame| Purpose::Approval { frame, slot: 0 }),
+            approved(),
+            Invariant::RoundWaits,
+        );
+        assert_ends("a risk, and no round", waiting(Wait::More, risk), assessed(), Invariant::RoundWaits);
+        let (mut lost, _) = room(Wait::Call(CALL), |frame| Purpose::Step { frame });
+        lost.frames.clear();
+        assert_ends("a step of a task that is gone", lost, stepped(), Invariant::StepWaits);
+        let (mut half, id) = room(round(1), tool);
+        half.frames.get_mut(&id).expect("it is there").task = TaskName::from("gone");
+        assert_ends("a task that is not in the setup", half, answered(), Invariant::FrameExists);
+        let ended = EndedTask::from_outcome(&Outcome::new(Status::Kill, "stopped"));
+        let ended = Event::BackgroundEnded { call: CALL, ended, spent: Spent::default(), used: BTreeMap::new() };
+        let unknown = waiting(Wait::Call(OTHER), |_| Purpose::Background { id: "task-1".into() });
+        assert_ends("the end of a task that is not known", unknown, ended, Invariant::TaskKnown);
+    }
+
+    #[test]
+    fn a_room_that_was_ended_is_written_down_as_such() {
+        let (mut room, _) = room(Wait::More, tool);
+        room.handle(answered(), Millis(1));
+        while room.poll_effect().is_some() || room.poll_notice().is_some() {}
+        let written = serde_json::to_value(&room).expect("a room is serialisable");
+        assert_eq!(serde_json::from_value::<Room>(written).expect("it reads"), room);
+    }
+}

@@ -1,0 +1,110 @@
+//! Rooms that stay open for long: what they hold depends on what their histories hold, not on how much was ever said in them.
+
+use conclave_core::action::{Action, Turn};
+use conclave_core::channel::{Binding, ChannelKind};
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Opening};
+use conclave_core::fault::CallReport;
+use conclave_core::ids::{CallId, ChannelId, TaskName};
+use conclave_core::request::{Inbound, RefusalCode, Reply as Answer, Request, RequestId};
+use conclave_core::room::Room;
+use serde_json::{Value, json};
+
+use crate::case::{Case, SECRET, START};
+
+/// A held room that anybody may speak to.
+fn held(setup: Value) -> Room {
+    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "input": null, "expect": {} })).expect("a case");
+    let mut setup = case.setup();
+    setup.channels = [(ChannelId::from("web"), Binding::of(ChannelKind::Web))].into();
+    let mut opening = Opening { hold: true, ..case.opening() };
+    opening.limits.turns = Some(1_000_000);
+    let mut room = Room::new();
+    room.handle(Event::RoomOpened { setup: setup.into(), opening, secret: SECRET }, START);
+    room
+}
+
+fn effects(room: &mut Room) -> Vec<Effect> {
+    while room.poll_notice().is_some() {}
+    std::iter::from_fn(|| room.poll_effect()).collect()
+}
+
+fn says(call: CallId, text: &str) -> Event {
+    let turn =
+        Turn { action: Action::Finish { outputs: json!(text) }, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+    Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() }
+}
+
+/// How many entries this part of the room's state has.
+fn count(room: &Room, key: &str) -> usize {
+    let state = serde_json::to_value(room).expect("a room is serialisable");
+    let part = &state[key];
+    part.as_object().map_or_else(|| part.as_array().map_or(0, Vec::len), serde_json::Map::len)
+}
+
+/// So many are said to the room, each answered by its agent and by nobody else.
+fn talk(room: &mut Room, turns: u64, mut look: impl FnMut(&Room, u64)) {
+    for number in 0..turns {
+        let inbound = Inbound::new("web", format!("question {number}"));
+        let at = START.plus(number);
+        let mut events = vec![Event::Requested { request: RequestId(number), what: Request::Inbound { inbound } }];
+        while let Some(event) = events.pop() {
+            room.handle(event, at);
+            for effect in effects(room) {
+                match effect {
+                    Effect::StepAgent { call, .. } => events.push(says(call, &format!("answer {number}"))),
+                    Effect::Consult { call, .. } => {
+                        let view = room.agent_view(call).expect("a condenser sees the history");
+                        let forget = json!([{ "start": 1, "end": view.history.len() - 3 }]);
+                        let advice = json!({ "advice": "condense", "condensation": { "forget": forget, "summary": null } });
+                        let advice = serde_json::from_value(advice).expect("advice");
+                        events.push(Event::Consulted { call, answer: Ok(advice), report: CallReport::default() });
+                    }
+                    Effect::Reply { reply, .. } => assert!(matches!(reply, Ok(Answer::Accepted { .. })), "{reply:?}"),
+                    Effect::Speak { call, .. } => events.push(Event::Spoken { call, failure: None }),
+                    Effect::SetTimer { .. } | Effect::AbandonCall { .. } => {}
+                    other => panic!("nobody asked for {other:?}"),
+                }
+            }
+        }
+        look(room, number);
+    }
+}
+
+#[test]
+fn links_of_a_held_room_are_as_many_as_its_histories_have_entries() {
+    let over = 40;
+    let setup = json!({
+        "tasks": { "desk": { "condense": { "plugin": "short", "over": over } } },
+        "plugins": { "desk": {}, "short": { "kinds": ["condenser"] } },
+    });
+    let mut room = held(setup);
+    let (mut most, mut longest) = (0, 0);
+    talk(&mut room, 5_000, |room, number| {
+        if number % 50 == 0 {
+            most = most.max(count(room, "links"));
+            longest = longest.max(room.history(&TaskName::from("desk")).len());
+        }
+    });
+    assert!(room.outcome().is_none(), "it is still open");
+    assert!(longest <= over + 2, "the history was trimmed: {longest}");
+    // 10 000 messages were posted.
+    assert!(most <= 600, "{most} links for a history of at most {longest}");
+    for key in ["frames", "calls", "timers", "model_calls", "runnable", "effects", "lost", "without_model", "filtered", "held"] {
+        assert!(count(&room, key) <= 2, "{key}: {}", count(&room, key));
+    }
+}
+
+#[test]
+fn messages_that_nobody_reads_are_refused_after_a_thousand() {
+    let mut room = held(json!({}));
+    let mut came = |number: u64| {
+        let inbound = Inbound::new("web", format!("question {number}"));
+        room.handle(Event::Requested { request: RequestId(number), what: Request::Inbound { inbound } }, START);
+        effects(&mut room).into_iter().find_map(|effect| if let Effect::Reply { reply, .. } = effect { Some(reply) } else { None })
+    };
+    // The first is at work; the others wait for it.
+    assert!((0..=1_000).all(|number| matches!(came(number), Some(Ok(Answer::Accepted { .. })))));
+    let refused = came(1_001).expect("it is answered").expect_err("it is too much");
+    assert_eq!(refused.error, RefusalCode::Busy);
+}
