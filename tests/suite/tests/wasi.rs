@@ -111,7 +111,7 @@ fn resumed(config: &str, events: Vec<Event>) -> String {
     let options = RunOptions { ids: Arc::new(room.clone()), journals: Arc::new(journals), ..RunOptions::default() };
     let rig = Rig::new();
     let prepared = rig.prepare(config).expect("it is prepared");
-    let outcome = block_on(async { prepared.reopen(&room, options).expect("it is kept").go_on().await.expect("it is kept in memory") });
+    let outcome = block_on(async { prepared.reopen(&room, options).await.expect("it is kept").go_on().await.expect("it is kept in memory") });
     outcome.content.clone().unwrap_or_default()
 }
 

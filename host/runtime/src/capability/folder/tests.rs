@@ -110,7 +110,7 @@ fn every_entry_that_is_looked_at_counts() {
 fn paged(files: usize, count: usize, kept: usize) -> (Vec<String>, Vec<u64>) {
     let temp = tempfile::tempdir().unwrap();
     for index in 0..files {
-        std::fs::write(temp.path().join(format!("f{index:04}")), "").unwrap();
+        fs::write(temp.path().join(format!("f{index:04}")), "").unwrap();
     }
     let dir = temp.path().to_str().unwrap().to_owned();
     let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 };

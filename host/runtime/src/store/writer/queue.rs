@@ -348,7 +348,7 @@ mod tests {
         let queue = Arc::new(Queue::default());
         queue.free().await;
         queue.push(blob(FULL_BYTES)).unwrap();
-        let (waits, free) = (Arc::clone(&queue), tokio::sync::oneshot::channel());
+        let (waits, free) = (Arc::clone(&queue), oneshot::channel());
         let waiting = tokio::spawn(async move {
             free.0.send(()).unwrap();
             waits.free().await;
