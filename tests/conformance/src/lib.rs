@@ -55,6 +55,10 @@ pub enum End {
     Otherwise {
         differences: Vec<String>,
     },
+    /// Nothing in this host is what it is about, and docs/conformance.md says why.
+    Dropped {
+        reason: String,
+    },
     /// It is of another pack.
     Skipped,
 }

@@ -1,6 +1,7 @@
 //! `conclave-conformance`: plays the scenarios of files and prints one JSON line for each that fails, then the counts. `cargo xtask
 //! conformance` builds what it needs and starts it.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -100,6 +101,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         command
     };
     let (mut passed, mut failed, mut skipped, mut otherwise) = (0, unreadable, 0, 0);
+    let mut dropped: BTreeMap<String, Vec<String>> = BTreeMap::new();
     let told = |line: &str, answer: Result<String, String>| {
         let read = |answer: String| serde_json::from_str(&answer).map_err(|error| error.to_string());
         let Verdict { id, end } = answer.and_then(read).unwrap_or_else(|reason| Verdict::failed(line, &reason));
@@ -111,6 +113,7 @@ fn run(options: &Options) -> Result<ExitCode, String> {
                 }
             }
             End::Skipped => skipped += 1,
+            End::Dropped { reason } => dropped.entry(reason).or_default().push(id),
             End::Otherwise { differences } => {
                 otherwise += 1;
                 eprintln!("{id} differs, as documented in docs/differences.md");
@@ -129,8 +132,14 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         }
     };
     answer_all(&wanted, options.jobs.unwrap_or(2).max(1), command, told).map_err(|error| error.to_string())?;
+    for (reason, ids) in &dropped {
+        eprintln!("{} dropped: {reason}", ids.join(", "));
+    }
+    eprintln!("played on the host: {}", passed + failed + otherwise - unreadable);
+    let dropped: usize = dropped.values().map(Vec::len).sum();
+    let dropped = if dropped == 0 { String::new() } else { format!(", {dropped} dropped") };
     let documented = if otherwise == 0 { String::new() } else { format!(", {otherwise} differ as documented") };
-    println!("{passed} passed, {failed} failed, {skipped} skipped{documented}");
+    println!("{passed} passed, {failed} failed, {skipped} skipped{documented}{dropped}");
     Ok(ExitCode::from(u8::from(failed > 0)))
 }
 

@@ -220,6 +220,11 @@ impl Told {
         Ok(json!({ "observation": told["observation"], "content": told["content"], "loop_continues": self.steps.len() > 1 }))
     }
 
+    /// All that the journal holds.
+    pub(super) fn stored(&self) -> String {
+        Value::from(self.records.clone()).to_string()
+    }
+
     /// The lines that a terminal says it ran.
     pub(super) fn ran(&self) -> Value {
         self.records.iter().rev().find_map(|record| found(record, "ran")).cloned().unwrap_or_default()

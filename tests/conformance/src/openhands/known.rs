@@ -1,0 +1,103 @@
+//! What is known of cases beforehand: those that have no counterpart in this host, and those that state what it does otherwise on
+//! purpose. Both are told by what a case gives, so that a new case of the same shape is judged like the old ones. The rows of
+//! `docs/conformance.md` and `docs/differences.md` hold the same reasons.
+
+use serde_json::Value;
+
+use super::Case;
+
+/// Why a case is not played; none: it is.
+pub(super) fn dropped(case: &Case<'_>) -> Option<&'static str> {
+    let gives = |keys: &[&str]| case.any(keys).is_some();
+    let ops = || case.get("ops").and_then(Value::as_array).into_iter().flatten().filter_map(|op| op.get(0)?.as_str());
+    match case.kind {
+        "redact" => Some("no log of the host holds the value of a secret: no plugin is ever given one"),
+        "view" => Some("a history is condensed by the room, before a step; nobody works out what is left of somebody else's log"),
+        "stream" => Some("a run is one journal, not a file for each event, and nothing adds to it but the room"),
+        "should_step" => Some("an agent is asked when what it waited for has come to its end; no single event asks it"),
+        "limit" if case.get("type").is_some_and(|of| of == "budget") || ops().any(|op| op != "step") => {
+            Some("money is counted by models, and only an approver raises a limit: neither is a call on a limit")
+        }
+        "controller" if gives(&["session", "restored_resume_state", "resume_state"]) => {
+            Some("a room is the fold of its journal: there is no session file, and no state to resume from")
+        }
+        "controller" if gives(&["cost", "costs", "cost_per_step", "accumulated_cost", "budget", "max_budget", "max_budget_per_task"]) => {
+            Some("money is counted by models, and only an approver raises a limit: neither is a call on a limit")
+        }
+        "controller" if gives(&["pending", "set", "reset_from", "set_state", "then", "then_set", "num_of_chars", "max_chars"]) => {
+            Some("nobody sets an agent's state or what is pending: both follow from what the room waits for")
+        }
+        "controller" if gives(&["event"]) && case.get("state").is_none_or(|state| state != "awaiting_user_input") => {
+            Some("nobody puts an event into a run: an observation is the answer to an action, and comes from what carried it out")
+        }
+        "delegate" if gives(&["child_state", "event"]) => {
+            Some("nobody speaks into a delegation from outside: its end is the answer to the action")
+        }
+        "parallel" if gives(&["cancelled_before_start"]) => Some("the calls of a message begin as it is taken in: none waits to be cancelled"),
+        "stuck_events" if case.get("history").is_some_and(|history| holds(history, "observation", "condense")) => {
+            Some("the room itself condenses, before a step: no observation of an agent says so")
+        }
+        "stuck_sdk" if case.any(&["script", "events"]).is_some_and(|words| words.to_string().contains("condensation")) => {
+            Some("the room itself condenses, before a step: no observation of an agent says so")
+        }
+        "event_tree" if !gives(&["append", "inject_corrupt"]) || gives(&["navigate", "navigate_to", "fork", "head"]) => {
+            Some("a log of the SDK is read, and never written")
+        }
+        _ => None,
+    }
+}
+
+/// What the host does otherwise, by the row of `docs/differences.md`; none: a difference is a failure.
+pub(super) fn otherwise(case: &Case<'_>) -> Option<&'static str> {
+    let word = |key: &str| case.get(key).and_then(Value::as_str);
+    let expects = |key: &str| case.expect.get(key).is_some();
+    let history = case.any(&["history", "script", "events"]);
+    match case.kind {
+        "stuck_pairs" | "stuck_events" if history.is_some_and(|history| holds_text(history, "thought")) => Some("C-325: thoughts hide no loop"),
+        "stuck_pairs" | "stuck_events" if history.is_some_and(|history| holds(history, "source", "user")) => {
+            Some("O-098: a word of the user begins anew")
+        }
+        "stuck_sdk" if case.get("events").is_some() => Some("O-101: messages are compared by what they say"),
+        "stuck_sdk" if case.expect.get("corrective_nudges").is_some() => Some("O-128: an empty answer is asked for again, without a word"),
+        "micro" => Some("C-314: a trigger is a word"),
+        "hook" if case.get("exit").and_then(Value::as_i64).is_none_or(|exit| exit != 0 && exit != 2) => {
+            Some("C-319: a guard that fails lets nothing pass")
+        }
+        "parallel" if case.get("declared").is_some() => Some("O-129: calls of one message run at the same time"),
+        "parallel" if expects("discarded") => Some("O-130: calls beside one that ends the task run too"),
+        "confirm_v0" if expects("republished") => Some("O-109: what was consented to runs, and is not said again"),
+        "confirm_v0" if word("risk").is_none() => Some("C-319: a guard that fails lets nothing pass"),
+        "confirm_v0" => Some("C-316: every kind of action waits"),
+        "delegate" if expects("parent_iteration_after") || expects("parent_iteration") => Some("O-091: each activation counts its own steps"),
+        "controller" if case.any(&["script", "agent"]).is_some_and(|script| holds_nothing(script)) => {
+            Some("O-071: an agent that says nothing is asked again")
+        }
+        "plan" => Some("O-062: a plan is over when its tasks are, and says so"),
+        "beat" if case.get("secrets").is_some() => Some("C-317: what an agent writes by hand is stored as it is"),
+        _ => None,
+    }
+}
+
+/// Anywhere in the value there is this key with this text.
+fn holds(value: &Value, key: &str, text: &str) -> bool {
+    any(value, &|name, value| name == key && value == text)
+}
+
+fn holds_text(value: &Value, key: &str) -> bool {
+    any(value, &|name, value| name == key && value.as_str().is_some_and(|text| !text.is_empty()))
+}
+
+fn holds_nothing(script: &Value) -> bool {
+    let is_nothing = |entry: &Value| {
+        entry.is_null() || entry.get("null").is_some() || entry.as_str().is_some_and(|word| word.contains("nothing") || word == "null")
+    };
+    script.as_array().map_or_else(|| is_nothing(script), |entries| entries.iter().any(is_nothing))
+}
+
+fn any(value: &Value, is: &dyn Fn(&str, &Value) -> bool) -> bool {
+    match value {
+        Value::Object(fields) => fields.iter().any(|(name, value)| is(name, value) || any(value, is)),
+        Value::Array(items) => items.iter().any(|item| any(item, is)),
+        _ => false,
+    }
+}
