@@ -3,6 +3,7 @@
 
 mod compare;
 pub mod config;
+pub mod counts;
 mod fields;
 mod openhands;
 mod people;
@@ -55,8 +56,8 @@ pub enum End {
     Otherwise {
         differences: Vec<String>,
     },
-    /// Nothing in this host is what it is about, and docs/conformance.md says why.
-    Dropped {
+    /// No host could play it, and why.
+    NotPlayed {
         reason: String,
     },
     /// It is of another pack.
@@ -181,6 +182,22 @@ pub fn problem(line: &str) -> Option<String> {
         Ok(value) if openhands::is_of_pack(&value) => openhands::problem(&value),
         Ok(value) if roomkit::is_of_pack(&value) => roomkit::problem(&value),
         Ok(_) => None,
+    }
+}
+
+/// The pack of a line; Langroid's when it says nothing.
+pub(crate) fn pack_of(line: &Value) -> &str {
+    if openhands::is_of_pack(line) {
+        return openhands::PACK;
+    }
+    line.get("pack").and_then(Value::as_str).unwrap_or(PACK)
+}
+
+/// Whether a case is played by one function that the host itself calls, and not on the whole host.
+pub(crate) fn is_function(line: &Value) -> bool {
+    match pack_of(line) {
+        openhands::PACK => line.get("kind").and_then(Value::as_str).is_some_and(openhands::is_function),
+        _ => false,
     }
 }
 

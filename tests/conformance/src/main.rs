@@ -1,12 +1,12 @@
 //! `conclave-conformance`: plays the scenarios of files and prints one JSON line for each that fails, then the counts. `cargo xtask
 //! conformance` builds what it needs and starts it.
 
-use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use conclave_conformance::config::{self, Guests};
+use conclave_conformance::counts::Counts;
 use conclave_conformance::scenario::Scenario;
 use conclave_conformance::workers::answer_all;
 use conclave_conformance::{End, Runner, Verdict, is_conversation, lines, needs_guests, needs_strategies, problem};
@@ -100,29 +100,26 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         command.args(options.cache.iter().flat_map(|cache| ["--cache".as_ref(), cache.as_os_str()]));
         command
     };
-    let (mut passed, mut failed, mut skipped, mut otherwise) = (0, unreadable, 0, 0);
-    let mut dropped: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut counts = Counts::with_unreadable(unreadable);
     let told = |line: &str, answer: Result<String, String>| {
         let read = |answer: String| serde_json::from_str(&answer).map_err(|error| error.to_string());
         let Verdict { id, end } = answer.and_then(read).unwrap_or_else(|reason| Verdict::failed(line, &reason));
+        counts.add(line, &end);
         match end {
             End::Passed => {
-                passed += 1;
                 if options.verbose {
                     eprintln!("{id} passed");
                 }
             }
-            End::Skipped => skipped += 1,
-            End::Dropped { reason } => dropped.entry(reason).or_default().push(id),
+            End::Skipped => {}
+            End::NotPlayed { reason } => eprintln!("{id} is not played: {reason}"),
             End::Otherwise { differences } => {
-                otherwise += 1;
                 eprintln!("{id} differs, as documented in docs/differences.md");
                 if options.verbose {
                     differences.iter().for_each(|difference| eprintln!("    {difference}"));
                 }
             }
             End::Failed { expected, got, differences } => {
-                failed += 1;
                 println!("{}", json!({ "id": id, "expected": expected, "got": got }));
                 if options.verbose {
                     eprintln!("{id} failed");
@@ -132,15 +129,8 @@ fn run(options: &Options) -> Result<ExitCode, String> {
         }
     };
     answer_all(&wanted, options.jobs.unwrap_or(2).max(1), command, told).map_err(|error| error.to_string())?;
-    for (reason, ids) in &dropped {
-        eprintln!("{} dropped: {reason}", ids.join(", "));
-    }
-    eprintln!("played on the host: {}", passed + failed + otherwise - unreadable);
-    let dropped: usize = dropped.values().map(Vec::len).sum();
-    let dropped = if dropped == 0 { String::new() } else { format!(", {dropped} dropped") };
-    let documented = if otherwise == 0 { String::new() } else { format!(", {otherwise} differ as documented") };
-    println!("{passed} passed, {failed} failed, {skipped} skipped{documented}{dropped}");
-    Ok(ExitCode::from(u8::from(failed > 0)))
+    print!("{counts}");
+    Ok(ExitCode::from(u8::from(counts.failed > 0)))
 }
 
 async fn work(options: &Options) -> Result<ExitCode, String> {

@@ -117,6 +117,14 @@ impl<'a> Case<'a> {
     }
 }
 
+/// Whether cases of a kind are about a text, a log or a plan, and so are played with the one function that the host calls for it.
+/// `docs/internals/conformance-openhands.md` says where it calls it.
+pub(crate) fn is_function(kind: &str) -> bool {
+    const FUNCTIONS: [&str; 11] =
+        ["codec", "codec_error", "event_tree", "micro", "plan", "read_lines", "replay", "search", "truncate", "unmatched", "write_lines"];
+    FUNCTIONS.contains(&kind)
+}
+
 /// Whether a line belongs to this pack: it says so, or says nothing and looks like it.
 pub(crate) fn is_of_pack(line: &Value) -> bool {
     match line.get("pack") {
@@ -147,7 +155,7 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
         Err(reason) => return Verdict::failed(&line.to_string(), &reason),
     };
     if let Some(reason) = known::dropped(&case) {
-        return Verdict { id, end: End::Dropped { reason: reason.to_owned() } };
+        return Verdict { id, end: End::NotPlayed { reason: reason.to_owned() } };
     }
     match play(runner, &case).await {
         Err(reason) => Verdict::failed(&line.to_string(), &reason),

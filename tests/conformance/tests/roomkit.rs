@@ -31,11 +31,11 @@ fn a_case_passes_or_says_what_was_seen() {
     let when = json!({ "op": "delegate", "agent_id": "agent-bg", "task": "x" });
     let good = case("x", &worker(), &when, &json!({ "result": { "status": "completed", "output": "result" } }));
     let (code, shown, told) = played(std::slice::from_ref(&good));
-    assert_eq!((code, shown.as_str()), (Some(0), "1 passed, 0 failed, 0 skipped\n"), "{told}");
+    assert_eq!((code, shown.as_str()), (Some(0), "roomkit: played on the host: 1\n1 passed, 0 failed, 0 skipped\n"), "{told}");
     let wrong = case("y", &worker(), &when, &json!({ "result": { "output": "another" }, "callback_calls": 2 }));
     let (code, shown, _) = played(&[good, wrong]);
     assert!(code == Some(1) && shown.contains("\"id\":\"y\"") && shown.contains("\"output\":\"result\""), "{shown}");
-    assert!(shown.ends_with("1 passed, 1 failed, 0 skipped\n"), "{shown}");
+    assert!(shown.ends_with("roomkit: played on the host: 1, failed: 1\n1 passed, 1 failed, 0 skipped\n"), "{shown}");
 }
 
 #[test]
@@ -54,7 +54,10 @@ fn a_case_that_states_what_is_done_otherwise_is_neither_passed_nor_failed() {
     let when = json!({ "op": "delegate_nested", "levels": 20 });
     let nested = |id: &str| case(id, &worker(), &when, &json!({ "all_completed": true }));
     let (code, shown, told) = played(&[nested("D10")]);
-    assert_eq!((code, shown.as_str()), (Some(0), "0 passed, 0 failed, 0 skipped, 1 differ as documented\n"));
+    assert_eq!(
+        (code, shown.as_str()),
+        (Some(0), "roomkit: played on the host: 0, differ as documented: 1\n0 passed, 0 failed, 0 skipped, 1 differ as documented\n")
+    );
     assert!(told.contains("D10 differs, as documented"), "{told}");
     // Only those that are listed are let off.
     let (code, shown, _) = played(&[nested("D99")]);

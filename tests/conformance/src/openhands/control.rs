@@ -70,7 +70,9 @@ pub(super) fn worded(event: &Value) -> Value {
 pub(super) fn pairs(log: &[Value]) -> Vec<Value> {
     let actions = log.iter().skip(1).filter(|event| event.get("action").is_some());
     let answer = |action: &Value| log.iter().find(|event| event.get("observation").is_some() && event.get("cause") == action.get("id"));
-    actions.map(|action| json!([action["action"], answer(action).map_or("null", |event| event["observation"].as_str().unwrap_or("null"))])).collect()
+    actions
+        .map(|action| json!([action["action"], answer(action).map_or("null", |event| event["observation"].as_str().unwrap_or("null"))]))
+        .collect()
 }
 
 /// Steps until a limit of the run holds. A step that is refused is the reference's error.

@@ -175,11 +175,17 @@ impl Conversation {
 
 /// Loads every component once, so that no case waits for a compiler.
 pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
-    let all = Conversation::new(Vec::new(), vec![Executor::terminal(1, None), Executor::spinning(), Executor::of_tools(&[json!("edit")])]);
+    let executors = vec![Executor::terminal(1, None), Executor::workspace(), Executor::spinning(), Executor::of_tools(&[json!("edit")])];
+    let all = Conversation::new(Vec::new(), executors);
+    // The workspace's folder must be there.
+    std::fs::create_dir_all(&all.folder).map_err(|error| error.to_string())?;
+    let folder = all.folder.clone();
     let all = all.assessed("low");
     let config =
         Config::parse("conclave.toml", "/", &all.text(runner)?).map_err(|problems| format!("the config is refused:\n{problems}"))?;
-    runner.host.load(&config).await.map(drop).map_err(|error| format!("the config does not fit:\n{error}"))
+    let loaded = runner.host.load(&config).await.map(drop).map_err(|error| format!("the config does not fit:\n{error}"));
+    let _ = std::fs::remove_dir_all(folder);
+    loaded
 }
 
 /// Everything that a run's journal holds.

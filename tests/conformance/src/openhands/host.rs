@@ -173,7 +173,8 @@ async fn plan_fails(runner: &Runner, op: &Value) -> Result<Value, String> {
 fn torn(which: &str) -> Result<Value, String> {
     const EVENTS: usize = 10;
     let torn = if which == "last" { EVENTS - 1 } else { EVENTS / 2 };
-    let event = |at: usize| json!({ "id": at, "source": "user", "action": "message", "args": { "content": format!("message {at}") } }).to_string();
+    let event =
+        |at: usize| json!({ "id": at, "source": "user", "action": "message", "args": { "content": format!("message {at}") } }).to_string();
     let line = |at: usize| if at == torn { event(at)[..20].to_owned() } else { event(at) };
     let lines: Vec<String> = (0..EVENTS).map(line).collect();
     let loaded = trajectory::load(&lines.join("\n"));

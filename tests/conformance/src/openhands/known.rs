@@ -24,16 +24,18 @@ pub(super) fn dropped(case: &Case<'_>) -> Option<&'static str> {
         "controller" if gives(&["cost", "costs", "cost_per_step", "accumulated_cost", "budget", "max_budget", "max_budget_per_task"]) => {
             Some("money is counted by models, and only an approver raises a limit: neither is a call on a limit")
         }
-        "controller" if gives(&["pending", "set", "reset_from", "set_state", "then", "then_set", "num_of_chars", "max_chars"]) => {
-            Some("nobody sets an agent's state or what is pending: both follow from what the room waits for")
-        }
         "controller" if gives(&["event"]) && case.get("state").is_none_or(|state| state != "awaiting_user_input") => {
             Some("nobody puts an event into a run: an observation is the answer to an action, and comes from what carried it out")
+        }
+        "controller" if gives(&["pending", "set", "reset_from", "set_state", "then", "then_set", "num_of_chars", "max_chars"]) => {
+            Some("nobody sets an agent's state or what is pending: both follow from what the room waits for")
         }
         "delegate" if gives(&["child_state", "event"]) => {
             Some("nobody speaks into a delegation from outside: its end is the answer to the action")
         }
-        "parallel" if gives(&["cancelled_before_start"]) => Some("the calls of a message begin as it is taken in: none waits to be cancelled"),
+        "parallel" if gives(&["cancelled_before_start"]) => {
+            Some("the calls of a message begin as it is taken in: none waits to be cancelled")
+        }
         "stuck_events" if case.get("history").is_some_and(|history| holds(history, "observation", "condense")) => {
             Some("the room itself condenses, before a step: no observation of an agent says so")
         }
@@ -53,7 +55,9 @@ pub(super) fn otherwise(case: &Case<'_>) -> Option<&'static str> {
     let expects = |key: &str| case.expect.get(key).is_some();
     let history = case.any(&["history", "script", "events"]);
     match case.kind {
-        "stuck_pairs" | "stuck_events" if history.is_some_and(|history| holds_text(history, "thought")) => Some("C-325: thoughts hide no loop"),
+        "stuck_pairs" | "stuck_events" if history.is_some_and(|history| holds_text(history, "thought")) => {
+            Some("C-325: thoughts hide no loop")
+        }
         "stuck_pairs" | "stuck_events" if history.is_some_and(|history| holds(history, "source", "user")) => {
             Some("O-098: a word of the user begins anew")
         }
@@ -68,7 +72,9 @@ pub(super) fn otherwise(case: &Case<'_>) -> Option<&'static str> {
         "confirm_v0" if expects("republished") => Some("O-109: what was consented to runs, and is not said again"),
         "confirm_v0" if word("risk").is_none() => Some("C-319: a guard that fails lets nothing pass"),
         "confirm_v0" => Some("C-316: every kind of action waits"),
-        "delegate" if expects("parent_iteration_after") || expects("parent_iteration") => Some("O-091: each activation counts its own steps"),
+        "delegate" if expects("parent_iteration_after") || expects("parent_iteration") => {
+            Some("O-091: each activation counts its own steps")
+        }
         "controller" if case.any(&["script", "agent"]).is_some_and(|script| holds_nothing(script)) => {
             Some("O-071: an agent that says nothing is asked again")
         }
@@ -99,5 +105,39 @@ fn any(value: &Value, is: &dyn Fn(&str, &Value) -> bool) -> bool {
         Value::Object(fields) => fields.iter().any(|(name, value)| is(name, value) || any(value, is)),
         Value::Array(items) => items.iter().any(|item| any(item, is)),
         _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn case<'a>(kind: &'a str, input: &'a Value, expect: &'a Value) -> Case<'a> {
+        Case { kind, era: "2025-11", input, expect }
+    }
+
+    #[test]
+    fn a_case_is_dropped_by_what_it_gives() {
+        let is_dropped = |kind: &str, input: Value| dropped(&case(kind, &input, &json!({}))).is_some();
+        assert!(is_dropped("redact", json!({})) && is_dropped("controller", json!({ "session": {} })));
+        assert!(is_dropped("limit", json!({ "type": "iteration", "ops": [["step"], ["increase", true]] })));
+        assert!(!is_dropped("limit", json!({ "type": "iteration", "ops": [["step"], ["step"]] })));
+        assert!(!is_dropped("controller", json!({ "script": ["m"], "max_iterations": 2 })));
+        assert!(!is_dropped("controller", json!({ "state": "awaiting_user_input", "event": { "user_message": "ok" } })));
+        assert!(!is_dropped("stuck_events", json!({ "history": [{ "action": "run", "args": { "command": "ls" } }] })));
+    }
+
+    #[test]
+    fn a_difference_is_documented_for_what_makes_it_and_nothing_else() {
+        let differs = |kind: &str, input: Value, expect: Value| otherwise(&case(kind, &input, &expect)).is_some();
+        let history = |extra: Value| json!({ "history": [{ "action": "run", "args": { "command": "ls" } }, extra] });
+        let user = json!({ "action": "message", "source": "user", "args": { "content": "go on" } });
+        assert!(differs("stuck_events", history(user), json!({})));
+        assert!(differs("stuck_events", history(json!({ "action": "run", "args": { "thought": "a" } })), json!({})));
+        assert!(!differs("stuck_events", history(json!({ "observation": "run" })), json!({})));
+        assert!(differs("hook", json!({ "exit": 1 }), json!({})) && !differs("hook", json!({ "exit": 2 }), json!({})));
+        assert!(!differs("codec", json!({}), json!({})) && !differs("delegate", json!({}), json!({ "content": "c" })));
     }
 }

@@ -17,7 +17,8 @@ fn loaded(events: &[Value]) -> Result<Loaded, String> {
 pub(super) fn unmatched(case: &Case<'_>) -> Result<Value, String> {
     let event = |given: &Value| {
         let of = |key: &str| given.get(key).cloned().unwrap_or_else(|| json!("none"));
-        let answer = |kind: &str| json!({ "kind": kind, "id": of("id"), "action_id": of("action"), "tool_name": "t", "tool_call_id": of("call") });
+        let answer =
+            |kind: &str| json!({ "kind": kind, "id": of("id"), "action_id": of("action"), "tool_name": "t", "tool_call_id": of("call") });
         Ok(match given.get("ev").and_then(Value::as_str).unwrap_or_default() {
             "action" => {
                 // What failed validation has no action.
@@ -31,7 +32,9 @@ pub(super) fn unmatched(case: &Case<'_>) -> Result<Value, String> {
                 answer
             }
             "reject" => answer("UserRejectObservation"),
-            "agent_error" => json!({ "kind": "AgentErrorEvent", "id": of("id"), "error": "e", "tool_name": "t", "tool_call_id": of("call") }),
+            "agent_error" => {
+                json!({ "kind": "AgentErrorEvent", "id": of("id"), "error": "e", "tool_name": "t", "tool_call_id": of("call") })
+            }
             other => return Err(format!("a log of this kind has no {other:?}")),
         })
     };

@@ -15,10 +15,12 @@ pub(super) async fn parallel(case: &Case<'_>) -> Result<Value, String> {
         return serialised(&names, case.flag("same_tool")).await;
     }
     let calls = case.list("calls")?;
-    let name = |call: &Value| call.as_str().or_else(|| call.get("tool")?.as_str()).or_else(|| call.get("name")?.as_str()).map(str::to_owned);
+    let name =
+        |call: &Value| call.as_str().or_else(|| call.get("tool")?.as_str()).or_else(|| call.get("name")?.as_str()).map(str::to_owned);
     let names = calls.iter().map(|call| name(call).ok_or_else(|| format!("{call} is no call"))).collect::<Result<Vec<String>, String>>()?;
     let seen = round(&names, calls).await?;
-    let results: Vec<_> = seen.since.last().into_iter().flat_map(|since| since.iter()).filter_map(|past| past.observation.as_ref()).collect();
+    let results: Vec<_> =
+        seen.since.last().into_iter().flat_map(|since| since.iter()).filter_map(|past| past.observation.as_ref()).collect();
     let in_short = case.expect.get("events").and_then(Value::as_array).is_some_and(|events| events.iter().all(Value::is_string));
     let event = |told: &&conclave_runtime::action::Observation| match told {
         conclave_runtime::action::Observation::Tool(result) if !result.is_error => json!("observation"),

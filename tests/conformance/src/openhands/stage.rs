@@ -160,11 +160,29 @@ struct Shared {
     approval: Option<Approval>,
     /// Somebody was asked, and there is no answer.
     unanswered: Notify,
+    /// The entry agent is in another state.
+    changed: Notify,
 }
 
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Ends when somebody was asked who gives no answer, and the host has told that its agent waits for that.
+    async fn rests(&self) {
+        self.unanswered.notified().await;
+        loop {
+            {
+                let mut inner = self.lock();
+                if matches!(inner.state, AgentState::AwaitingUserInput | AgentState::AwaitingUserConfirmation) {
+                    let at_end = (inner.state, inner.records.len());
+                    inner.at_end.get_or_insert(at_end);
+                    return;
+                }
+            }
+            self.changed.notified().await;
+        }
     }
 
     fn step(&self, step: &Step) -> Result<Turn, Failure> {
@@ -217,6 +235,7 @@ impl Subscriber for Following {
                     && task.as_str() == "main"
                 {
                     inner.state = *state;
+                    self.0.changed.notify_one();
                 }
                 inner.notices.push(told.clone());
             }
@@ -266,7 +285,10 @@ impl Stage {
     }
 
     fn config(&self) -> String {
-        let mut text = "entry = \"main\"\n[plugins.agent]\nsource = \"native:agent\"\ngrants.tools = [\"world.*\"]\n".to_owned();
+        let mut text = "entry = \"main\"\n[plugins.agent]\nsource = \"native:agent\"\n".to_owned();
+        if !self.tools.is_empty() {
+            text += "grants.tools = [\"world.*\"]\n";
+        }
         if let Some((child, _)) = &self.child {
             text += &format!("grants.delegate = {{ tasks = [\"{child}\"] }}\n[plugins.worker]\nsource = \"native:worker\"\n");
             text += &format!("[tasks.{child}]\nagent = \"worker\"\n");
@@ -321,7 +343,8 @@ impl Stage {
         let native = self.plugins(&shared);
         let text = self.config();
         let host = Host::new(HostOptions { native, ..HostOptions::default() }).map_err(|error| error.to_string())?;
-        let config = Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}\n{text}"))?;
+        let config =
+            Config::parse("conclave.toml", "/", &text).map_err(|problems| format!("the config is refused:\n{problems}\n{text}"))?;
         let prepared = host.load(&config).await.map_err(|error| format!("the config does not fit:\n{error}\n{text}"))?;
         let options = RunOptions {
             subscribers: Subscribers::new([Arc::new(Following(Arc::clone(&shared))) as Arc<dyn Subscriber>]),
@@ -338,7 +361,7 @@ impl Stage {
             }
             let outcome = tokio::select! {
                 ended = session.run(Ask { content: Some(said), ..Ask::default() }) => Some(ended.map_err(|error| error.to_string())?),
-                () = shared.unanswered.notified() => None,
+                () = shared.rests() => None,
             };
             let is_over = outcome.is_none();
             let mut inner = shared.lock();

@@ -24,7 +24,12 @@ const MOST: u32 = 100;
 enum Entry {
     User(String),
     /// What the agent did, and where that stands in the history.
-    Done { made: Move, is_message: bool, at: usize, answer: Option<(String, Told)> },
+    Done {
+        made: Move,
+        is_message: bool,
+        at: usize,
+        answer: Option<(String, Told)>,
+    },
 }
 
 /// A history as the stage plays it.
@@ -143,7 +148,8 @@ pub(super) async fn events(case: &Case<'_>) -> Result<Value, String> {
             at += if answer.is_some() && !is_message { 2 } else { 1 };
         } else {
             // What a case leaves out: the action that this answers.
-            let action = json!({ "action": "run", "args": { "command": event.pointer("/extras/command").cloned().unwrap_or_else(|| json!("")) } });
+            let action =
+                json!({ "action": "run", "args": { "command": event.pointer("/extras/command").cloned().unwrap_or_else(|| json!("")) } });
             entries.push(entry(&action, Some(event), at)?);
             at += 1;
         }

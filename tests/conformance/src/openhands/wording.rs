@@ -21,3 +21,17 @@ pub(super) fn plain(text: &str) -> String {
     });
     found.unwrap_or_else(|| text.to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_sides_sentences_become_one_token_and_others_stay() {
+        let theirs = plain("Delegated agent finished with result:\n\nChildAgent finishes task with x: y");
+        assert_eq!((theirs.as_str(), plain("ChildAgent finishes its task with x: y")), ("«finished ChildAgent: x: y»", theirs.clone()));
+        let limit = plain("the run made the 2 steps that limits.run.turns allows");
+        assert_eq!(plain("Agent reached maximum iteration. Current iteration: 2, max iteration: 2"), limit);
+        assert_eq!(plain("No action was returned, or so"), "No action was returned, or so");
+    }
+}
