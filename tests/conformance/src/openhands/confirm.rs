@@ -115,7 +115,7 @@ pub(super) async fn batch(case: &Case<'_>) -> Result<Value, String> {
 pub(super) fn called(names: &[&str]) -> Turn {
     let call = |(at, name): (usize, &&str)| {
         let id = format!("call-{at}");
-        ToolCall { id, ..ToolCall::new(&format!("world.{name}"), json!({})) }
+        ToolCall { id, ..ToolCall::new(format!("world.{name}"), json!({})) }
     };
     Action::Reply(Reply { tool_calls: names.iter().enumerate().map(call).collect(), ..Reply::default() }).into_turn()
 }
@@ -146,10 +146,11 @@ pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
         Observation::Custom { name, .. } => name.as_str(),
         other => other.name(),
     });
-    Ok(json!({
-        "state": state, "waits": state == "awaiting_user_confirmation", "states": seen.states(), "state_after_observation": state,
-        "observation": observation.map(|name| json!({ "observation": name })),
-    }))
+    let observation = observation.map(|name| json!({ "observation": name }));
+    Ok(match case.get("user") {
+        Some(_) => json!({ "states": seen.states(), "state_after_observation": state, "observation": observation }),
+        None => json!({ "state": state, "states": seen.states() }),
+    })
 }
 
 /// What an action of this kind needs.

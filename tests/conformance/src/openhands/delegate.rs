@@ -61,5 +61,5 @@ fn heard(parts: &[super::stage::Part], told: &Observation) -> String {
         Notice::MessagePosted { task, message, .. } if task.as_str() == "main" => Some(message.text().to_owned()),
         _ => None,
     });
-    posted.filter(|text| text.contains("finishes its task") || text.contains("rejects its task")).last().unwrap_or_default()
+    posted.filter(|text| text.contains("finishes its task") || text.contains("rejects its task")).next_back().unwrap_or_default()
 }

@@ -56,32 +56,67 @@ pub(super) fn otherwise(case: &Case<'_>) -> Option<&'static str> {
     let history = case.any(&["history", "script", "events"]);
     match case.kind {
         "stuck_pairs" | "stuck_events" if history.is_some_and(|history| holds_text(history, "thought")) => {
-            Some("C-325: thoughts hide no loop")
+            Some("O-099: thoughts hide no loop")
         }
         "stuck_pairs" | "stuck_events" if history.is_some_and(|history| holds(history, "source", "user")) => {
             Some("O-098: a word of the user begins anew")
         }
-        "stuck_sdk" if case.get("events").is_some() => Some("O-101: messages are compared by what they say"),
-        "stuck_sdk" if case.expect.get("corrective_nudges").is_some() => Some("O-128: an empty answer is asked for again, without a word"),
-        "micro" => Some("C-314: a trigger is a word"),
-        "hook" if case.get("exit").and_then(Value::as_i64).is_none_or(|exit| exit != 0 && exit != 2) => {
-            Some("C-319: a guard that fails lets nothing pass")
+        "stuck_sdk" if case.get("events").is_some_and(|events| events.to_string().contains("agent_msg")) => {
+            Some("O-101: messages are compared by what they say")
         }
-        "parallel" if case.get("declared").is_some() => Some("O-129: calls of one message run at the same time"),
-        "parallel" if expects("discarded") => Some("O-130: calls beside one that ends the task run too"),
+        "stuck_sdk" if case.expect.get("corrective_nudges").is_some() => {
+            Some("O-127: an agent that says nothing is asked again, without words")
+        }
+        "micro" => Some("O-126: a trigger is a whole word"),
+        "hook" if case.get("exit").and_then(Value::as_i64).is_none_or(|exit| exit != 0 && exit != 2) => {
+            Some("O-113: what cannot be looked at is denied")
+        }
+        "parallel" if case.get("declared").is_some() => Some("O-130: calls of one message run at the same time"),
+        "parallel" if expects("discarded") => Some("O-130: a call that ends the task is made alone"),
         "confirm_v0" if expects("republished") => Some("O-109: what was consented to runs, and is not said again"),
-        "confirm_v0" if word("risk").is_none() => Some("C-319: a guard that fails lets nothing pass"),
-        "confirm_v0" => Some("C-316: every kind of action waits"),
+        "confirm_v0" if has_analyzer(case) && case.get("risk").is_none() => Some("O-109: an action waits where its analyzer fails"),
+        "confirm_v0" if !ASKED.iter().any(|kind| word("action").or(word("awaiting")) == Some(*kind)) => {
+            Some("O-110: every kind of action waits")
+        }
         "delegate" if expects("parent_iteration_after") || expects("parent_iteration") => {
             Some("O-091: each activation counts its own steps")
         }
-        "controller" if case.any(&["script", "agent"]).is_some_and(|script| holds_nothing(script)) => {
+        "controller" if case.any(&["script", "agent"]).is_some_and(holds_nothing) => {
             Some("O-071: an agent that says nothing is asked again")
         }
-        "plan" => Some("O-062: a plan is over when its tasks are, and says so"),
-        "beat" if case.get("secrets").is_some() => Some("C-317: what an agent writes by hand is stored as it is"),
+        "plan" if has_accident(case) => Some("O-058, O-062, O-063: accidents of the reference's plan"),
+        "beat" if case.get("secrets").is_some() => Some("O-117: what an agent writes out by hand is stored as it is"),
         _ => None,
     }
+}
+
+/// The kinds of action that the reference of 2025-11 asks about at all (O-110).
+const ASKED: [&str; 5] = ["run", "run_ipython", "browse_interactive", "edit", "read"];
+
+fn has_analyzer(case: &Case<'_>) -> bool {
+    case.get("analyzer").is_some_and(|analyzer| !matches!(analyzer, Value::Bool(false) | Value::Null))
+}
+
+/// A plan in which something is verified, added after what is closed, changed while it is empty, named by an id that is no plain number, or
+/// left without a goal.
+fn has_accident(case: &Case<'_>) -> bool {
+    let (mut is_empty, mut has_closed) = (true, false);
+    let is_plain = |id: &str| id.is_empty() || id.split('.').all(|part| part.bytes().all(|byte| byte.is_ascii_digit()) && !part.is_empty());
+    case.get("ops").and_then(Value::as_array).into_iter().flatten().any(|op| {
+        let word = |at: usize| op.get(at).and_then(Value::as_str).unwrap_or_default();
+        let (was_empty, had_closed) = (is_empty, has_closed);
+        match word(0) {
+            "add" => {
+                is_empty = false;
+                let lacks_goal = |task: &Value| task.get("goal").is_none();
+                had_closed || !is_plain(word(1)) || op.get(3).and_then(Value::as_array).is_some_and(|tasks| tasks.iter().any(lacks_goal))
+            }
+            _ => {
+                has_closed |= matches!(word(2), "completed" | "verified" | "abandoned");
+                was_empty || word(2) == "verified" || !is_plain(word(1))
+            }
+        }
+    })
 }
 
 /// Anywhere in the value there is this key with this text.
@@ -138,6 +173,8 @@ mod tests {
         assert!(differs("stuck_events", history(json!({ "action": "run", "args": { "thought": "a" } })), json!({})));
         assert!(!differs("stuck_events", history(json!({ "observation": "run" })), json!({})));
         assert!(differs("hook", json!({ "exit": 1 }), json!({})) && !differs("hook", json!({ "exit": 2 }), json!({})));
+        assert!(differs("plan", json!({ "ops": [["add", "", "x"], ["set", "-1", "open"]] }), json!({})));
+        assert!(!differs("plan", json!({ "ops": [["add", "", "x"], ["set", "0", "completed"]] }), json!({})));
         assert!(!differs("codec", json!({}), json!({})) && !differs("delegate", json!({}), json!({ "content": "c" })));
     }
 }

@@ -211,7 +211,11 @@ pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
         Some(outcome) => outcome.status.as_str().to_ascii_lowercase(),
         None => "waiting_for_user".to_owned(),
     };
-    Ok(json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": 0, "stuck": is_stuck(part) }))
+    // A script says how it went on, a list of events only what was found in it.
+    Ok(match case.get("script") {
+        Some(_) => json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": 0 }),
+        None => json!({ "stuck": is_stuck(part) }),
+    })
 }
 
 /// The host's words on a row of failures.
