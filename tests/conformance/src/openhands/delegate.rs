@@ -57,9 +57,9 @@ fn heard(parts: &[super::stage::Part], told: &Observation) -> String {
     if !told.content().is_empty() {
         return told.content().to_owned();
     }
-    let posted = parts.iter().flat_map(|part| &part.notices).filter_map(|notice| match notice {
+    let mut posted = parts.iter().flat_map(|part| &part.notices).filter_map(|notice| match notice {
         Notice::MessagePosted { task, message, .. } if task.as_str() == "main" => Some(message.text().to_owned()),
         _ => None,
     });
-    posted.filter(|text| text.contains("finishes its task") || text.contains("rejects its task")).next_back().unwrap_or_default()
+    posted.rfind(|text| text.contains("finishes its task") || text.contains("rejects its task")).unwrap_or_default()
 }

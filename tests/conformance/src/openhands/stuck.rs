@@ -25,7 +25,7 @@ enum Entry {
     User(String),
     /// What the agent did, and where that stands in the history.
     Done {
-        made: Move,
+        made: Box<Move>,
         is_message: bool,
         at: usize,
         answer: Option<(String, Told)>,
@@ -54,7 +54,7 @@ impl Script {
                     if let Some((tool, told)) = answer {
                         script.tools.entry(tool).or_default().push(told);
                     }
-                    script.parts.last_mut().into_iter().for_each(|(_, moves)| moves.push(made.clone()));
+                    script.parts.last_mut().into_iter().for_each(|(_, moves)| moves.push(Move::clone(&made)));
                     script.places.last_mut().into_iter().for_each(|places| places.push((is_message, at)));
                 }
             }
@@ -86,7 +86,7 @@ fn entry(action: &Value, observation: Option<&Value>, at: usize) -> Result<Entry
         Some(told) if told.get("observation").is_some_and(|name| name == "null") => None,
         Some(told) => Some((kind.to_owned(), Told::Value(completed(action, told)))),
     };
-    Ok(Entry::Done { made: Move::Turn(turn(action)?), is_message, at, answer })
+    Ok(Entry::Done { made: Box::new(Move::Turn(turn(action)?)), is_message, at, answer })
 }
 
 /// An observation with what its kind needs, which a case may leave out.
@@ -187,10 +187,11 @@ pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
     for (at, entry) in given.iter().enumerate() {
         let word = entry.as_str().or_else(|| entry.get("ev")?.as_str()).ok_or_else(|| format!("{entry} is no word of a script"))?;
         let run = |command: &str, told: Told| {
-            let made = Move::Turn(Action::Run { command: command.to_owned(), background: false }.into_turn());
+            let made = Box::new(Move::Turn(Action::Run { command: command.to_owned(), background: false }.into_turn()));
             Entry::Done { made, is_message: false, at, answer: Some(("run".to_owned(), told)) }
         };
-        let said = |made: conclave_runtime::action::Turn| Entry::Done { made: Move::Turn(made), is_message: true, at, answer: None };
+        let said =
+            |made: conclave_runtime::action::Turn| Entry::Done { made: Box::new(Move::Turn(made)), is_message: true, at, answer: None };
         entries.push(match word {
             "bad" => run("bad", Told::Fails("it failed".to_owned())),
             "same_ok" => run("ls", Told::Value(json!("x"))),
