@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use conclave_trajectory::{Action, Era, Event, Filter, Replay, Source, read_lines, search, truncate, write_lines};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/openhands.jsonl");
 
