@@ -17,16 +17,6 @@ use size::Size;
 
 pub use size::{MAX_BYTES, MAX_DEPTH, MAX_GOAL_BYTES, MAX_TASKS};
 
-/// Which of the reference's accidents hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum PlanRules {
-    /// Done right.
-    #[default]
-    Conclave,
-    /// As OpenHands of 2024-07 does it, accidents included.
-    OpenHands,
-}
-
 /// Why a change of the plan was refused; for the model.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PlanError {
@@ -89,15 +79,15 @@ impl Plan {
     ///
     /// # Errors
     /// `Malformed` when there is no such parent, when `subtasks` is no such list, and when the plan would become larger than a plan may be.
-    pub fn add(&mut self, parent: &str, goal: &str, subtasks: &Value, rules: PlanRules) -> Result<String, PlanError> {
-        let mut place = Place::find(&self.root, parent, rules)?;
+    pub fn add(&mut self, parent: &str, goal: &str, subtasks: &Value) -> Result<String, PlanError> {
+        let mut place = Place::find(&self.root, parent)?;
         let mut size = self.size;
-        let task = size.read(goal, subtasks, place.depth() + 1, rules)?;
+        let task = size.read(goal, subtasks, place.depth() + 1)?;
         self.size = size;
         let siblings = &mut place.in_mut(&mut self.root).subtasks;
         siblings.push(task);
         let index = siblings.len() - 1;
-        if rules == PlanRules::Conclave && self.root.is_closed() {
+        if self.root.is_closed() {
             // The accident of C-060: there is something to do again, and the plan would say that there is not.
             self.root.state = PlanState::Open;
         }
@@ -109,20 +99,17 @@ impl Plan {
     ///
     /// # Errors
     /// `Malformed` when there is no such task.
-    pub fn set(&mut self, id: &str, state: PlanState, rules: PlanRules) -> Result<(), PlanError> {
-        if rules == PlanRules::Conclave && self.is_empty() {
+    pub fn set(&mut self, id: &str, state: PlanState) -> Result<(), PlanError> {
+        if self.is_empty() {
             return Err(place::unknown(&self.root, id));
         }
-        let place = Place::find(&self.root, id, rules)?;
+        let place = Place::find(&self.root, id)?;
         match state {
             PlanState::Completed | PlanState::Abandoned | PlanState::Verified => place.in_mut(&mut self.root).close(state),
             PlanState::InProgress => place.climb(&mut self.root),
             PlanState::Open => place.in_mut(&mut self.root).state = state,
         }
-        match rules {
-            PlanRules::OpenHands => self.settle_as_openhands(),
-            PlanRules::Conclave => self.settle(),
-        }
+        self.settle();
         Ok(())
     }
 
@@ -130,11 +117,11 @@ impl Plan {
     ///
     /// # Errors
     /// Those of `set`, and `InvalidState` when there is no such state (O-060); an unknown task comes first.
-    pub fn set_named(&mut self, id: &str, state: &str, rules: PlanRules) -> Result<(), PlanError> {
+    pub fn set_named(&mut self, id: &str, state: &str) -> Result<(), PlanError> {
         match named(state) {
-            Some(state) => self.set(id, state, rules),
+            Some(state) => self.set(id, state),
             None => {
-                Place::find(&self.root, id, rules)?;
+                Place::find(&self.root, id)?;
                 let state = text::quoted(state);
                 Err(PlanError::InvalidState(format!("{state} is no state of a task: open, in_progress, completed, verified or abandoned")))
             }
@@ -167,7 +154,7 @@ impl Plan {
     /// The task with this id; the empty one is the root's.
     #[must_use]
     pub fn get(&self, id: &str) -> Option<&PlanTask> {
-        Place::find(&self.root, id, PlanRules::Conclave).ok().map(|place| place.in_ref(&self.root))
+        Place::find(&self.root, id).ok().map(|place| place.in_ref(&self.root))
     }
 
     /// How many tasks there are; the root is none.
@@ -205,14 +192,7 @@ impl Plan {
         text::show(&self.root)
     }
 
-    /// O-062 with its accidents: an empty plan is complete, and `verified` becomes `completed`.
-    fn settle_as_openhands(&mut self) {
-        if self.root.subtasks.iter().all(PlanTask::is_closed) {
-            self.root.close(PlanState::Completed);
-        }
-    }
-
-    /// O-062 done right: the root is closed exactly as long as every top-level task is, and no task changes with it.
+    /// O-062: the root is closed exactly as long as every top-level task is, and no task changes with it.
     fn settle(&mut self) {
         let is_through = self.root.subtasks.iter().all(PlanTask::is_closed);
         if is_through && !self.root.is_closed() {

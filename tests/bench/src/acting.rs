@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use conclave_core::config::Config;
 use conclave_core::event::Event;
-use conclave_core::plan::{Plan, PlanRules};
+use conclave_core::plan::Plan;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Ask, Host, RunOptions};
 use serde_json::{Value, json};
@@ -86,7 +86,7 @@ pub(crate) fn plan(tasks: usize) -> Result<Plan, BenchError> {
     while left > 0 {
         let below = (left - 1).min(99);
         let subtasks: Vec<Value> = (0..below).map(|at| json!({ "goal": format!("light lamp {at}") })).collect();
-        let added = plan.add("", "light the lamps", &json!(subtasks), PlanRules::default());
+        let added = plan.add("", "light the lamps", &json!(subtasks));
         added.map_err(|error| BenchError::Answer(error.to_string()))?;
         left -= below + 1;
     }

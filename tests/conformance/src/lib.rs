@@ -227,6 +227,22 @@ pub(crate) fn is_function(line: &Value) -> bool {
     }
 }
 
+/// The pack of a line; Langroid's when it says nothing.
+pub(crate) fn pack_of(line: &Value) -> &str {
+    if openhands::is_of_pack(line) {
+        return openhands::PACK;
+    }
+    line.get("pack").and_then(Value::as_str).unwrap_or(PACK)
+}
+
+/// Whether a case is played by one function that the host itself calls, and not on the whole host.
+pub(crate) fn is_function(line: &Value) -> bool {
+    match pack_of(line) {
+        openhands::PACK => line.get("kind").and_then(Value::as_str).is_some_and(openhands::is_function),
+        _ => false,
+    }
+}
+
 fn id_of(line: &Value) -> String {
     line.get("id").and_then(Value::as_str).unwrap_or("?").to_owned()
 }

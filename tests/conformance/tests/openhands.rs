@@ -1,9 +1,12 @@
 //! What the runner says of lines of the OpenHands pack that are no cases, and of cases that expect what is not so. That every case of the
 //! file passes is told by `cases.rs`, which plays all files.
 
+use std::path::Path;
 use std::process::Command;
 
 use serde_json::{Value, json};
+
+const PLAYED: &str = "openhands: played on the host";
 
 fn played(lines: &[String]) -> (Option<i32>, String) {
     let file = std::env::temp_dir().join(format!("conclave-openhands-{}-{}.jsonl", std::process::id(), lines.len()));
@@ -23,7 +26,10 @@ fn case(kind: &str, input: &Value, expect: &Value) -> String {
 fn a_case_passes_or_says_what_was_seen() {
     let input = json!({ "content": "aaaa", "max_chars": 4 });
     let good = case("truncate", &input, &json!({ "content": "aaaa" }));
-    assert_eq!(played(std::slice::from_ref(&good)), (Some(0), "1 passed, 0 failed, 0 skipped\n".to_owned()));
+    assert_eq!(
+        played(std::slice::from_ref(&good)),
+        (Some(0), format!("{PLAYED}: 0, by one function of the host: 1\n1 passed, 0 failed, 0 skipped\n"))
+    );
     let (code, shown) = played(&[good, case("truncate", &input, &json!({ "content": "b" }))]);
     assert!(
         code == Some(1) && shown.contains(r#""got":{"content":"aaaa"}"#) && shown.ends_with("1 passed, 1 failed, 0 skipped\n"),
@@ -46,4 +52,35 @@ fn what_is_no_case_is_told_with_its_line_and_never_skipped() {
 fn a_case_that_gives_something_else_than_its_kind_needs_fails() {
     let (code, shown) = played(&[case("plan", &json!({ "ops": [["dance"]] }), &json!({})), case("limit", &json!({}), &json!({}))]);
     assert!(code == Some(1) && shown.contains("a plan has no op") && shown.ends_with("0 passed, 2 failed, 0 skipped\n"), "{shown}");
+}
+
+#[test]
+fn a_case_of_the_host_fails_where_the_host_does_something_else() {
+    let run = json!({ "action": "run", "args": { "command": "ls" } });
+    let answer = json!({ "observation": "run", "content": "x", "extras": { "command": "ls", "exit_code": 0 } });
+    let history: Vec<&Value> = std::iter::repeat_n([&run, &answer], 4).flatten().collect();
+    let input = json!({ "headless": true, "history": history });
+    let stuck = case("stuck_events", &input, &json!({ "stuck": true }));
+    let not_stuck = case("stuck_events", &input, &json!({ "stuck": false }));
+    let (code, shown) = played(&[stuck, not_stuck]);
+    assert!(code == Some(1) && shown.ends_with("1 passed, 1 failed, 0 skipped\n"), "{shown}");
+}
+
+/// A case that is not played is neither passed nor failed, and stands in the table of docs/conformance.md.
+#[test]
+fn what_is_not_played_counts_apart_and_is_documented() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let page = std::fs::read_to_string(root.join("docs/conformance.md")).expect("the page is there");
+    let rows = page.lines().filter(|line| line.starts_with("| C-") && line.matches('|').count() == 4);
+    let ids: Vec<&str> = rows.flat_map(|row| row.split('|').nth(1).unwrap_or_default().split(',').map(str::trim)).collect();
+    let file = root.join("tests/data/conformance/openhands.jsonl");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_conclave-conformance"));
+    let output = command.arg("--guests").arg("/nowhere").arg("--only").arg(ids.join(",")).arg(file).output().expect("the program starts");
+    let shown = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(shown, format!("{PLAYED}: 0, not played: {0}\n0 passed, 0 failed, 0 skipped, {0} not played\n", ids.len()));
+    assert!(page.contains(&format!("not played: {}", ids.len())), "the page says how many");
+    let told = String::from_utf8_lossy(&output.stderr);
+    for reason in told.lines().filter_map(|line| line.split_once(" is not played: ").map(|(_, reason)| reason)) {
+        assert!(page.contains(reason), "the page says why: {reason}");
+    }
 }

@@ -314,12 +314,6 @@ macro_rules! kinds {
                 match kind { $( $kind => crate::era::$eras.has(Some(era)), )* _ => false }
             }
 
-            /// Whether a kind has a field of that name in any era.
-            pub(crate) fn has_field(kind: &str, name: &str) -> bool {
-                let specs: &[FieldSpec] = match kind { $( $kind => $variant::SPECS, )* _ => &[] };
-                specs.iter().any(|spec| spec.name == name)
-            }
-
             /// The names of all fields of a kind in that era, required ones first in `.1`; none for a kind the era does not know.
             pub fn fields_of(kind: &str, era: Era) -> Option<(Vec<&'static str>, Vec<&'static str>)> {
                 let (specs, eras): (&[FieldSpec], crate::era::Eras) = match kind {

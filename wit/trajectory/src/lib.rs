@@ -7,7 +7,7 @@
 //!   events are stored so that nothing of either era is lost.
 //! - [`load()`] reads a whole log whatever its shape. [`SdkEvent`] is an event of the SDK that came later;
 //!   [`translate()`] makes it one of 2025-11.
-//! - On lists: [`search()`], [`View`], [`Replay`], [`EventStream`], [`EventTree`], [`unmatched()`], [`redact()`].
+//! - On lists: [`search()`], [`Replay`], [`unmatched_events`], [`tree_of`].
 //! - On texts: [`read_lines`] and [`write_lines`] as `read` and `write` do, [`edit`] as the editor does, [`truncate`].
 //!
 //! ```
@@ -43,18 +43,15 @@ mod malformed;
 mod metrics;
 pub mod observation;
 mod python;
-mod redact;
 mod replay;
 mod sdk;
 mod search;
 mod spelling;
-mod stream;
 mod text;
 mod timestamp;
 mod translate;
 mod tree;
 mod unmatched;
-mod view;
 mod vocabulary;
 
 pub use action::Action;
@@ -65,14 +62,11 @@ pub use lines::{read_lines, write_lines};
 pub use load::{Loaded, Problem, load};
 pub use malformed::{Malformed, MalformedKind};
 pub use observation::Observation;
-pub use redact::{HIDDEN, Redaction, redact, redact_event, redact_text};
 pub use replay::Replay;
 pub use sdk::{SdkError, SdkEvent, SdkSource, file_name, parse_file_name, tree_of};
 pub use search::{Filter, search};
-pub use stream::{AlreadyHasId, EventStream, Gap, GapKind};
 pub use text::truncate;
 pub use translate::translate;
 pub use tree::{EventTree, ROOT, TreeError};
-pub use unmatched::{Step, unmatched, unmatched_events};
-pub use view::{Shown, Summary, View};
+pub use unmatched::unmatched_events;
 pub use vocabulary::{CommandMetadata, Confirmation, DelegateOne, EditSource, Knowledge, ReadSource, RecallType, SecurityRisk};

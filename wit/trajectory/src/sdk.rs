@@ -5,7 +5,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use crate::tree::{EventTree, ROOT};
+use crate::tree::{EventTree, ROOT, TreeError};
 
 /// A kind with its required and its optional fields, and the source it has when none is given.
 struct Shape {
@@ -223,14 +223,19 @@ pub fn parse_file_name(name: &str) -> Option<(usize, &str)> {
     if digits && hex { Some((index.parse().ok()?, id)) } else { None }
 }
 
-/// The tree of a log; events without id stand for themselves by their place.
-pub fn tree_of(events: &[SdkEvent]) -> EventTree {
-    let mut tree = EventTree::default();
+/// Returns the tree of a log, and what is wrong with it: the place of each event whose id or parent cannot be, and why. Such
+/// an event is in the tree all the same. Events without an id stand for themselves by their place.
+pub fn tree_of(events: &[SdkEvent]) -> (EventTree, Vec<(usize, TreeError)>) {
+    let (mut tree, mut wrong) = (EventTree::default(), Vec::new());
     for (at, event) in events.iter().enumerate() {
         let id = event.id.clone().unwrap_or_else(|| format!("#{at}"));
-        tree.insert(&id, event.parent_id.as_deref());
+        let parent = event.parent_id.as_deref();
+        if let Err(error) = tree.append(&id, parent) {
+            tree.insert(&id, parent);
+            wrong.push((at, error));
+        }
     }
-    tree
+    (tree, wrong)
 }
 
 fn remove_nulls(value: &mut Value) {

@@ -6,7 +6,7 @@ use std::fmt;
 /// The parent that says "none": the event is a root although others come before it.
 pub const ROOT: &str = "__root__";
 
-/// Why an event tree refused.
+/// What is wrong with the tree of a log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TreeError {
     /// An event with this id is there already.
@@ -17,19 +17,16 @@ pub enum TreeError {
     UnknownId(String),
     /// Following parents from here comes back here.
     Cycle(String),
-    /// This id is the name of the root and no event may have it.
-    ReservedId(String),
 }
 
 impl TreeError {
-    /// The error as a word: `duplicate-id`, `unknown-parent`, `unknown-id`, `cycle` or `reserved-id`.
+    /// The error as a word: `duplicate-id`, `unknown-parent`, `unknown-id` or `cycle`.
     pub const fn name(&self) -> &'static str {
         match self {
             TreeError::DuplicateId(_) => "duplicate-id",
             TreeError::UnknownParent(_) => "unknown-parent",
             TreeError::UnknownId(_) => "unknown-id",
             TreeError::Cycle(_) => "cycle",
-            TreeError::ReservedId(_) => "reserved-id",
         }
     }
 }
@@ -37,51 +34,26 @@ impl TreeError {
 impl fmt::Display for TreeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            TreeError::DuplicateId(id) => write!(f, "duplicate-id: an event `{id}` is in the log already; give the new one its own id"),
-            TreeError::UnknownParent(id) => write!(f, "unknown-parent: no event `{id}` is in the log; append the parent first"),
+            TreeError::DuplicateId(id) => write!(f, "duplicate-id: another event of the log has the id `{id}` already"),
+            TreeError::UnknownParent(id) => write!(f, "unknown-parent: its parent `{id}` does not come before it in the log"),
             TreeError::UnknownId(id) => write!(f, "unknown-id: no event `{id}` is in the log"),
             TreeError::Cycle(id) => write!(f, "cycle: the parents of event `{id}` lead back to it; the log is damaged"),
-            TreeError::ReservedId(id) => write!(f, "reserved-id: `{id}` names the root and no event may have it"),
         }
     }
 }
 
 impl std::error::Error for TreeError {}
 
-/// The ids of a log, each with its parent, and the event that the next one hangs on.
+/// The events of a log, each with its parent. Made by [`tree_of`](crate::tree_of).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct EventTree {
     entries: Vec<(String, Option<String>)>,
     places: BTreeMap<String, usize>,
-    head: Option<String>,
 }
 
 impl EventTree {
-    /// How many events there are, on all branches.
-    pub fn len(&self) -> usize {
-        self.entries.len()
-    }
-
-    /// Whether there is no event.
-    pub fn is_empty(&self) -> bool {
-        self.entries.is_empty()
-    }
-
-    /// The event that the next one hangs on; none before the first, or after going back to the root.
-    pub fn head(&self) -> Option<&str> {
-        self.head.as_deref()
-    }
-
-    /// All ids with their stated parents, in log order.
-    pub fn entries(&self) -> impl Iterator<Item = (&str, Option<&str>)> {
-        self.entries.iter().map(|(id, parent)| (id.as_str(), parent.as_deref()))
-    }
-
-    /// Appends an event as the log states it: without parent it hangs on the one before it, with [`ROOT`] on none; it becomes the head.
-    pub fn append(&mut self, id: &str, parent: Option<&str>) -> Result<(), TreeError> {
-        if id == ROOT {
-            return Err(TreeError::ReservedId(id.to_owned()));
-        }
+    /// Appends an event as the log states it: without a parent it hangs on the one before it, with [`ROOT`] on none.
+    pub(crate) fn append(&mut self, id: &str, parent: Option<&str>) -> Result<(), TreeError> {
         if self.places.contains_key(id) {
             return Err(TreeError::DuplicateId(id.to_owned()));
         }
@@ -94,23 +66,18 @@ impl EventTree {
         Ok(())
     }
 
-    /// Appends a new event to the head and says which parent to write with it.
-    pub fn append_to_head(&mut self, id: &str) -> Result<String, TreeError> {
-        let parent = self.head.clone().unwrap_or_else(|| ROOT.to_owned());
-        self.append(id, Some(&parent))?;
-        Ok(parent)
-    }
-
     /// Takes an event without looking whether its parent is there, for logs written by others; the first of two equal ids stays.
-    pub fn insert(&mut self, id: &str, parent: Option<&str>) {
+    pub(crate) fn insert(&mut self, id: &str, parent: Option<&str>) {
         let place = self.entries.len();
         self.entries.push((id.to_owned(), parent.map(str::to_owned)));
         self.places.entry(id.to_owned()).or_insert(place);
-        self.head = Some(id.to_owned());
     }
 
-    /// The ids from the root to this event; nothing for none.
-    pub fn path_to_root(&self, leaf: Option<&str>) -> Result<Vec<&str>, TreeError> {
+    /// Returns the places of the events from the root to this one; nothing for `None`, the root itself.
+    ///
+    /// # Errors
+    /// `UnknownId` when the event or one of its parents is not in the log, `Cycle` when its parents lead back to it.
+    pub fn path_to_root(&self, leaf: Option<&str>) -> Result<Vec<usize>, TreeError> {
         let mut path = Vec::new();
         let mut seen = BTreeSet::new();
         let mut next = leaf;
@@ -119,36 +86,11 @@ impl EventTree {
                 return Err(TreeError::Cycle(id.to_owned()));
             }
             let place = *self.places.get(id).ok_or_else(|| TreeError::UnknownId(id.to_owned()))?;
-            path.push(self.entries[place].0.as_str());
+            path.push(place);
             next = self.parent_at(place);
         }
         path.reverse();
         Ok(path)
-    }
-
-    /// The ids from the root to the head.
-    pub fn active_branch(&self) -> Result<Vec<&str>, TreeError> {
-        self.path_to_root(self.head())
-    }
-
-    /// Makes that event the head, or none, so that the next one starts a branch there.
-    pub fn navigate_to(&mut self, id: Option<&str>) -> Result<(), TreeError> {
-        if let Some(id) = id.filter(|id| !self.places.contains_key(*id)) {
-            return Err(TreeError::UnknownId(id.to_owned()));
-        }
-        self.head = id.map(str::to_owned);
-        Ok(())
-    }
-
-    /// A tree of its own with only the branch that leads to that event, which is its head.
-    pub fn fork(&self, from: Option<&str>) -> Result<EventTree, TreeError> {
-        let mut forked = EventTree::default();
-        let mut parent = ROOT.to_owned();
-        for id in self.path_to_root(from)? {
-            forked.append(id, Some(&parent))?;
-            parent = id.to_owned();
-        }
-        Ok(forked)
     }
 
     /// The parent that counts: the stated one, none for a root, and the one before for logs older than the tree.

@@ -6,7 +6,7 @@ use crate::sdk::SdkEvent;
 
 /// What matters of an event for finding calls without result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Step<'a> {
+enum Step<'a> {
     /// A call: its event's id, the call's id, and whether its arguments were understood.
     Action {
         /// The event's id.
@@ -32,7 +32,7 @@ pub enum Step<'a> {
 
 impl<'a> Step<'a> {
     /// What matters of an SDK event.
-    pub fn of(event: &'a SdkEvent) -> Step<'a> {
+    fn of(event: &'a SdkEvent) -> Step<'a> {
         let text = |key| event.text(key).unwrap_or_default();
         match event.kind {
             "ActionEvent" => Step::Action {
@@ -48,7 +48,7 @@ impl<'a> Step<'a> {
 }
 
 /// The places of the calls without a later answer by action id or error by call id, in log order; a call not understood is never pending.
-pub fn unmatched(steps: &[Step<'_>]) -> Vec<usize> {
+fn unmatched(steps: &[Step<'_>]) -> Vec<usize> {
     let mut answered = BTreeSet::new();
     let mut failed = BTreeSet::new();
     let mut pending = Vec::new();

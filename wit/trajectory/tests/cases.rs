@@ -2,11 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use conclave_trajectory::{
-    Action, Era, Event, EventStream, EventTree, Filter, Redaction, Replay, Source, Step, View, read_lines, redact, search, truncate,
-    unmatched, write_lines,
-};
-use serde_json::{Map, Value, json};
+use conclave_trajectory::{Action, Era, Event, Filter, Replay, Source, read_lines, search, truncate, write_lines};
+use serde_json::{Value, json};
 
 const CASES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/data/conformance/openhands.jsonl");
 
@@ -20,12 +17,7 @@ const KINDS: &[(&str, Play, usize)] = &[
     ("truncate", cut, 2),
     ("read_lines", read, 6),
     ("write_lines", write, 6),
-    ("redact", redacted, 4),
-    ("view", viewed, 4),
-    ("unmatched", pending, 5),
-    ("event_tree", tree, 7),
     ("search", searched, 7),
-    ("stream", streamed, 4),
     ("replay", replayed, 1),
 ];
 
@@ -98,60 +90,17 @@ fn write(input: &Value, _: &str) -> Value {
     json!({"text": write_lines(input["existing"].as_str(), text(&input["content"]), start, end)})
 }
 
-fn redacted(input: &Value, _: &str) -> Value {
-    let secrets: Vec<&str> = input["secrets"].as_object().into_iter().flat_map(Map::values).map(text).collect();
-    let mut event = input["event"].clone();
-    redact(&mut event, &secrets, Redaction::Reference);
-    json!({"event": event})
-}
-
-fn viewed(input: &Value, _: &str) -> Value {
-    let events: Vec<Event> = list(&input["events"]).iter().map(|event| Event::from_json(event).expect("it decodes")).collect();
-    let view = View::of(&events);
-    json!({"kept": view.kept, "unhandled_request": view.unhandled_request})
-}
-
-fn pending(input: &Value, _: &str) -> Value {
-    let events = list(&input["events"]);
-    let steps: Vec<Step<'_>> = events
-        .iter()
-        .map(|event| match text(&event["ev"]) {
-            "action" => Step::Action { id: text(&event["id"]), call: text(&event["call"]), executable: event["executable"] == json!(true) },
-            "observation" | "reject" => Step::Answer { action: text(&event["action"]) },
-            "agent_error" => Step::Error { call: text(&event["call"]) },
-            _ => Step::Other,
-        })
-        .collect();
-    json!({"pending": unmatched(&steps).into_iter().map(|at| text(&events[at]["id"])).collect::<Vec<_>>()})
-}
-
-fn tree(input: &Value, _: &str) -> Value {
-    let mut tree = EventTree::default();
-    for entry in list(&input["append"]) {
-        if let Err(error) = tree.append(text(&entry["id"]), entry["parent"].as_str()) {
-            return json!({"error": error.name()});
-        }
-    }
-    for entry in list(&input["inject_corrupt"]) {
-        tree.insert(text(&entry["id"]), entry["parent"].as_str());
-    }
-    match tree.path_to_root(input["path_to_root"].as_str()) {
-        Ok(path) => json!({"path": path}),
-        Err(error) => json!({"error": error.name()}),
-    }
-}
-
-fn filled(input: &Value) -> EventStream {
-    let mut stream = EventStream::default();
-    for op in list(&input["ops"]).iter().filter(|op| op[0] == "add") {
-        let event = Event::from_json(&op[1]).expect("it decodes");
-        stream.add(event, Source::from(text(&op[2]))).expect("it has no id");
-    }
-    stream
+/// The events that a case adds, with the numbers that a log gives them.
+fn filled(input: &Value) -> Vec<Event> {
+    let added = list(&input["ops"]).iter().filter(|op| op[0] == "add");
+    (0..)
+        .zip(added)
+        .map(|(id, op)| Event { id: Some(id), ..Event::from_json(&op[1]).expect("it decodes").from_source(Source::from(text(&op[2]))) })
+        .collect()
 }
 
 fn searched(input: &Value, _: &str) -> Value {
-    let events = filled(input).to_vec();
+    let events = filled(input);
     let filter = Filter {
         include_types: list(&input["types"]).iter().map(|name| text(name).to_owned()).collect(),
         source: input["source"].as_str().map(str::to_owned),
@@ -167,48 +116,6 @@ fn searched(input: &Value, _: &str) -> Value {
         return json!({"ids": found.iter().map(|event| event.id).collect::<Vec<_>>()});
     }
     json!({"contents": found.iter().filter_map(|event| event.observation()).map(|it| it.content()).collect::<Vec<_>>()})
-}
-
-fn streamed(input: &Value, _: &str) -> Value {
-    if let Some(page) = input["page"].as_u64() {
-        return json!({"pages": filled(input).page_names(page as usize)});
-    }
-    let mut sessions: BTreeMap<String, EventStream> = BTreeMap::new();
-    let mut sid = text(&input["sid"]).to_owned();
-    let mut results = Vec::new();
-    for op in list(&input["ops"]) {
-        let stream = sessions.entry(sid.clone()).or_default();
-        match text(&op[0]) {
-            "add" => {
-                let event = Event::from_json(&op[1]).expect("it decodes");
-                stream.add(event, Source::from(text(&op[2]))).expect("it has no id");
-            }
-            "read_file" => {
-                let path = text(&op[1]).strip_prefix(&format!("sessions/{sid}/events/")).and_then(|name| name.strip_suffix(".json"));
-                let id = path.and_then(|id| id.parse().ok()).expect("an event's file");
-                return json!({"json_without_timestamp": stream.stored(id)});
-            }
-            "reopen" => {
-                let files: Vec<(i64, String)> =
-                    stream.events().filter_map(|event| Some((event.id?, event.to_stored_text(Era::V2025)))).collect();
-                let (loaded, gaps) = EventStream::load(files.iter().map(|(id, text)| (*id, text.as_str())));
-                assert!(gaps.is_empty());
-                assert_eq!(loaded, *stream);
-                *stream = loaded;
-                sid = text(&op[1]).to_owned();
-            }
-            "count" => results.push(json!(stream.len())),
-            "contents" => results.push(json!(stream.contents())),
-            "re-add an event that has an id" => {
-                let id = stream.add(Event::from(Action::Null(Default::default())), Source::Agent).expect("it has no id");
-                let again = stream.get(id).cloned().expect("it was added");
-                let refused = stream.add(again, Source::Agent).expect_err("it has an id").to_string();
-                return json!({"error": refused.split(':').next()});
-            }
-            other => panic!("unknown operation {other}"),
-        }
-    }
-    json!({"results": results})
 }
 
 fn replayed(input: &Value, _: &str) -> Value {

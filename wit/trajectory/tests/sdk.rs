@@ -1,8 +1,6 @@
 //! Events of the SDK, the tree they form, and which of their calls have no result.
 
-use conclave_trajectory::{
-    Era, EventTree, SdkEvent, SdkSource, TreeError, View, file_name, parse_file_name, translate, tree_of, unmatched_events,
-};
+use conclave_trajectory::{Era, SdkEvent, SdkSource, file_name, parse_file_name, translate, tree_of, unmatched_events};
 use serde_json::{Value, json};
 
 fn action(id: &str, call: &str) -> Value {
@@ -107,49 +105,35 @@ fn calls_are_pending_until_answered_refused_or_failed() {
     assert_eq!(unmatched_events(&early).len(), 1, "an answer before its call answers nothing");
 }
 
-#[test]
-fn a_tree_branches_where_one_goes_back() {
-    let mut tree = EventTree::default();
-    assert_eq!(tree.append_to_head("a").as_deref(), Ok("__root__"));
-    assert_eq!(tree.append_to_head("b").as_deref(), Ok("a"));
-    tree.navigate_to(Some("a")).expect("it is there");
-    assert_eq!(tree.append_to_head("c").as_deref(), Ok("a"));
-    assert_eq!(tree.active_branch(), Ok(vec!["a", "c"]));
-    tree.navigate_to(None).expect("the root is always there");
-    assert_eq!(tree.active_branch(), Ok(vec![]));
-    assert_eq!(tree.append_to_head("d").as_deref(), Ok("__root__"));
-    assert_eq!(tree.active_branch(), Ok(vec!["d"]));
-
-    let forked = tree.fork(Some("c")).expect("it is there");
-    assert_eq!(forked.entries().collect::<Vec<_>>(), [("a", Some("__root__")), ("c", Some("a"))]);
-    assert_eq!(forked.head(), Some("c"));
-    assert!(tree.fork(None).is_ok_and(|forked| forked.is_empty()));
-    assert_eq!(tree.len(), 4);
+/// A pause: an event without fields of its own.
+fn event(id: &str, parent: Option<&str>) -> SdkEvent {
+    read(&json!({"kind": "PauseEvent", "id": id, "parent_id": parent}))
 }
 
 #[test]
-fn a_tree_refuses_what_would_break_it() {
-    let mut tree = EventTree::default();
-    tree.append("a", None).expect("the first");
-    for (error, name) in [
-        (tree.append("a", None), "duplicate-id"),
-        (tree.append("b", Some("zzz")), "unknown-parent"),
-        (tree.append("__root__", None), "reserved-id"),
-        (tree.navigate_to(Some("zzz")), "unknown-id"),
-        (tree.path_to_root(Some("zzz")).map(drop), "unknown-id"),
-        (tree.fork(Some("zzz")).map(drop), "unknown-id"),
-    ] {
-        let error: TreeError = error.expect_err("it is refused");
-        assert_eq!(error.name(), name);
-        assert!(error.to_string().starts_with(name));
+fn a_path_goes_along_one_branch() {
+    let events = [event("a", None), event("b", None), event("c", Some("a")), event("d", Some("__root__")), event("e", None)];
+    let (tree, wrong) = tree_of(&events);
+    assert_eq!(wrong, []);
+    for (leaf, path) in [("a", &[0][..]), ("b", &[0, 1]), ("c", &[0, 2]), ("d", &[3]), ("e", &[3, 4])] {
+        assert_eq!(tree.path_to_root(Some(leaf)).as_deref(), Ok(path), "{leaf}");
     }
-    assert_eq!((tree.len(), tree.head()), (1, Some("a")), "a refusal changes nothing");
+    assert_eq!(tree.path_to_root(None), Ok(vec![]));
+}
+
+#[test]
+fn what_is_wrong_with_a_tree_is_named_with_its_place() {
+    let (tree, wrong) = tree_of(&[event("a", None), event("a", None), event("b", Some("z")), event("x", Some("y")), event("y", Some("x"))]);
+    let named: Vec<(usize, &str)> = wrong.iter().map(|(at, error)| (*at, error.name())).collect();
+    assert_eq!(named, [(1, "duplicate-id"), (2, "unknown-parent"), (3, "unknown-parent")]);
+    let refused = |leaf| tree.path_to_root(Some(leaf)).map_err(|error| error.name());
+    assert_eq!([refused("y"), refused("b"), refused("no")], [Err("cycle"), Err("unknown-id"), Err("unknown-id")]);
 }
 
 #[test]
 fn a_log_older_than_the_tree_is_one_chain() {
     let events: Vec<SdkEvent> = ["a", "b", "c"].iter().map(|id| read(&action(id, id))).collect();
-    assert_eq!(tree_of(&events).active_branch(), Ok(vec!["a", "b", "c"]));
+    assert_eq!(tree_of(&events).0.path_to_root(Some("c")), Ok(vec![0, 1, 2]));
 }
 
 #[test]
@@ -189,7 +173,6 @@ fn a_log_of_the_sdk_is_translated_to_events_of_2025() {
             (6, None, "Summary: s".to_owned()),
         ]
     );
-    assert_eq!(View::of(&events).kept, [0, 3, 4], "the ids of the condensation are the places in the log");
 }
 
 #[test]

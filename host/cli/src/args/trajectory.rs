@@ -69,6 +69,9 @@ pub(crate) struct TrajectoryShow {
     /// Only up to this number
     #[arg(long, value_name = "N")]
     pub(crate) to: Option<i64>,
+    /// Only the event of the SDK with this id, and those that led to it
+    #[arg(long, value_name = "ID")]
+    pub(crate) branch: Option<String>,
     /// The newest first
     #[arg(long)]
     pub(crate) reverse: bool,

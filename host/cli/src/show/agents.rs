@@ -83,7 +83,7 @@ impl Agents {
 #[cfg(test)]
 mod tests {
     use conclave_core::control::agent_state::AgentState;
-    use conclave_core::plan::{Plan, PlanRules};
+    use conclave_core::plan::Plan;
 
     use super::*;
 
@@ -91,7 +91,7 @@ mod tests {
     fn the_newest_of_each_is_shown() {
         let desk = || TaskName::from("desk");
         let mut plan = Plan::default();
-        plan.add("", "Find it", &json!(null), PlanRules::default()).unwrap();
+        plan.add("", "Find it", &json!(null)).unwrap();
         let mut agents = Agents::default();
         for state in [AgentState::Running, AgentState::AwaitingUserInput] {
             agents.told(Notice::AgentStateChanged { task: desk(), state, reason: None }, true);

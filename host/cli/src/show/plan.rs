@@ -53,18 +53,17 @@ fn each<'a>(plan: &'a Value, visit: &mut impl FnMut(&'a Value, usize)) {
 #[cfg(test)]
 mod tests {
     use conclave_core::action::PlanState;
-    use conclave_core::plan::{Plan, PlanRules};
+    use conclave_core::plan::Plan;
     use serde_json::json;
 
     use super::*;
 
     fn plan() -> Value {
         let mut plan = Plan::default();
-        let rules = PlanRules::default();
-        plan.add("", "Find it", &json!([{ "goal": "look\u{1b}[2J", "subtasks": [] }, { "goal": "read", "subtasks": [] }]), rules).unwrap();
-        plan.add("", "Say it", &json!(null), rules).unwrap();
-        plan.set("0.0", PlanState::Completed, rules).unwrap();
-        plan.set("0.1", PlanState::InProgress, rules).unwrap();
+        plan.add("", "Find it", &json!([{ "goal": "look\u{1b}[2J", "subtasks": [] }, { "goal": "read", "subtasks": [] }])).unwrap();
+        plan.add("", "Say it", &json!(null)).unwrap();
+        plan.set("0.0", PlanState::Completed).unwrap();
+        plan.set("0.1", PlanState::InProgress).unwrap();
         plan.to_json()
     }
 

@@ -1,11 +1,7 @@
-//! Has an agent gone round in circles? The host's own watch, which thoughts do not deceive, with its settings; and below it the rules of
-//! each era of the reference (O-098…O-108), for logs of theirs and for the cases that restate them. All of it over fingerprints.
+//! Loop detection (O-098…O-108): the host's watch over what an agent does, with its settings. It compares fingerprints, and
+//! thoughts are no part of them.
 
-mod alike;
 mod doing;
-pub mod events;
-pub mod pairs;
-pub mod sdk;
 #[cfg(test)]
 mod tests;
 mod watch;

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::action::PlanState;
 
 use super::text::quoted;
-use super::{PlanError, PlanRules, PlanTask};
+use super::{PlanError, PlanTask};
 
 /// As many ids as a refusal names.
 const SHOWN_IDS: usize = 20;
@@ -16,18 +16,14 @@ pub(super) struct Place(Vec<usize>);
 
 impl Place {
     /// Where the task with this id is (O-059).
-    pub(super) fn find(root: &PlanTask, id: &str, rules: PlanRules) -> Result<Self, PlanError> {
+    pub(super) fn find(root: &PlanTask, id: &str) -> Result<Self, PlanError> {
         let mut place = Self::default();
         if id.is_empty() {
             return Ok(place);
         }
         let mut task = root;
         for part in id.split('.') {
-            let index = match rules {
-                PlanRules::Conclave => exact(part),
-                PlanRules::OpenHands => as_python(part, task.subtasks.len()),
-            };
-            let Some((index, child)) = index.and_then(|index| Some((index, task.subtasks.get(index)?))) else {
+            let Some((index, child)) = exact(part).and_then(|index| Some((index, task.subtasks.get(index)?))) else {
                 return Err(unknown(root, id));
             };
             place.push(index);
@@ -87,18 +83,6 @@ impl fmt::Display for Place {
 fn exact(part: &str) -> Option<usize> {
     let is_written_so = part.bytes().all(|byte| byte.is_ascii_digit()) && (part == "0" || !part.starts_with('0'));
     if is_written_so { part.parse().ok() } else { None }
-}
-
-/// What the reference's `int` takes, counted from the end when it is negative (O-063).
-fn as_python(part: &str, siblings: usize) -> Option<usize> {
-    let part = part.trim();
-    let digits = part.strip_prefix(['+', '-']).unwrap_or(part);
-    let is_grouped = digits.split('_').all(|group| !group.is_empty() && group.bytes().all(|byte| byte.is_ascii_digit()));
-    let number: usize = if is_grouped { digits.replace('_', "").parse().ok()? } else { return None };
-    match part.strip_prefix('-') {
-        Some(_) if number > 0 => siblings.checked_sub(number),
-        _ => Some(number),
-    }
 }
 
 /// Calls `on` with the place of each task below, parents before children, until it says false.

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::{PlanError, PlanRules, PlanTask};
+use super::{PlanError, PlanTask};
 
 /// Levels of tasks below the root.
 pub const MAX_DEPTH: usize = 32;
@@ -27,7 +27,7 @@ impl Size {
     }
 
     /// A new task with those below it, `depth` levels below the root, counted in.
-    pub(super) fn read(&mut self, goal: &str, subtasks: &Value, depth: usize, rules: PlanRules) -> Result<PlanTask, PlanError> {
+    pub(super) fn read(&mut self, goal: &str, subtasks: &Value, depth: usize) -> Result<PlanTask, PlanError> {
         self.count(goal, depth)?;
         let specs = match subtasks {
             Value::Null => &[][..],
@@ -39,13 +39,10 @@ impl Size {
             let Value::Object(spec) = spec else {
                 return Err(malformed(format!("a subtask is an object {{goal, subtasks}}, not {}", kind(spec))));
             };
-            let goal = match (spec.get("goal"), rules) {
-                (Some(Value::String(goal)), _) => goal.as_str(),
-                // The reference takes a subtask without a goal.
-                (None | Some(Value::Null), PlanRules::OpenHands) => "",
-                _ => return Err(malformed("a subtask needs a goal, which is a text".to_owned())),
+            let Some(goal) = spec.get("goal").and_then(Value::as_str) else {
+                return Err(malformed("a subtask needs a goal, which is a text".to_owned()));
             };
-            below.push(self.read(goal, spec.get("subtasks").unwrap_or(&Value::Null), depth + 1, rules)?);
+            below.push(self.read(goal, spec.get("subtasks").unwrap_or(&Value::Null), depth + 1)?);
         }
         Ok(PlanTask::open(goal.to_owned(), below))
     }

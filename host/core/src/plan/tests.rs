@@ -2,13 +2,10 @@ use serde_json::{Value, json};
 
 use super::*;
 
-const OURS: PlanRules = PlanRules::Conclave;
-const THEIRS: PlanRules = PlanRules::OpenHands;
-
-fn plan(goals: &[&str], rules: PlanRules) -> Plan {
+fn plan(goals: &[&str]) -> Plan {
     let mut plan = Plan::default();
     for goal in goals {
-        plan.add("", goal, &Value::Null, rules).unwrap();
+        plan.add("", goal, &Value::Null).unwrap();
     }
     plan
 }
@@ -19,10 +16,10 @@ fn state(plan: &Plan, id: &str) -> PlanState {
 
 #[test]
 fn ids_are_the_way_from_the_root() {
-    let mut plan = plan(&["a", "b"], OURS);
+    let mut plan = plan(&["a", "b"]);
     let nested = json!([{ "goal": "b0", "subtasks": [{ "goal": "b00", "state": "completed" }] }, { "goal": "b1" }]);
-    assert_eq!(plan.add("1", "deep", &nested, OURS), Ok("1.0".to_owned()));
-    assert_eq!(plan.add("1.0.0", "last", &json!([]), OURS), Ok("1.0.0.1".to_owned()));
+    assert_eq!(plan.add("1", "deep", &nested), Ok("1.0".to_owned()));
+    assert_eq!(plan.add("1.0.0", "last", &json!([])), Ok("1.0.0.1".to_owned()));
     assert_eq!(plan.ids(), ["0", "1", "1.0", "1.0.0", "1.0.0.0", "1.0.0.1", "1.0.1"]);
     assert_eq!(plan.len(), 7);
     // O-058: whatever it says.
@@ -31,44 +28,44 @@ fn ids_are_the_way_from_the_root() {
 
 #[test]
 fn what_names_no_task_is_refused_and_told_what_does() {
-    let refused = |plan: &Plan, id: &str| plan.clone().set(id, PlanState::Open, OURS).unwrap_err().to_string();
-    let plan = plan(&["a", "b"], OURS);
+    let refused = |plan: &Plan, id: &str| plan.clone().set(id, PlanState::Open).unwrap_err().to_string();
+    let plan = plan(&["a", "b"]);
     for id in ["2", "0.0", "-1", "+1", "01", "0.", ".", "x.y", " 0", "1_0", "99999999999999999999999"] {
         let told = refused(&plan, id);
         assert!(told.contains("Its tasks are: 0, 1") && told.contains(&format!("{id:?}")), "{told}");
     }
     assert!(refused(&Plan::default(), "0").contains("no tasks yet"));
     assert!(refused(&Plan::default(), "").contains("no tasks yet"), "an empty plan is not complete");
-    assert!(matches!(plan.clone().add("7", "x", &Value::Null, OURS), Err(PlanError::Malformed(_))));
+    assert!(matches!(plan.clone().add("7", "x", &Value::Null), Err(PlanError::Malformed(_))));
     let long = refused(&plan, &"9".repeat(5000));
     assert!(long.len() < 300, "{long}");
     let mut many = plan.clone();
-    (0..200).for_each(|_| drop(many.add("", "x", &Value::Null, OURS).unwrap()));
+    (0..200).for_each(|_| drop(many.add("", "x", &Value::Null).unwrap()));
     let told = refused(&many, "x");
     assert!(told.ends_with("18, 19, …"), "{told}");
 }
 
 #[test]
 fn an_unknown_state_is_said_after_an_unknown_task() {
-    let mut plan = plan(&["a"], OURS);
-    assert!(matches!(plan.set_named("9", "bogus", OURS), Err(PlanError::Malformed(_))));
-    let told = plan.set_named("0", "bogus", OURS).unwrap_err();
+    let mut plan = plan(&["a"]);
+    assert!(matches!(plan.set_named("9", "bogus"), Err(PlanError::Malformed(_))));
+    let told = plan.set_named("0", "bogus").unwrap_err();
     assert!(matches!(&told, PlanError::InvalidState(text) if text.contains("in_progress")), "{told}");
     for word in ["open", "in_progress", "completed", "verified", "abandoned"] {
-        assert_eq!(plan.set_named("0", word, OURS), Ok(()));
+        assert_eq!(plan.set_named("0", word), Ok(()));
         assert_eq!(json!(state(&plan, "0")), json!(word));
     }
 }
 
 #[test]
 fn in_progress_climbs_and_closing_falls() {
-    let mut plan = plan(&["a", "b"], OURS);
-    plan.add("1", "b0", &json!([{ "goal": "b00" }, { "goal": "b01" }]), OURS).unwrap();
-    plan.set("1.0.0", PlanState::InProgress, OURS).unwrap();
+    let mut plan = plan(&["a", "b"]);
+    plan.add("1", "b0", &json!([{ "goal": "b00" }, { "goal": "b01" }])).unwrap();
+    plan.set("1.0.0", PlanState::InProgress).unwrap();
     assert_eq!([state(&plan, "1"), state(&plan, "1.0"), plan.state()], [PlanState::InProgress; 3]);
     assert_eq!(plan.current().map(|(id, task)| (id, task.goal.as_str())), Some(("1.0.0".to_owned(), "b00")));
-    plan.set("1.0.1", PlanState::Abandoned, OURS).unwrap();
-    plan.set("1", PlanState::Verified, OURS).unwrap();
+    plan.set("1.0.1", PlanState::Abandoned).unwrap();
+    plan.set("1", PlanState::Verified).unwrap();
     assert_eq!([state(&plan, "1.0"), state(&plan, "1.0.0")], [PlanState::Verified; 2]);
     assert_eq!(state(&plan, "1.0.1"), PlanState::Abandoned);
     assert_eq!(plan.current().map(|(id, _)| id), Some(String::new()), "the root goes on: a is open");
@@ -77,63 +74,38 @@ fn in_progress_climbs_and_closing_falls() {
 
 #[test]
 fn verified_stays_verified_when_the_root_is_through() {
-    let mut ours = plan(&["a", "b"], OURS);
-    ours.set("0", PlanState::Verified, OURS).unwrap();
-    ours.set("1", PlanState::Completed, OURS).unwrap();
+    let mut ours = plan(&["a", "b"]);
+    ours.set("0", PlanState::Verified).unwrap();
+    ours.set("1", PlanState::Completed).unwrap();
     assert_eq!((ours.state(), state(&ours, "0")), (PlanState::Completed, PlanState::Verified));
     assert!(ours.is_finished());
-    let mut theirs = plan(&["a", "b"], THEIRS);
-    theirs.set("0", PlanState::Verified, THEIRS).unwrap();
-    theirs.set("1", PlanState::Completed, THEIRS).unwrap();
-    assert_eq!((theirs.state(), state(&theirs, "0")), (PlanState::Completed, PlanState::Completed));
 }
 
 #[test]
 fn a_task_more_opens_a_finished_plan_again() {
-    let mut ours = plan(&["a"], OURS);
-    ours.set("0", PlanState::Completed, OURS).unwrap();
-    ours.add("", "b", &Value::Null, OURS).unwrap();
+    let mut ours = plan(&["a"]);
+    ours.set("0", PlanState::Completed).unwrap();
+    ours.add("", "b", &Value::Null).unwrap();
     assert_eq!((ours.state(), ours.is_finished()), (PlanState::Open, false));
-    ours.set("1", PlanState::Completed, OURS).unwrap();
+    ours.set("1", PlanState::Completed).unwrap();
     assert!(ours.is_finished());
     // So does a task that is opened again.
-    ours.set("0", PlanState::Open, OURS).unwrap();
+    ours.set("0", PlanState::Open).unwrap();
     assert_eq!(ours.state(), PlanState::Open);
-    let mut theirs = plan(&["a"], THEIRS);
-    theirs.set("0", PlanState::Completed, THEIRS).unwrap();
-    theirs.add("", "b", &Value::Null, THEIRS).unwrap();
-    assert!(theirs.is_finished());
-}
-
-#[test]
-fn accidents_of_the_reference_hold_only_by_its_rules() {
-    let mut empty = Plan::default();
-    empty.set("", PlanState::Open, THEIRS).unwrap();
-    assert!(empty.is_finished(), "C-056");
-    let mut last = plan(&["a", "b"], THEIRS);
-    last.set("-1", PlanState::Completed, THEIRS).unwrap();
-    assert_eq!((state(&last, "0"), state(&last, "1")), (PlanState::Open, PlanState::Completed), "C-058");
-    assert!(last.set("-3", PlanState::Completed, THEIRS).is_err());
-    for id in [" 0", "+0", "0_0", "00", "-0"] {
-        assert_eq!(last.set(id, PlanState::Open, THEIRS), Ok(()), "{id}");
-    }
-    for id in ["_0", "0_", "x", "-", ""] {
-        assert_eq!(last.clone().set(id, PlanState::Open, THEIRS).is_ok(), id.is_empty(), "{id}");
-    }
 }
 
 #[test]
 fn bounds_are_kept_and_what_is_refused_changes_nothing() {
     let refused = |plan: &mut Plan, parent: &str, goal: &str, subtasks: &Value| {
         let before = plan.clone();
-        let told = plan.add(parent, goal, subtasks, OURS).unwrap_err().to_string();
+        let told = plan.add(parent, goal, subtasks).unwrap_err().to_string();
         assert_eq!(*plan, before);
         told
     };
     let mut deep = Plan::default();
     let mut parent = String::new();
     for _ in 0..MAX_DEPTH {
-        parent = deep.add(&parent, "x", &Value::Null, OURS).unwrap();
+        parent = deep.add(&parent, "x", &Value::Null).unwrap();
     }
     assert!(refused(&mut deep, &parent, "x", &Value::Null).contains("32 levels"));
     let nested = (0..1000).fold(json!([]), |below, _| json!([{ "goal": "x", "subtasks": below }]));
@@ -143,7 +115,7 @@ fn bounds_are_kept_and_what_is_refused_changes_nothing() {
     let too_long = Value::Array(vec![json!({ "goal": goal }); MAX_BYTES / MAX_GOAL_BYTES]);
     assert!(refused(&mut Plan::default(), "", "y", &too_long).contains("together"));
     let mut full = Plan::default();
-    full.add("", "x", &Value::Array(vec![json!({ "goal": "y" }); MAX_TASKS - 1]), OURS).unwrap();
+    full.add("", "x", &Value::Array(vec![json!({ "goal": "y" }); MAX_TASKS - 1])).unwrap();
     assert_eq!(full.len(), MAX_TASKS);
     assert!(refused(&mut full, "", "z", &Value::Null).contains("10000 tasks"));
     for subtasks in [json!("text"), json!({}), json!(["text"]), json!([{ "subtasks": [] }]), json!([{ "goal": 7 }])] {
@@ -153,10 +125,10 @@ fn bounds_are_kept_and_what_is_refused_changes_nothing() {
 
 #[test]
 fn it_is_shown_as_json_and_as_text_and_read_back() {
-    let mut plan = plan(&["a", "b"], OURS);
-    plan.add("1", "b0", &Value::Null, OURS).unwrap();
-    plan.set("1.0", PlanState::InProgress, OURS).unwrap();
-    plan.set("0", PlanState::Verified, OURS).unwrap();
+    let mut plan = plan(&["a", "b"]);
+    plan.add("1", "b0", &Value::Null).unwrap();
+    plan.set("1.0", PlanState::InProgress).unwrap();
+    plan.set("0", PlanState::Verified).unwrap();
     insta::assert_snapshot!(plan.to_text(), @r"
     💪  
         ✅ 0 a

@@ -11,7 +11,7 @@ use crate::action::{Action, PlanState};
 use crate::calling::fit;
 use crate::ids::FrameId;
 use crate::notice::Notice;
-use crate::plan::{Plan, PlanRules};
+use crate::plan::Plan;
 
 /// The newer form of a plan, a flat list that is put in whole (O-067).
 const TASK_TRACKING: &str = "task_tracking";
@@ -60,12 +60,12 @@ impl Room {
 }
 
 fn added(plan: &mut Plan, parent: &str, goal: &str, subtasks: &Value) -> Result<String, String> {
-    let task = plan.add(parent, goal, subtasks, PlanRules::Conclave).map_err(|error| error.to_string())?;
+    let task = plan.add(parent, goal, subtasks).map_err(|error| error.to_string())?;
     Ok(format!("Added task {task}: {}", fit::cut(goal, MAX_REPEATED, 1)))
 }
 
 fn modified(plan: &mut Plan, id: &str, state: &str) -> Result<String, String> {
-    plan.set_named(id, state, PlanRules::Conclave).map_err(|error| error.to_string())?;
+    plan.set_named(id, state).map_err(|error| error.to_string())?;
     Ok(format!("Task {id} is {state} now.\n\n{}", shown(plan)))
 }
 
@@ -127,11 +127,11 @@ fn listed(list: &[Value]) -> Result<Plan, String> {
             Some("done") => Some(PlanState::Completed),
             Some(_) => return Err(format!("task_tracking: the status of task {at} is not one of todo, in_progress, done")),
         };
-        let id = plan.add("", &goal, &Value::Null, PlanRules::Conclave).map_err(|error| format!("task_tracking: {error}"))?;
+        let id = plan.add("", &goal, &Value::Null).map_err(|error| format!("task_tracking: {error}"))?;
         states.extend(state.map(|state| (id, state)));
     }
     for (id, state) in states {
-        plan.set(&id, state, PlanRules::Conclave).map_err(|error| format!("task_tracking: {error}"))?;
+        plan.set(&id, state).map_err(|error| format!("task_tracking: {error}"))?;
     }
     Ok(plan)
 }

@@ -13,7 +13,7 @@ use conclave_core::grant::{Denial, DenialRecord, Layer};
 use conclave_core::ids::BackgroundId;
 use conclave_core::model::{Trouble, TroubleKind};
 use conclave_core::outcome::Outcome;
-use conclave_core::plan::{Plan, PlanRules};
+use conclave_core::plan::Plan;
 use conclave_core::request::{Refusal, RefusalCode};
 use conclave_core::setup::GatePoint;
 use conclave_runtime::budget::{Budget, TopUp};
@@ -164,8 +164,8 @@ fn notices() -> Vec<Notice> {
     let handed = Message { content: Some("--- BACKGROUND TASK COMPLETED ---".to_owned()), ..Message::new(4, Entity::Agent, "host") };
     let aside = Message { content: Some("And its keeper?".to_owned()), ..Message::new(3, Entity::User, "user") };
     let mut plan = Plan::default();
-    plan.add("", "Find out when it was lit", &json!(null), PlanRules::default()).unwrap();
-    plan.set("0", PlanState::InProgress, PlanRules::default()).unwrap();
+    plan.add("", "Find out when it was lit", &json!(null)).unwrap();
+    plan.set("0", PlanState::InProgress).unwrap();
     let id = || BackgroundId::from("task-1");
     let ended = EndedTask {
         id: id(),

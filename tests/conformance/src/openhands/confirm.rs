@@ -1,41 +1,44 @@
-//! Which actions wait for consent.
+//! Which actions wait for consent, played by a task with `confirm`, an analyzer that says what a case says of the risk, and an
+//! approver that decides what the case's user decides.
 
-use conclave_core::control::confirm::{ConfirmPolicy, NoPolicy, risk_named};
-use conclave_core::control::controller::{Answer, Controller, Options, Profile, Step};
-use conclave_core::trajectory::{Event, Observation, Source, observation};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_runtime::action::{Action, Observation, Reply, Turn};
+use conclave_runtime::consult::{Risk, Verdict};
+use conclave_runtime::message::ToolCall;
+use conclave_runtime::native::{Assess, Failure, IntoTurn, Plugin};
+use conclave_runtime::policy::Approval;
 use serde_json::{Value, json};
 
 use super::Case;
-use super::control::states;
-use super::forms::{action, user_message};
+use super::stage::{Move, Stage, Told, turn};
 
-pub(super) fn policy(case: &Case<'_>) -> Result<Value, String> {
-    let policy = match read(case)? {
-        Ok(policy) => policy,
-        Err(error) => return Ok(json!({ "error": error })),
-    };
-    let risk = risk_named(case.get("risk").and_then(Value::as_str).unwrap_or("UNKNOWN")).map_err(|error| error.to_string())?;
-    Ok(json!({ "confirm": policy.asks(risk) }))
+/// What an analyzer says of each thing it is asked about, in this order; none: it fails.
+type Risks = Vec<Option<Risk>>;
+
+/// A risk by the reference's word; none: UNKNOWN.
+fn risk(word: &str) -> Result<Option<Risk>, String> {
+    Ok(match word.to_ascii_lowercase().as_str() {
+        "unknown" => None,
+        "low" => Some(Risk::Low),
+        "medium" => Some(Risk::Medium),
+        "high" => Some(Risk::High),
+        _ => return Err(format!("there is no risk {word:?}")),
+    })
 }
 
-pub(super) fn batch(case: &Case<'_>) -> Result<Value, String> {
-    let policy = match read(case)? {
-        Ok(policy) => policy,
-        Err(error) => return Ok(json!({ "error": error })),
-    };
-    let risk_of = |value: Option<&Value>| risk_named(value.and_then(Value::as_str).unwrap_or("UNKNOWN")).map_err(|error| error.to_string());
-    let mut batch = Vec::new();
-    for (index, call) in case.list("batch")?.iter().enumerate() {
-        let given = call.get("risk").or_else(|| call.get(1)).or_else(|| case.get("risks")?.get(index)).or_else(|| case.get("risk"));
-        let name = ["tool", "name", "action"].iter().find_map(|key| call.get(key)).or_else(|| call.get(0)).unwrap_or(call);
-        batch.push((name.as_str().ok_or_else(|| format!("a call of a batch is a name, not {call}"))?, risk_of(given)?));
-    }
-    let wait = policy.asks_for_batch(batch);
-    Ok(json!({ "wait": wait, "confirm": wait }))
+fn analyzer(risks: Risks) -> Plugin {
+    let risks = Arc::new(Mutex::new(VecDeque::from(risks)));
+    Plugin::analyzer("analyzer", move |_: Assess| {
+        let next = risks.lock().unwrap_or_else(PoisonError::into_inner).pop_front().flatten();
+        let said = next.map(|risk| Verdict { risk, reason: "the case says so".to_owned() });
+        std::future::ready(said.ok_or_else(|| Failure::new("nobody knows how risky it is")))
+    })
 }
 
-fn read(case: &Case<'_>) -> Result<Result<ConfirmPolicy, &'static str>, String> {
-    let policy = case.get("policy").ok_or("`in` has no policy")?;
+/// The task's `confirm` with the policy of a case. Where all risks are unknown there is no analyzer: that is what the host calls unknown.
+fn confirming(stage: &mut Stage, policy: &Value, risks: Risks) -> Result<(), String> {
     let word = |key: &str| policy.get(key).and_then(Value::as_str);
     let kind = word("kind").or_else(|| policy.as_str()).ok_or("the policy has no kind")?;
     let kind = match kind {
@@ -44,73 +47,110 @@ fn read(case: &Case<'_>) -> Result<Result<ConfirmPolicy, &'static str>, String> 
         "ConfirmRisky" => "risky",
         other => other,
     };
-    match ConfirmPolicy::named(kind, word("threshold"), policy.get("confirm_unknown").and_then(Value::as_bool)) {
-        Ok(policy) => Ok(Ok(policy)),
-        Err(NoPolicy::UnknownThreshold) => Ok(Err("threshold-cannot-be-unknown")),
-        Err(other) => Err(other.to_string()),
+    let mut keys = format!("policy = \"{kind}\"");
+    if let Some(threshold) = word("threshold") {
+        keys += &format!(", threshold = \"{}\"", threshold.to_ascii_lowercase());
     }
+    if let Some(unknown) = policy.get("confirm_unknown").and_then(Value::as_bool) {
+        keys += &format!(", unknown = {unknown}");
+    }
+    if risks.iter().any(Option::is_some) {
+        keys += ", analyzer = \"analyzer\"";
+        stage.more += "[plugins.analyzer]\nsource = \"native:analyzer\"\n";
+        stage.plugins.push(analyzer(risks));
+    }
+    stage.task += &format!("confirm = {{ {keys} }}\n");
+    Ok(())
 }
 
-/// An agent of 2025-11 that wants one action, and what its controller makes of that.
-pub(super) fn v0(case: &Case<'_>) -> Result<Value, String> {
+fn run() -> Move {
+    Move::Turn(Action::Run { command: "ls".to_owned(), background: false }.into_turn())
+}
+
+fn tools(names: &[&str]) -> Vec<(String, Vec<Told>)> {
+    names.iter().map(|name| ((*name).to_owned(), Vec::new())).collect()
+}
+
+pub(super) async fn policy(case: &Case<'_>) -> Result<Value, String> {
+    let risk = risk(case.get("risk").and_then(Value::as_str).unwrap_or("UNKNOWN"))?;
+    let mut stage = Stage { tools: tools(&["run"]), approval: Some(Approval::Approved), ..Stage::of(vec![run()]) };
+    confirming(&mut stage, case.get("policy").ok_or("`in` has no policy")?, vec![risk])?;
+    if let Some(problems) = stage.refused() {
+        // The config's reader names the key; what it may be follows.
+        return if problems.contains("threshold") { Ok(json!({ "error": "threshold-cannot-be-unknown" })) } else { Err(problems) };
+    }
+    let seen = stage.play().await?;
+    if seen.executed != ["run"] {
+        return Err(format!("the action did not run: {:?}", seen.executed));
+    }
+    Ok(json!({ "confirm": !seen.asked.is_empty() }))
+}
+
+/// A batch is one message with several calls. `finish` beside others is a tool whose result ends the task; alone, and `think` alone, it is
+/// the action of that name.
+pub(super) async fn batch(case: &Case<'_>) -> Result<Value, String> {
+    let mut calls = Vec::new();
+    for (index, call) in case.list("batch")?.iter().enumerate() {
+        let given = call.get("risk").or_else(|| call.get(1)).or_else(|| case.get("risks")?.get(index)).or_else(|| case.get("risk"));
+        let name = ["tool", "name", "action"].iter().find_map(|key| call.get(key)).or_else(|| call.get(0)).unwrap_or(call);
+        let name = name.as_str().ok_or_else(|| format!("a call of a batch is a name, not {call}"))?;
+        calls.push((name, risk(given.and_then(Value::as_str).unwrap_or("UNKNOWN"))?));
+    }
+    let names: Vec<&str> = calls.iter().map(|(name, _)| *name).collect();
+    let made = match names.as_slice() {
+        ["think"] => Action::Think { thought: "so".to_owned() }.into_turn(),
+        ["finish"] => Action::Finish { outputs: json!({}) }.into_turn(),
+        names => called(names),
+    };
+    let mut distinct = names.clone();
+    distinct.sort_unstable();
+    distinct.dedup();
+    let mut stage = Stage { tools: tools(&distinct), approval: Some(Approval::Approved), ..Stage::of(vec![Move::Turn(made)]) };
+    confirming(&mut stage, case.get("policy").ok_or("`in` has no policy")?, calls.iter().map(|(_, risk)| *risk).collect())?;
+    let seen = stage.play().await?;
+    Ok(json!({ "wait": !seen.asked.is_empty() }))
+}
+
+/// A message that calls these tools, all at once.
+pub(super) fn called(names: &[&str]) -> Turn {
+    let call = |(at, name): (usize, &&str)| {
+        let id = format!("call-{at}");
+        ToolCall { id, ..ToolCall::new(format!("world.{name}"), json!({})) }
+    };
+    Action::Reply(Reply { tool_calls: names.iter().enumerate().map(call).collect(), ..Reply::default() }).into_turn()
+}
+
+/// An agent of 2025-11 that wants one action: risky ones wait where somebody says how risky they are, and all of them where nobody does.
+pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
     let awaiting = case.get("awaiting").and_then(Value::as_str);
     let kind = awaiting.or_else(|| case.get("action").and_then(Value::as_str)).ok_or("`in` has no action")?;
     let has_analyzer = case.get("analyzer").is_some_and(|analyzer| !matches!(analyzer, Value::Bool(false) | Value::Null));
     let is_on = case.get("confirmation_mode").and_then(Value::as_bool).unwrap_or(awaiting.is_some());
-    let mut controller = Controller::new(Options { confirmation: is_on, has_analyzer, ..Options::of(Profile::V2025_11) });
-    begin(&mut controller);
-    let mut wanted = action(&example(kind), Profile::V2025_11)?;
-    // What fails to say how risky it is leaves it unknown.
-    if let Some(risk) = case.get("risk").and_then(Value::as_str) {
-        wanted = with_risk(wanted, risk)?;
+    let given = case.get("risk").and_then(Value::as_str).map(risk).transpose()?.flatten();
+    let approval = match case.get("user").and_then(Value::as_str) {
+        None => None,
+        Some("confirm" | "confirmed" | "user_confirmed") => Some(Approval::Approved),
+        Some("reject" | "rejected" | "user_rejected") => Some(Approval::Refused { reason: "the user rejected it".to_owned() }),
+        Some(other) => return Err(format!("a user does not {other:?}")),
+    };
+    let moves = vec![Move::Turn(turn(&json!({ "action": kind, "args": example_args(kind) }))?)];
+    let mut stage = Stage { tools: tools(&[kind]), approval, ..Stage::of(moves) };
+    if is_on {
+        let policy = json!({ "kind": "risky", "threshold": "HIGH", "confirm_unknown": true });
+        confirming(&mut stage, &policy, if has_analyzer { vec![given] } else { Vec::new() })?;
     }
-    controller.said(Answer::Action(Box::new(wanted)));
-    controller.take_published();
-    let state = controller.root().state.as_str();
-    let mut got = json!({ "state": state, "waits": state == "awaiting_user_confirmation" });
-    if let Some(user) = case.get("user").and_then(Value::as_str) {
-        let user = match user {
-            "confirm" | "confirmed" => "user_confirmed",
-            "reject" | "rejected" => "user_rejected",
-            other => other,
-        };
-        // The runtime has nothing to say to what still waits.
-        answer(&mut controller, Observation::Null(observation::Null::default()));
-        controller.take_published();
-        let change = json!({ "action": "change_agent_state", "source": "user", "args": { "agent_state": user } });
-        controller.receive(Event::from_json_of(&change, Profile::V2025_11.era()).map_err(|error| error.to_string())?);
-        let published = controller.take_published();
-        got["states"] = json!(states(&published));
-        let again = published.iter().find(|event| event.kind() == kind && event.action().is_some());
-        got["republished"] = again.map_or(Value::Null, |event| event.to_json(Profile::V2025_11.era())["args"].clone());
-        let observation = if user == "user_rejected" {
-            Observation::UserRejected(observation::UserRejected::default())
-        } else {
-            Observation::Null(observation::Null::default())
-        };
-        got["observation"] = json!({ "observation": if user == "user_rejected" { "user_rejected" } else { kind } });
-        answer(&mut controller, observation);
-        got["state_after_observation"] = json!(controller.root().state.as_str());
-        got["state"] = got["state_after_observation"].clone();
-    }
-    Ok(got)
-}
-
-/// The user says something, and what was remembered of it comes in: the agent is asked.
-fn begin(controller: &mut Controller) {
-    controller.receive(user_message("go"));
-    let step = answer(controller, Observation::Null(observation::Null::default()));
-    debug_assert_eq!(step, Step::Ask { level: 0 });
-    controller.take_published();
-}
-
-fn answer(controller: &mut Controller, observation: Observation) -> Step {
-    let cause = controller.root().pending.as_ref().and_then(|pending| pending.id).unwrap_or_default();
-    controller.receive(Event::from(observation).from_source(Source::Environment).caused_by(cause)).1
-}
-
-fn example(kind: &str) -> Value {
-    json!({ "action": kind, "args": example_args(kind) })
+    let seen = stage.play().await?;
+    let state = seen.state.as_str();
+    let told = seen.since.last().and_then(|since| since.iter().rev().find_map(|past| past.observation.as_ref()));
+    let observation = told.map(|told| match told {
+        Observation::Custom { name, .. } => name.as_str(),
+        other => other.name(),
+    });
+    let observation = observation.map(|name| json!({ "observation": name }));
+    Ok(match case.get("user") {
+        Some(_) => json!({ "states": seen.states(), "state_after_observation": state, "observation": observation }),
+        None => json!({ "state": state, "states": seen.states() }),
+    })
 }
 
 /// What an action of this kind needs.
@@ -126,15 +166,4 @@ pub(super) fn example_args(kind: &str) -> Value {
         "message" => json!({ "content": "c" }),
         _ => json!({}),
     }
-}
-
-fn with_risk(action: conclave_core::trajectory::Action, risk: &str) -> Result<conclave_core::trajectory::Action, String> {
-    let era = Profile::V2025_11.era();
-    let mut form = Event::from(action).to_json(era);
-    let number = match risk_named(risk).map_err(|error| error.to_string())? {
-        None => -1,
-        Some(risk) => risk as i64,
-    };
-    form["args"]["security_risk"] = json!(number);
-    super::forms::action(&form, Profile::V2025_11)
 }

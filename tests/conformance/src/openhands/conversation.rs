@@ -176,16 +176,16 @@ impl Conversation {
 
 /// Loads every component once, so that no case waits for a compiler.
 pub(super) async fn warm_up(runner: &Runner) -> Result<(), String> {
-    let all = Conversation::new(
-        Vec::new(),
-        vec![Executor::terminal(1, None), Executor::spinning(), Executor::workspace(), Executor::of_tools(&[json!("edit")])],
-    );
+    let executors = vec![Executor::terminal(1, None), Executor::workspace(), Executor::spinning(), Executor::of_tools(&[json!("edit")])];
+    let all = Conversation::new(Vec::new(), executors);
+    // The workspace's folder must be there.
+    std::fs::create_dir_all(&all.folder).map_err(|error| error.to_string())?;
+    let folder = all.folder.clone();
     let all = all.assessed("low");
     let config =
         Config::parse("conclave.toml", "/", &all.text(runner)?).map_err(|problems| format!("the config is refused:\n{problems}"))?;
-    std::fs::create_dir_all(&all.folder).map_err(|error| format!("{}: {error}", all.folder.display()))?;
     let loaded = runner.host.load(&config).await.map(drop).map_err(|error| format!("the config does not fit:\n{error}"));
-    let _ = std::fs::remove_dir_all(&all.folder);
+    let _ = std::fs::remove_dir_all(folder);
     loaded
 }
 
@@ -225,6 +225,11 @@ impl Told {
     pub(super) fn outlived(&self) -> Result<Value, String> {
         let told = self.observation(0)?;
         Ok(json!({ "observation": told["observation"], "content": told["content"], "loop_continues": self.steps.len() > 1 }))
+    }
+
+    /// All that the journal holds.
+    pub(super) fn stored(&self) -> String {
+        Value::from(self.records.clone()).to_string()
     }
 
     /// The lines that a terminal says it ran.

@@ -1,9 +1,8 @@
 //! Where this host does better than the reference: what is stored, what a broken guard and a broken log mean, and what goes round in circles.
 //! Whatever needs a conversation is one on the whole host, with components.
 
-use conclave_core::control::controller::Profile;
 use conclave_core::outcome::Status;
-use conclave_core::trajectory::{self, Action, Event, EventStream, Redaction, Source, action};
+use conclave_core::trajectory;
 use serde_json::{Value, json};
 
 use super::Case;
@@ -19,9 +18,6 @@ pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, S
     let mut executors = terminal();
     let script = if let Some(action) = case.get("action") {
         let action = if action.is_string() { json!({ "action": action }) } else { action.clone() };
-        if let Some(observation) = of_bookkeeping(&action, case) {
-            return Ok(json!({ "observation": observation, "content": observation["content"] }));
-        }
         if case.get("capabilities").and_then(Value::as_array).is_some_and(Vec::is_empty) {
             executors.clear();
         } else if action["action"] == "read" || action["action"] == "write" {
@@ -63,19 +59,6 @@ pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, S
     Ok(json!({ "observation": observation, "exit_code": exit_code, "content": content, "ran": seen.ran() }))
 }
 
-/// What the reference's runtime says to an action that is not for it (O-132): none of our executors is asked either.
-fn of_bookkeeping(action: &Value, case: &Case<'_>) -> Option<Value> {
-    let profile = Profile::named(case.era)?;
-    let mut event = Event::from_json_of(action, profile.era()).ok()?;
-    event.action().filter(|action| !action.runnable())?;
-    event.id = Some(0);
-    let answer = super::control::answer_to(&event, profile)?;
-    let mut form = answer.to_json(profile.era());
-    // Only what it says is looked at.
-    form.as_object_mut()?.retain(|key, _| ["observation", "content", "extras"].contains(&key.as_str()));
-    Some(form)
-}
-
 /// What is in the workspace at first: `files`, or what the path that is read is said to be.
 fn files(case: &Case<'_>) -> Vec<(String, Option<Vec<u8>>)> {
     let given = case.get("files").and_then(Value::as_object).into_iter().flatten();
@@ -98,7 +81,7 @@ fn files(case: &Case<'_>) -> Vec<(String, Option<Vec<u8>>)> {
 
 pub(super) async fn beat(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     if case.get("secrets").is_some() {
-        return stored_secret(case);
+        return stored_secret(runner, case).await;
     }
     if case.get("hook").is_some() {
         return broken_guard(runner).await;
@@ -167,17 +150,13 @@ async fn spinning(runner: &Runner) -> Result<Value, String> {
     )
 }
 
-/// What is written of an event with a secret in it.
-fn stored_secret(case: &Case<'_>) -> Result<Value, String> {
-    let given = case.get("event").ok_or("`in` has no event")?;
-    let mut event = Event::from_json_of(given, case.wire()).map_err(|error| error.to_string())?;
-    let secrets: Vec<&str> =
-        case.get("secrets").and_then(Value::as_object).into_iter().flat_map(|all| all.values().filter_map(Value::as_str)).collect();
-    trajectory::redact_event(&mut event, &secrets, Redaction::Everywhere).map_err(|error| error.to_string())?;
-    let mut stream = EventStream::default();
-    let id = stream.add(event, Source::Agent).map_err(|_| "it has an id")?;
-    let stored = stream.stored(id).ok_or("it is not stored")?.to_string();
-    Ok(json!({ "stored_bytes_contain_secret": secrets.iter().any(|secret| !secret.is_empty() && stored.contains(secret)) }))
+/// What the journal holds of an action with a secret in it that its agent wrote there by hand.
+async fn stored_secret(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
+    let action = case.get("event").cloned().ok_or("`in` has no event")?;
+    let seen = Conversation::new(vec![action], vec![Executor::terminal(42, None)]).hold(runner).await?;
+    let secrets = case.get("secrets").and_then(Value::as_object).into_iter().flat_map(|all| all.values().filter_map(Value::as_str));
+    let stored = seen.stored();
+    Ok(json!({ "stored_bytes_contain_secret": secrets.filter(|secret| !secret.is_empty()).any(|secret| stored.contains(secret)) }))
 }
 
 /// A change of the plan that is refused, in a conversation: the agent reads why, and goes on.
@@ -190,26 +169,20 @@ async fn plan_fails(runner: &Runner, op: &Value) -> Result<Value, String> {
     Conversation::new(vec![action], Vec::new()).hold(runner).await?.outlived()
 }
 
-/// A log of ten events, one of which was written only in part.
+/// A log of ten events, one of which was written only in part, as `conclave trajectory show` reads it.
 fn torn(which: &str) -> Result<Value, String> {
-    const EVENTS: i64 = 10;
-    let mut stream = EventStream::default();
-    for at in 0..EVENTS {
-        let message = Action::Message(action::Message { content: format!("message {at}"), ..Default::default() });
-        stream.add(Event::from(message), Source::User).map_err(|_| "it has an id")?;
-    }
+    const EVENTS: usize = 10;
     let torn = if which == "last" { EVENTS - 1 } else { EVENTS / 2 };
-    let mut files: Vec<(i64, String)> = (0..EVENTS).filter_map(|id| Some((id, stream.stored(id)?.to_string()))).collect();
-    for (id, text) in &mut files {
-        if *id == torn {
-            text.truncate(text.len() / 2);
-        }
-    }
-    let (read, gaps) = EventStream::load(files.iter().map(|(id, text)| (*id, text.as_str())));
-    let ids: Vec<i64> = read.events().filter_map(|event| event.id).collect();
-    let all_before = ids == (0..torn).collect::<Vec<_>>();
+    let event =
+        |at: usize| json!({ "id": at, "source": "user", "action": "message", "args": { "content": format!("message {at}") } }).to_string();
+    let line = |at: usize| if at == torn { event(at)[..20].to_owned() } else { event(at) };
+    let lines: Vec<String> = (0..EVENTS).map(line).collect();
+    let loaded = trajectory::load(&lines.join("\n"));
+    let ids: Vec<i64> = loaded.events.iter().filter_map(|event| event.id).collect();
+    let all_before = ids.iter().map(|id| usize::try_from(*id)).eq((0..torn).map(Ok));
     let kept = if all_before { json!("all before the torn one") } else { json!(ids) };
-    Ok(json!({ "loads": !ids.is_empty(), "events_kept": kept, "reports_gap": gaps.iter().any(|gap| gap.id == torn) }))
+    let place = format!("line {}", torn + 1);
+    Ok(json!({ "loads": !ids.is_empty(), "events_kept": kept, "reports_gap": loaded.problems.iter().any(|problem| problem.at == place) }))
 }
 
 /// A guard that says `low` lets the action happen; one that traps, and one that runs out of time, let nothing happen (O-184).

@@ -1,34 +1,226 @@
-//! Histories, and whether the detectors of 2024 and of 2025 find them stuck.
+//! Loop detection, played by the room's own watch: an agent does what the history of a case says it did, its tools answer as
+//! they did there, and each message of the user begins the next run of the session.
 
-use conclave_core::control::stuck::events::{self, Seen};
-use conclave_core::control::stuck::pairs::{self, Pair, PairRules};
-use conclave_core::trajectory::{Era, Event};
+use std::collections::BTreeMap;
+
+use conclave_core::control::stuck::StuckKind;
+use conclave_runtime::action::Action;
+use conclave_runtime::message::Message;
+use conclave_runtime::native::{IntoTurn, say};
+use conclave_runtime::notice::Notice;
+use conclave_runtime::outcome::Status;
 use serde_json::{Value, json};
 
 use super::Case;
+use super::stage::{Move, Part, Seen, Stage, Told, nothing, turn};
 
-pub(super) fn pairs(case: &Case<'_>) -> Result<Value, String> {
-    let mut history = Vec::new();
-    for pair in case.list("history")? {
-        let half = |at: usize| normal(pair.get(at).unwrap_or(&Value::Null), Era::V2024);
-        history.push(Pair::of(&half(0)?, &half(1)?));
+/// Every kind of loop that the host knows.
+const KINDS: [StuckKind; 5] =
+    [StuckKind::SameResult, StuckKind::SameError, StuckKind::Alternating, StuckKind::SameMessage, StuckKind::OnlyCondensing];
+/// More repeats than any case has.
+const MOST: u32 = 100;
+
+/// One thing that a history holds.
+enum Entry {
+    User(String),
+    /// What the agent did, and where that stands in the history.
+    Done {
+        made: Box<Move>,
+        is_message: bool,
+        at: usize,
+        answer: Option<(String, Told)>,
+    },
+}
+
+/// A history as the stage plays it.
+#[derive(Default)]
+struct Script {
+    parts: Vec<(String, Vec<Move>)>,
+    /// For each move of a part: whether it says something, and its place in the history.
+    places: Vec<Vec<(bool, usize)>>,
+    tools: BTreeMap<String, Vec<Told>>,
+}
+
+impl Script {
+    fn of(entries: Vec<Entry>) -> Self {
+        let mut script = Self::default();
+        for entry in entries {
+            match entry {
+                Entry::User(said) => script.begin(said),
+                Entry::Done { made, is_message, at, answer } => {
+                    if script.parts.is_empty() {
+                        script.begin("go".to_owned());
+                    }
+                    if let Some((tool, told)) = answer {
+                        script.tools.entry(tool).or_default().push(told);
+                    }
+                    script.parts.last_mut().into_iter().for_each(|(_, moves)| moves.push(Move::clone(&made)));
+                    script.places.last_mut().into_iter().for_each(|places| places.push((is_message, at)));
+                }
+            }
+        }
+        script
     }
-    let is_stuck = |rules| pairs::find(rules, history.iter()).is_some();
-    let (june, july) = (is_stuck(PairRules::Pairs2024_06), is_stuck(PairRules::Pairs2024_07));
-    Ok(json!({ "stuck": { "2024-06": june, "2024-07": july } }))
+
+    fn begin(&mut self, said: String) {
+        self.parts.push((said, Vec::new()));
+        self.places.push(Vec::new());
+    }
+
+    async fn play(&self, repeats: u32) -> Result<Seen, String> {
+        let task = format!("stuck = {{ repeats = {repeats}, recovery = \"stop\" }}\n");
+        Stage { parts: self.parts.clone(), tools: self.tools.clone().into_iter().collect(), task, ..Stage::default() }.play().await
+    }
 }
 
-pub(super) fn events(case: &Case<'_>) -> Result<Value, String> {
-    let seen = case.list("history")?.iter().map(|event| Ok(Seen::of(&normal(event, Era::V2025)?)));
-    let seen = seen.collect::<Result<Vec<Seen>, String>>()?;
-    let headless = case.get("headless").and_then(Value::as_bool).unwrap_or(true);
-    let found = events::find(&seen, headless);
-    let shown = found.map(|found| json!({ "type": found.kind.as_str(), "repeats": found.repeats, "start": found.start }));
-    Ok(json!({ "stuck": found.is_some(), "loop": shown }))
+/// An action and what answered it, or a message.
+fn entry(action: &Value, observation: Option<&Value>, at: usize) -> Result<Entry, String> {
+    let kind = action.get("action").and_then(Value::as_str).unwrap_or_default();
+    let content = || action.pointer("/args/content").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let is_message = kind == "message";
+    if is_message && action.get("source").is_some_and(|source| source == "user") {
+        return Ok(Entry::User(content()));
+    }
+    let answer = match observation.filter(|_| !is_message) {
+        None => None,
+        Some(told) if told.get("observation").is_some_and(|name| name == "null") => None,
+        Some(told) => Some((kind.to_owned(), Told::Value(completed(action, told)))),
+    };
+    Ok(Entry::Done { made: Box::new(Move::Turn(turn(action)?)), is_message, at, answer })
 }
 
-/// The event with everything that it leaves out.
-fn normal(event: &Value, era: Era) -> Result<Value, String> {
-    let read = Event::from_json_of(event, era).map_err(|error| format!("{event}: {error}"))?;
-    Ok(read.to_json(era))
+/// An observation with what its kind needs, which a case may leave out.
+fn completed(action: &Value, told: &Value) -> Value {
+    let mut told = told.clone();
+    for (key, value) in [("content", json!("")), ("extras", json!({}))] {
+        if told.get(key).is_none() {
+            told[key] = value;
+        }
+    }
+    for key in ["command", "path", "code", "url"] {
+        if let Some(value) = action.pointer(&format!("/args/{key}"))
+            && told["observation"] == action["action"]
+            && told["extras"].get(key).is_none()
+        {
+            told["extras"][key] = value.clone();
+        }
+    }
+    told
+}
+
+fn is_stuck(part: &Part) -> bool {
+    part.outcome.as_ref().is_some_and(|outcome| outcome.status == Status::InfLoop)
+}
+
+/// The kind of the loop with which a part ended, and how often it went round.
+fn found(part: &Part) -> Option<(StuckKind, u32)> {
+    let reasons = part.notices.iter().rev().filter_map(|notice| match notice {
+        Notice::AgentStuck { reason, .. } => Some(reason.as_str()),
+        _ => None,
+    });
+    let reason = reasons.into_iter().next().filter(|_| is_stuck(part))?;
+    let all = KINDS.into_iter().flat_map(|kind| (1..=MOST).map(move |repeats| (kind, repeats)));
+    all.into_iter().find(|(kind, repeats)| reason.contains(&kind.describe(*repeats)))
+}
+
+/// Pairs of 2024: the era of June looked for four of the same, that of July for three.
+pub(super) async fn pairs(case: &Case<'_>) -> Result<Value, String> {
+    let pairs = case.list("history")?.iter().enumerate();
+    let pairs = pairs.map(|(at, pair)| entry(pair.get(0).unwrap_or(&Value::Null), pair.get(1), at)).collect::<Result<_, String>>()?;
+    let script = Script::of(pairs);
+    let mut got = json!({});
+    for (era, repeats) in [("2024-06", 4), ("2024-07", 3)] {
+        let seen = script.play(repeats).await?;
+        got[era] = json!(seen.parts.last().is_some_and(is_stuck));
+    }
+    Ok(json!({ "stuck": got }))
+}
+
+pub(super) async fn events(case: &Case<'_>) -> Result<Value, String> {
+    let history = case.list("history")?;
+    let mut entries = Vec::new();
+    let mut at = 0;
+    while let Some(event) = history.get(at) {
+        let answer = history.get(at + 1).filter(|next| next.get("observation").is_some());
+        if event.get("action").is_some() {
+            let is_message = event["action"] == "message";
+            entries.push(entry(event, answer, at)?);
+            at += if answer.is_some() && !is_message { 2 } else { 1 };
+        } else {
+            // What a case leaves out: the action that this answers.
+            let action =
+                json!({ "action": "run", "args": { "command": event.pointer("/extras/command").cloned().unwrap_or_else(|| json!("")) } });
+            entries.push(entry(&action, Some(event), at)?);
+            at += 1;
+        }
+    }
+    let script = Script::of(entries);
+    let seen = script.play(4).await?;
+    let Some((part, places)) = seen.parts.last().zip(script.places.get(seen.parts.len().saturating_sub(1))) else {
+        return Ok(json!({ "stuck": false, "loop": null }));
+    };
+    let shown = found(part).map(|(kind, repeats)| {
+        let is_message = kind == StuckKind::SameMessage;
+        let done: Vec<usize> = places.iter().take(part.played).filter(|(said, _)| *said == is_message).map(|(_, at)| *at).collect();
+        let start = done.len().checked_sub(usize::try_from(repeats).unwrap_or(usize::MAX)).and_then(|first| done.get(first));
+        // Theirs counts how often two actions come in turns, ours how many actions that are.
+        let repeats = if kind == StuckKind::Alternating { repeats / 2 } else { repeats };
+        json!({ "type": named(kind), "repeats": repeats, "start": start })
+    });
+    Ok(json!({ "stuck": is_stuck(part), "loop": shown }))
+}
+
+fn named(kind: StuckKind) -> &'static str {
+    match kind {
+        StuckKind::SameResult => "repeating_action_observation",
+        StuckKind::SameError => "repeating_action_error",
+        StuckKind::Alternating => "repeating_action_observation_pattern",
+        StuckKind::SameMessage => "monologue",
+        StuckKind::OnlyCondensing => "context_window_error",
+    }
+}
+
+/// Scripts of the SDK, in words.
+pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
+    let given = case.any(&["script", "events"]).and_then(Value::as_array).ok_or("`in` has neither script nor events")?;
+    let mut entries = Vec::new();
+    for (at, entry) in given.iter().enumerate() {
+        let word = entry.as_str().or_else(|| entry.get("ev")?.as_str()).ok_or_else(|| format!("{entry} is no word of a script"))?;
+        let run = |command: &str, told: Told| {
+            let made = Box::new(Move::Turn(Action::Run { command: command.to_owned(), background: false }.into_turn()));
+            Entry::Done { made, is_message: false, at, answer: Some(("run".to_owned(), told)) }
+        };
+        let said =
+            |made: conclave_runtime::action::Turn| Entry::Done { made: Box::new(Move::Turn(made)), is_message: true, at, answer: None };
+        entries.push(match word {
+            "bad" => run("bad", Told::Fails("it failed".to_owned())),
+            "same_ok" => run("ls", Told::Value(json!("x"))),
+            // The case says that what is said may be anything.
+            "agent_msg" => said(Action::Talk { content: format!("message {at}") }.into_turn()),
+            "say" => said(say("done")),
+            "empty" => said(nothing()),
+            "user" | "user_msg" => Entry::User("go on".to_owned()),
+            other => return Err(format!("a script has no {other:?}")),
+        });
+    }
+    let seen = Script::of(entries).play(4).await?;
+    let part = seen.part()?;
+    let status = match &part.outcome {
+        _ if is_stuck(part) => "stuck".to_owned(),
+        _ if part.was_asked_for_more => "running".to_owned(),
+        Some(outcome) if outcome.status == Status::Done => "finished".to_owned(),
+        Some(outcome) => outcome.status.as_str().to_ascii_lowercase(),
+        None => "waiting_for_user".to_owned(),
+    };
+    // A script says how it went on, a list of events only what was found in it.
+    Ok(match case.get("script") {
+        Some(_) => json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": 0 }),
+        None => json!({ "stuck": is_stuck(part) }),
+    })
+}
+
+/// The host's words on a row of failures.
+fn nudges(seen: &Seen) -> usize {
+    let is_nudge = |message: &Message| message.text().starts_with("The same action with the same arguments has failed");
+    seen.notices().filter(|notice| matches!(notice, Notice::MessagePosted { message, .. } if is_nudge(message))).count()
 }

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use conclave_core::trajectory::{Era, Event, Loaded, Problem, load, translate};
 
 use crate::error::CliError;
-use crate::show::{ODD, one_line, paint};
+use crate::show::{ODD, one_line, paint, plural};
 
 /// Characters of a problem's reason that are shown.
 const REASON: usize = 400;
@@ -87,6 +87,15 @@ fn number(name: &str) -> Option<u64> {
     let stem = name.strip_suffix(".json")?;
     let digits = stem.strip_prefix("event-").unwrap_or(stem).split('-').next()?;
     digits.parse().ok()
+}
+
+/// Prints the actions that nothing answered: what was under way when the log ended, or was lost.
+pub(super) fn tell_unanswered(places: &[i64]) {
+    if !places.is_empty() {
+        let actions = plural(places.len() as u64, "action has", "actions have");
+        let places = places.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(anstream::stderr(), "{} {actions} no answer: {places}", paint(ODD, "unanswered:"));
+    }
 }
 
 /// Says on stderr what could not be read, and where it stood.

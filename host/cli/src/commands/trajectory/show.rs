@@ -3,14 +3,16 @@
 use std::collections::HashMap;
 
 use anstyle::Style;
-use conclave_core::trajectory::{Body, Era, Event, Filter, Loaded, Observation, SdkEvent, search};
+use conclave_core::trajectory::{
+    Body, Era, Event, Filter, Loaded, Observation, Problem, SdkEvent, TreeError, search, tree_of, unmatched_events,
+};
 use serde_json::{Value, json};
 
 use super::log;
 use crate::args::{Output, TrajectoryShow};
 use crate::error::CliError;
 use crate::show::table::{self, Column, note};
-use crate::show::{BAD, FAINT, NAME, one_line, plural};
+use crate::show::{BAD, FAINT, NAME, one_line, plural, printable};
 use crate::{exit, stdout};
 
 /// Characters of an event that can come to be shown; a line is cut at the terminal's end.
@@ -28,9 +30,14 @@ type Row = Vec<(Style, String)>;
 pub(super) fn show(args: &TrajectoryShow, output: Output) -> Result<u8, CliError> {
     let filter = filter(args)?;
     let loaded = log::read(&args.file)?;
-    let (events, Loaded { sdk, era, problems, .. }) = (log::own_events(&loaded), &loaded);
+    let (events, Loaded { sdk, era, .. }) = (log::own_events(&loaded), &loaded);
     let (form, all) = (era.unwrap_or(Era::V2025), events.len() + sdk.len());
-    let (found, later) = (numbered(events, &filter), of_sdk(sdk, &filter));
+    let (found, later) = match &args.branch {
+        Some(leaf) => (Vec::new(), of_sdk(sdk, &filter, Some(&branch(sdk, leaf)?))),
+        None => (numbered(events, &filter), of_sdk(sdk, &filter, None)),
+    };
+    let problems: Vec<Problem> = loaded.problems.iter().cloned().chain(out_of_place(sdk)).collect();
+    let unanswered = unanswered(sdk);
     if output.json {
         for (number, event) in &found {
             stdout::line(json!({ "type": "event", "n": number, "event": event.to_json(form) }))?;
@@ -38,7 +45,10 @@ pub(super) fn show(args: &TrajectoryShow, output: Output) -> Result<u8, CliError
         for (number, event) in &later {
             stdout::line(json!({ "type": "event", "n": number, "event": event.to_json() }))?;
         }
-        for problem in problems {
+        for number in &unanswered {
+            stdout::line(json!({ "type": "unanswered", "n": number }))?;
+        }
+        for problem in &problems {
             stdout::line(json!({ "type": "problem", "at": problem.at, "message": problem.text, "raw": problem.raw }))?;
         }
     } else {
@@ -53,7 +63,10 @@ pub(super) fn show(args: &TrajectoryShow, output: Output) -> Result<u8, CliError
         if !output.quiet && all == 0 && problems.is_empty() {
             stdout::styled(note("the log is empty"))?;
         }
-        log::tell(problems);
+        if !output.quiet {
+            log::tell_unanswered(&unanswered);
+        }
+        log::tell(&problems);
     }
     Ok(if problems.is_empty() { exit::OK } else { exit::FAILED })
 }
@@ -107,8 +120,29 @@ fn number(place: usize) -> i64 {
     i64::try_from(place).unwrap_or(i64::MAX)
 }
 
-/// The same of events of the SDK, whose numbers are their places.
-fn of_sdk<'a>(events: &'a [SdkEvent], filter: &Filter) -> Vec<(i64, &'a SdkEvent)> {
+/// Returns the places of the SDK's event with this id and of those that led to it (O-120).
+///
+/// # Errors
+/// When there is no such event, and when its parents do not lead to the beginning of the log.
+fn branch(events: &[SdkEvent], leaf: &str) -> Result<Vec<usize>, CliError> {
+    let path = tree_of(events).0.path_to_root(Some(leaf));
+    path.map_err(|error| CliError::usage(format!("--branch {}: {error}", printable(leaf))).hint("`--json` shows the `id` of each event"))
+}
+
+/// Returns what is wrong with the tree of the SDK's events: ids that are there twice, parents that are not there.
+fn out_of_place(events: &[SdkEvent]) -> impl Iterator<Item = Problem> {
+    let of = |(at, error): (usize, TreeError)| Problem { at: format!("event {at}"), text: error.to_string(), raw: None };
+    tree_of(events).1.into_iter().map(of)
+}
+
+/// Returns the numbers of the SDK's actions that nothing answered, refused or failed (O-121).
+fn unanswered(events: &[SdkEvent]) -> Vec<i64> {
+    let places: HashMap<*const SdkEvent, usize> = events.iter().enumerate().map(|(at, event)| (std::ptr::from_ref(event), at)).collect();
+    unmatched_events(events).into_iter().filter_map(|event| places.get(&std::ptr::from_ref(event)).copied().map(number)).collect()
+}
+
+/// The same of events of the SDK, whose numbers are their places; of those in `branch`, where there is one.
+fn of_sdk<'a>(events: &'a [SdkEvent], filter: &Filter, branch: Option<&[usize]>) -> Vec<(i64, &'a SdkEvent)> {
     let names = |names: &[String], event: &SdkEvent| names.iter().any(|name| is_sdk_type(event.kind, name));
     let dated = |event: &SdkEvent| match &event.timestamp {
         Some(at) => filter.start_date.as_ref().is_none_or(|start| at >= start) && filter.end_date.as_ref().is_none_or(|end| at <= end),
@@ -127,7 +161,9 @@ fn of_sdk<'a>(events: &'a [SdkEvent], filter: &Filter) -> Vec<(i64, &'a SdkEvent
             && dated(event)
             && worded(event)
     };
-    let mut found: Vec<_> = events.iter().enumerate().map(|(place, event)| (number(place), event)).filter(wanted).collect();
+    let is_on_branch = |place: &usize| branch.is_none_or(|branch| branch.contains(place));
+    let placed = events.iter().enumerate().filter(|(place, _)| is_on_branch(place));
+    let mut found: Vec<_> = placed.map(|(place, event)| (number(place), event)).filter(wanted).collect();
     if filter.reverse {
         found.reverse();
     }
@@ -262,6 +298,7 @@ mod tests {
             until: None,
             from: None,
             to: None,
+            branch: None,
             reverse: false,
             limit: None,
         }
@@ -318,12 +355,41 @@ mod tests {
             {"kind": "AgentErrorEvent", "source": "agent", "error": "no tool", "tool_name": "x", "tool_call_id": "1"}]"#;
         let loaded = load(sdk);
         assert_eq!((loaded.sdk.len(), loaded.problems.len()), (3, 0), "{:?}", loaded.problems);
-        let all = of_sdk(&loaded.sdk, &Filter::default());
+        let all = of_sdk(&loaded.sdk, &Filter::default(), None);
         assert_eq!(sdk_row(0, all[0].1)[4].1, "Hi");
         assert_eq!(sdk_row(2, all[2].1)[3], (BAD, "AgentErrorEvent".to_owned()));
         let only = Filter { include_types: vec!["PauseEvent".to_owned()], ..Filter::default() };
-        assert_eq!(of_sdk(&loaded.sdk, &only).into_iter().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
+        assert_eq!(of_sdk(&loaded.sdk, &only, None).into_iter().map(|(number, _)| number).collect::<Vec<_>>(), [1]);
         let words = Filter { query: Some("NO TOOL".to_owned()), reverse: true, limit: Some(1), ..Filter::default() };
-        assert_eq!(of_sdk(&loaded.sdk, &words)[0].0, 2);
+        assert_eq!(of_sdk(&loaded.sdk, &words, None)[0].0, 2);
+    }
+
+    const BRANCHES: &str = r#"[{"kind": "PauseEvent", "id": "a"}, {"kind": "PauseEvent", "id": "b"},
+        {"kind": "PauseEvent", "id": "c", "parent_id": "a"}, {"kind": "PauseEvent", "id": "c", "parent_id": "z"}]"#;
+
+    #[test]
+    fn a_branch_is_what_led_to_its_last_event() {
+        let loaded = load(BRANCHES);
+        let path = branch(&loaded.sdk, "c").unwrap();
+        let shown = of_sdk(&loaded.sdk, &Filter::default(), Some(&path));
+        assert_eq!(shown.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [0, 2]);
+        assert!(branch(&loaded.sdk, "x").unwrap_err().to_string().contains("--branch x: unknown-id"));
+    }
+
+    #[test]
+    fn what_is_out_of_place_in_a_tree_is_a_problem() {
+        let problems: Vec<Problem> = out_of_place(&load(BRANCHES).sdk).collect();
+        assert!(matches!(problems.as_slice(), [one] if one.at == "event 3" && one.text.starts_with("duplicate-id")), "{problems:?}");
+    }
+
+    #[test]
+    fn an_action_without_an_answer_has_its_number() {
+        let action = |id: &str| {
+            json!({ "kind": "ActionEvent", "id": id, "thought": [], "action": {}, "tool_name": "t", "tool_call_id": id, "tool_call": {},
+                "llm_response_id": "r" })
+        };
+        let answer = json!({ "kind": "ObservationEvent", "observation": {}, "action_id": "a", "tool_name": "t", "tool_call_id": "a" });
+        let loaded = load(&json!([action("a"), action("b"), answer]).to_string());
+        assert_eq!((unanswered(&loaded.sdk), loaded.problems), (vec![1], vec![]));
     }
 }

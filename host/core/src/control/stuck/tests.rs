@@ -1,7 +1,5 @@
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::pairs::{Pair, PairRules};
-use super::sdk::{Detector, Seen, Thresholds};
 use super::*;
 
 const FINE: Verdict = Verdict::Fine;
@@ -109,86 +107,4 @@ fn a_watch_is_stored_and_goes_on_where_it_was() {
     assert_eq!(again, Watch::default());
     let partial: StuckRules = serde_json::from_value(json!({ "errors": 7 })).unwrap();
     assert_eq!(partial, StuckRules { errors: 7, ..StuckRules::default() });
-}
-
-fn run(command: &str, thought: &str) -> Value {
-    json!({ "action": "run", "args": { "command": command, "thought": thought } })
-}
-
-fn ran(command: &str, pid: i64, exit: i64) -> Value {
-    json!({ "observation": "run", "content": format!("{pid}"), "extras": { "command": command, "command_id": pid, "exit_code": exit } })
-}
-
-#[test]
-fn pairs_are_compared_as_in_2024() {
-    let stuck = |pairs: &[(Value, Value)]| {
-        let pairs: Vec<Pair> = pairs.iter().map(|(action, result)| Pair::of(action, result)).collect();
-        [PairRules::Pairs2024_06, PairRules::Pairs2024_07].map(|rules| pairs::find(rules, pairs.iter()).map(|kind| kind.as_str()))
-    };
-    let kill = |id: i64, thought: &str| json!({ "action": "kill", "args": { "command_id": id, "thought": thought } });
-    let same = |count: i64| (0..count).map(|pid| (run("ls", ""), ran("ls", pid, 0))).collect::<Vec<_>>();
-    assert_eq!(stuck(&same(2)), [None, None]);
-    assert_eq!(stuck(&same(3)), [None, Some("repeating_action_observation")]);
-    assert_eq!(stuck(&same(4)), [Some("repeating_action_observation"); 2]);
-    let killed: Vec<_> = (0..4).map(|id| (kill(id, "t"), ran("srv", id, 0))).collect();
-    assert_eq!(stuck(&killed), [Some("repeating_action_observation"); 2], "the number of what is killed is not looked at");
-    let thoughts: Vec<_> = ["a", "b", "c", "d"].iter().map(|thought| (run("ls", thought), ran("ls", 1, 0))).collect();
-    assert_eq!(stuck(&thoughts), [None; 2]);
-    let errors: Vec<_> = (0..4).map(|text| (run("x", ""), json!({ "observation": "error", "content": text }))).collect();
-    assert_eq!(stuck(&errors), [Some("repeating_action_error"); 2]);
-    let turns: Vec<_> = (0..6).map(|at| (run(["a", "b"][at % 2], ""), ran(["a", "b"][at % 2], 1, 0))).collect();
-    assert_eq!((stuck(&turns[..5]), stuck(&turns)), ([None; 2], [Some("repeating_action_observation_pattern"); 2]));
-}
-
-#[test]
-fn edits_are_compared_by_their_first_lines_and_syntax_errors_by_theirs() {
-    let cell = |code: &str| json!({ "action": "run_ipython", "args": { "code": code } });
-    let output = |content: &str| json!({ "observation": "run_ipython", "content": content, "extras": { "code": "" } });
-    let found = |pairs: &[(Value, Value)]| {
-        let seen: Vec<_> = pairs.iter().flat_map(|(action, result)| [events::Seen::of(action), events::Seen::of(result)]).collect();
-        events::find(&seen, true).map(|found| (found.kind.as_str(), found.repeats, found.start))
-    };
-    let edits = |lines: &str| (0..4).map(|at| (cell(&format!("edit_file_by_replace(\n{lines}{at}")), output("x"))).collect::<Vec<_>>();
-    assert_eq!(found(&edits("a\nb\n")), Some(("repeating_action_observation", 4, 0)));
-    assert_eq!(found(&edits("")), None, "two lines are not even the same as themselves");
-    let ours = "[Jupyter current working directory: /w]\n[Jupyter Python interpreter: /p]";
-    let unterminated = |line: u32| output(&format!("x\nSyntaxError: unterminated string literal (detected at line {line})\n{ours}"));
-    let three = |results: [Value; 3]| results.map(|result| (cell("print('"), result));
-    assert_eq!(found(&three([unterminated(1), unterminated(1), unterminated(1)])), Some(("repeating_action_error", 3, 0)));
-    assert_eq!(found(&three([unterminated(1), unterminated(2), unterminated(1)])), None);
-    let comma =
-        |line: u32| output(&format!("  Cell In[1], line {line}\n1\n2\nSyntaxError: invalid syntax. Perhaps you forgot a comma?\n{ours}"));
-    assert_eq!(found(&three([comma(1), comma(1), comma(1)])), Some(("repeating_action_error", 3, 0)));
-    assert_eq!(found(&three([comma(1), comma(2), comma(1)])), None);
-    assert_eq!(found(&three([comma(1), unterminated(1), comma(1)])), None);
-}
-
-#[test]
-fn the_sdk_nudges_once_and_looks_at_twenty_events() {
-    let bad = [Seen::Action([1, 0]), Seen::AgentError([1, 0])];
-    let mut log = bad.repeat(2);
-    let mut detector = Detector::default();
-    assert_eq!((detector.nudge(&log), detector.find(&log)), (None, None));
-    log.extend(bad);
-    assert_eq!((detector.nudge(&log), detector.nudge(&log), detector.find(&log)), (Some(3), None, None));
-    log.push(Seen::OtherMessage);
-    log.extend(bad);
-    assert_eq!(detector.nudge(&log), None);
-    assert_eq!(detector.find(&log).map(sdk::LoopKind::as_str), Some("repeating_action_observation"));
-    let other_text: Vec<Seen> = (0..4).flat_map(|text| [Seen::Action([1, 0]), Seen::AgentError([text, 0])]).collect();
-    assert_eq!(Detector::default().find(&other_text).map(sdk::LoopKind::as_str), Some("repeating_action_error"));
-    let messages = [Seen::AgentMessage, Seen::CondensationSummary, Seen::AgentMessage, Seen::AgentMessage];
-    assert_eq!(Detector::default().find(&messages).map(sdk::LoopKind::as_str), Some("monologue"));
-    assert_eq!(Detector::default().find(&[messages[0], messages[0], bad[0], messages[0]]), None);
-    let turns: Vec<Seen> = (0..6).flat_map(|at| [Seen::Action([at % 2, 0]), Seen::Observation([at % 2, 0])]).collect();
-    assert_eq!(Detector::default().find(&turns).map(sdk::LoopKind::as_str), Some("repeating_action_observation_pattern"));
-    log.push(Seen::UserMessage);
-    assert_eq!(Detector::default().find(&log), None);
-    // Four of the same, of which the window shows three.
-    let good = [Seen::Action([7, 0]), Seen::Observation([7, 0])];
-    let wide = [&good[..], &[Seen::Other; 15], &good.repeat(3)[..]].concat();
-    assert_eq!(Detector::default().find(&wide), None);
-    let strict = Thresholds { action_observation: 3, ..Thresholds::default() };
-    assert!(Detector::new(strict).find(&wide).is_some());
-    assert!(sdk::nudge_text("terminal", 3, "no such file").contains("`terminal`"));
 }
