@@ -52,6 +52,17 @@ impl Keep {
         }
     }
 
+    /// It breaks its promises, so that the parent can be seen to find out.
+    pub(crate) fn is_wrong(self) -> bool {
+        matches!(self, Self::Late)
+    }
+
+    /// What it says is kept is on the disk.
+    #[must_use]
+    pub fn survives_power_cuts(self) -> bool {
+        matches!(self, Self::Store(Durability::Sync | Durability::Group))
+    }
+
     /// For the child: where it writes.
     pub(crate) fn open(self, folder: &Path) -> Result<Opened, String> {
         match self {

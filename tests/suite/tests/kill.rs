@@ -22,7 +22,7 @@ fn killed(kills: u64, seed: u64, keep: Keep) -> Totals {
     assert!(std::path::Path::new(&guest("agent_busy")).is_file());
     let place =
         Place { guests: conclave_test_support::guests(), stock: conclave_test_support::stock(), cache: conclave_test_support::cache() };
-    let plan = Plan { kills, seed, runs: 3, each: 14, keep, at_once: 2, slowest_ms: 12 };
+    let plan = Plan { kills, seed, runs: 3, each: 14, keep, at_once: 2, slowest_ms: 12, power: false };
     let command = |child: &Child| {
         let mut command = Command::new(std::env::current_exe().expect("a test runs from a file"));
         command.args(["kill::the_child", "--exact", "--nocapture", "--test-threads=1"]).env(WORDS, child.words());
