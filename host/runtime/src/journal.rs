@@ -14,6 +14,7 @@ use conclave_core::outcome::Outcome;
 use conclave_core::waits::WaitChange;
 
 use crate::clock::BoxFuture;
+use crate::durable_file;
 
 /// What a journal is handed at once.
 #[derive(Clone, Copy, Debug)]
@@ -107,6 +108,12 @@ pub trait Journals: Send + Sync + 'static {
     /// When it cannot be made, or one of that room is there already.
     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure>;
 
+    /// Whether what these journals acknowledge survives a power cut. Then what plugins change on the disk is synced before its end is
+    /// journalled; otherwise that would promise more than the journal itself.
+    fn survive_power_cuts(&self) -> bool {
+        true
+    }
+
     /// The journal of a room that was cut off; none when there is none of that room, or these keep none that can be read again.
     ///
     /// # Errors
@@ -135,6 +142,10 @@ struct NoJournal;
 impl Journals for NoJournals {
     fn open(&self, _: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
         Ok(Box::new(NoJournal))
+    }
+
+    fn survive_power_cuts(&self) -> bool {
+        false
     }
 }
 
@@ -188,6 +199,10 @@ impl Journals for MemoryJournals {
         Ok(Box::new(MemoryJournal { room: room.clone(), journals: self.clone() }))
     }
 
+    fn survive_power_cuts(&self) -> bool {
+        false
+    }
+
     fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
         let records = self.lock().get(room).map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
         let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
@@ -233,7 +248,7 @@ impl Journals for JsonLines {
     fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
         let path = self.path(room);
         let failure = |cause| JournalFailure { room: room.clone(), place: path.display().to_string(), cause };
-        make_folder(&self.folder).map_err(failure)?;
+        durable_file::make_folders(&self.folder, 0o700).map_err(failure)?;
         // `create_new`: two runs never share a journal.
         let mut options = OpenOptions::new();
         options.append(true).create_new(true);
@@ -241,6 +256,11 @@ impl Journals for JsonLines {
         std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
         let file = options.open(&path).map_err(failure)?;
         Ok(Box::new(JsonLinesJournal { room: room.clone(), path, file }))
+    }
+
+    /// A line is with the operating system when it is acknowledged, and on the disk when the run ends.
+    fn survive_power_cuts(&self) -> bool {
+        false
     }
 
     fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
@@ -261,15 +281,6 @@ impl Journals for JsonLines {
     }
 }
 
-/// What it makes is its owner's alone: a journal holds all that was said.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
-}
-
 struct JsonLinesJournal {
     room: RoomId,
     path: PathBuf,
@@ -287,5 +298,25 @@ impl Journal for JsonLinesJournal {
         let written = self.file.write_all(lines.as_bytes());
         let failure = |cause| JournalFailure { room: self.room.clone(), place: self.path.display().to_string(), cause };
         written.map(|()| Keeping::Kept).map_err(failure)
+    }
+
+    /// On a thread of its own: a disk takes its time.
+    fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        let (room, path, place) = (self.room.clone(), self.path.clone(), self.path.display().to_string());
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let synced = self.file.try_clone().and_then(|file| {
+            let sync = move || {
+                let synced = file.sync_all().and_then(|()| durable_file::sync_folder(durable_file::folder_of(&path)));
+                let _ = answer.send(synced);
+            };
+            std::thread::Builder::new().name("conclave-settle".to_owned()).spawn(sync)
+        });
+        Box::pin(async move {
+            let synced = match synced {
+                Ok(_) => answered.await.unwrap_or_else(|_| Err(std::io::ErrorKind::BrokenPipe.into())),
+                Err(error) => Err(error),
+            };
+            synced.map_err(|cause| JournalFailure { room, place, cause })
+        })
     }
 }

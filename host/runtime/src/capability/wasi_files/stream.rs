@@ -101,9 +101,9 @@ impl At {
                 return Ok(());
             }
         };
-        let (length, host) = (bytes.len() as u64, Arc::clone(&grantee));
+        let (length, host, durable) = (bytes.len() as u64, Arc::clone(&grantee), self.past.survives_power_cuts());
         let work = move || {
-            let change = Change { rest: &place.rest, offset, bytes: &bytes, truncate: false };
+            let change = Change { rest: &place.rest, offset, bytes: &bytes, truncate: false, durable };
             host.folders[place.folder].write(change)
         };
         let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));

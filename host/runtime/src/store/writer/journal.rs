@@ -83,6 +83,10 @@ impl Journals for StoreJournals {
         }
     }
 
+    fn survive_power_cuts(&self) -> bool {
+        self.durability != Durability::Exit
+    }
+
     fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
         let failure = |cause: Cause| self.failure(room, &cause);
         self.claim(room).map_err(failure)?;
