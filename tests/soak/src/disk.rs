@@ -140,12 +140,6 @@ impl Disk {
         self.cut_at = nth;
     }
 
-    /// Changes and syncs since [`cut_at`](Self::cut_at).
-    #[cfg(test)]
-    pub(crate) fn operations(&self) -> u64 {
-        self.operations
-    }
-
     pub(crate) fn is_out(&self) -> bool {
         self.is_out
     }

@@ -2,7 +2,7 @@
 //! programs `mount` and `umount` do what needs rights. No crate for it: the one there is turns on a feature of `libc`, with which
 //! everything below the host would be built a second time.
 //!
-//! When the power goes, no request is answered any more, so no program learns of anything that comes later.
+//! When the power goes, no change and no sync is answered any more: a program never learns of anything that was done later.
 
 mod wire;
 
@@ -157,18 +157,17 @@ impl Shared {
         }
         let (answer, went_out) = {
             let mut disk = lock(&self.disk);
-            let was_out = disk.is_out();
+            let had_power = !disk.is_out();
             let answer = wire::answer(&mut disk, &header, words, MOST);
-            (answer, disk.is_out().then_some(!was_out))
+            (answer, had_power && disk.is_out())
         };
-        let Some(just_now) = went_out else { return self.answer(header.unique, answer) };
         let on_out = {
             let mut state = lock(&self.state);
-            match state.is_released || wire::is_closing(header.opcode) {
-                false => state.held.push(header.unique),
-                true => drop(self.answer(header.unique, Answer::Refused(Refusal::Out as i32))),
+            match answer {
+                Answer::Refused(error) if error == Refusal::Out as i32 && !state.is_released => state.held.push(header.unique),
+                answer => self.answer(header.unique, answer),
             }
-            just_now.then(|| state.on_out.take()).flatten()
+            went_out.then(|| state.on_out.take()).flatten()
         };
         if let Some(on_out) = on_out {
             on_out();

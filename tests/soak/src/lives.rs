@@ -144,19 +144,23 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
         if life.was_killed {
             *known.totals.kills.entry(death.name()).or_default() += 1;
         }
+        // What the parent looks at.
+        let mut left = home.clone();
         if let Some(power) = &mut power {
             // Also when all work has ended: what was told must be there.
             let survival = Survival::drawn(&mut random);
             power.cut(survival, &mut random)?;
             *known.totals.cuts.entry(format!("{survival:?}")).or_default() += 1;
+            left = folder.path().join(format!("left-{life_number}"));
+            power.copy_to(&left)?;
         }
-        let kept = match plan.keep.read(&home.join("kept")) {
+        let kept = match plan.keep.read(&left.join("kept")) {
             Ok(kept) => kept,
             // A store that a power cut made unreadable is what is looked for.
             Err(error) if plan.power => Kept { problems: vec![error], ..Kept::default() },
             Err(error) => return Err(error),
         };
-        let promised = promised::check(&kept, &home);
+        let promised = promised::check(&kept, &left);
         known.totals.promises += promised.checked;
         known.totals.broken += promised.problems.len() as u64;
         problems.extend(promised.problems);

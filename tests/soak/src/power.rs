@@ -1,9 +1,10 @@
 //! The power of a child's machine: a disk under its store, its keys and its folders, which loses what was not synced when the power goes.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::disk::{Disk, Order, ROOT, Survival};
+use crate::disk::{Disk, Ino, Order, ROOT, Refusal, Survival};
 use crate::fuse::{self, Mount};
 use crate::random::Random;
 
@@ -38,10 +39,16 @@ impl Power {
         self.disk().cut_at(Some(nth));
     }
 
-    /// Changes and syncs of the disk since [`cut_at`](Self::cut_at) or the last cut.
+    /// The power went.
     #[cfg(test)]
-    pub(crate) fn operations(&self) -> u64 {
-        self.disk().operations()
+    fn is_out(&self) -> bool {
+        self.disk().is_out()
+    }
+
+    /// Writes what the disk shows into a new folder elsewhere. Whoever serves the disk looks at this copy: a program that maps a file of a
+    /// disk into memory which it serves itself can come to wait for itself, and looking changes nothing.
+    pub(crate) fn copy_to(&self, folder: &Path) -> Result<(), String> {
+        copy_below(&self.disk(), ROOT, folder).map_err(|error| error.to_string())
     }
 
     /// Nobody waits for the disk any more: whoever used it was killed.
@@ -63,6 +70,22 @@ impl Power {
     }
 }
 
+fn copy_below(disk: &Disk, folder: Ino, to: &Path) -> std::io::Result<()> {
+    let refused = |refusal: Refusal| std::io::Error::from_raw_os_error(refusal as i32);
+    std::fs::create_dir_all(to)?;
+    for (name, ino, is_folder) in disk.list(folder).map_err(refused)? {
+        let to = to.join(name);
+        let status = disk.status(ino).map_err(refused)?;
+        if is_folder {
+            copy_below(disk, ino, &to)?;
+        } else {
+            std::fs::write(&to, disk.read(ino, 0, usize::MAX).map_err(refused)?)?;
+        }
+        std::fs::set_permissions(&to, PermissionsExt::from_mode(status.mode))?;
+    }
+    Ok(())
+}
+
 /// What keeps power from being cut here, in one line.
 ///
 /// # Errors
@@ -70,3 +93,6 @@ impl Power {
 pub fn can_cut_power() -> Result<(), String> {
     fuse::check()
 }
+
+#[cfg(test)]
+mod tests;

@@ -174,3 +174,6 @@ impl Found {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

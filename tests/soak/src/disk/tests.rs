@@ -127,7 +127,9 @@ fn with_one_journal_a_sync_of_any_file_commits_all_names() {
 #[test]
 fn of_a_journal_only_the_end_is_torn_off() {
     let mut disk = Disk::new(Order::Journalled);
-    ["a", "b", "c"].map(|name| file(&mut disk, name, ""));
+    for name in ["a", "b", "c"] {
+        file(&mut disk, name, "");
+    }
     for seed in 0..64 {
         let left: Vec<String> = after(&disk, Survival::Some, seed).into_keys().collect();
         assert!(["/a", "/b", "/c"].map(str::to_owned).starts_with(&left), "{left:?}");

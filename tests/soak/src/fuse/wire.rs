@@ -58,11 +58,6 @@ pub(super) fn is_silent(opcode: u32) -> bool {
     matches!(opcode, opcode::FORGET | opcode::INTERRUPT | opcode::BATCH_FORGET)
 }
 
-/// It ends something, which needs no power.
-pub(super) fn is_closing(opcode: u32) -> bool {
-    matches!(opcode, opcode::RELEASE | opcode::RELEASEDIR | opcode::DESTROY)
-}
-
 impl Header {
     pub(super) fn read(request: &[u8]) -> Option<(Self, Words<'_>)> {
         let (head, body) = request.split_at_checked(HEADER)?;
