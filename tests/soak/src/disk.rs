@@ -74,8 +74,7 @@ pub(crate) enum Survival {
 
 impl Survival {
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Nothing, Self::Everything, Self::NamesOnly, Self::BytesOnly, Self::Some];
+    pub(crate) const ALL: [Self; 5] = [Self::Nothing, Self::Everything, Self::NamesOnly, Self::BytesOnly, Self::Some];
 
     /// The harsh ones more often.
     pub(crate) fn drawn(random: &mut Random) -> Self {
@@ -322,9 +321,7 @@ impl Disk {
             }
         }
         let mut taken = taken.into_iter();
-        let (done, left) = std::mem::take(&mut self.pending_names)
-            .into_iter()
-            .partition::<Vec<_>, _>(|_| taken.next().unwrap_or(false));
+        let (done, left) = std::mem::take(&mut self.pending_names).into_iter().partition::<Vec<_>, _>(|_| taken.next().unwrap_or(false));
         done.iter().for_each(|change| apply_names(&mut self.durable_names, change));
         self.pending_names = left;
         let node = self.nodes.get_mut(&folder).ok_or(Refusal::NotFound)?;

@@ -176,6 +176,6 @@ impl Shared {
 
     /// A request that was given up meanwhile wants no answer.
     fn answer(&self, unique: u64, answer: Answer) {
-        let _ = (&self.device).write(&answer.bytes(unique));
+        let _ = (&self.device).write_all(&answer.bytes(unique));
     }
 }

@@ -12,11 +12,7 @@ const HARSH: [Survival; 4] = [Survival::Nothing, Survival::NamesOnly, Survival::
 
 /// Does `act` on a new disk after `prepare`, with the power cut before its first operation, its second, and so on until it is done; and
 /// shows each time what is left, and whether `act` had said that it is done.
-fn at_every_cut<T: Send>(
-    prepare: impl Fn(&Path),
-    act: impl Fn(&Path) -> Result<T, String> + Sync,
-    look: impl Fn(&Path, bool),
-) {
+fn at_every_cut<T: Send>(prepare: impl Fn(&Path), act: impl Fn(&Path) -> Result<T, String> + Sync, look: impl Fn(&Path, bool)) {
     if let Err(why) = can_cut_power() {
         eprintln!("skipped: {why}");
         return;

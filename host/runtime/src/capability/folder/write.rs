@@ -208,7 +208,11 @@ fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &Change<'_
     }
     if change.durable {
         // Permissions are none of a file's data.
-        if is_changed { file.sync_all()? } else { file.sync_data()? }
+        if is_changed {
+            file.sync_all()?
+        } else {
+            file.sync_data()?
+        }
         if is_new {
             sync_directory(dir)?;
         }

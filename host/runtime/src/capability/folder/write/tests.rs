@@ -131,7 +131,7 @@ fn no_link_is_written_through_or_replaced() {
             assert!(written.is_err(), "{rest}: {written:?}");
         }
         if rest != "sub/../x" {
-            assert!(matches!(place.folder.remove(rest), Err(Trouble::Link)), "{rest}");
+            assert!(matches!(place.folder.remove(rest, true), Err(Trouble::Link)), "{rest}");
         }
     }
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
@@ -148,7 +148,7 @@ fn climbing_is_refused_by_the_handle_too() {
     for rest in ["../outside/key", "../outside/new", "sub/../../outside/key", "/etc/conclave-test", "..", "sub/..", ".", "sub/.", ""] {
         assert!(place.put(rest, "x").is_err(), "{rest}");
         assert!(place.write(rest, 1, "x", false).is_err(), "{rest}");
-        assert!(place.folder.remove(rest).is_err(), "{rest}");
+        assert!(place.folder.remove(rest, true).is_err(), "{rest}");
     }
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
     assert!(!place.outside("new").exists());
@@ -180,7 +180,7 @@ fn what_is_no_file_is_neither_written_nor_removed() {
     for rest in special {
         assert!(matches!(place.put(rest, "x"), Err(Trouble::NotAFile)), "{rest}");
         assert!(matches!(place.write(rest, 0, "x", false), Err(Trouble::NotAFile)), "{rest}");
-        assert!(matches!(place.folder.remove(rest), Err(Trouble::NotAFile)), "{rest}");
+        assert!(matches!(place.folder.remove(rest, true), Err(Trouble::NotAFile)), "{rest}");
         assert!(place.inside(rest).symlink_metadata().is_ok());
     }
     fs::write(place.inside("file"), "").unwrap();
