@@ -1,11 +1,12 @@
 //! A config on the disk that is edited: read once, written whole or not at all, and not when somebody else changed it meanwhile. What is
 //! edited is decided elsewhere.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 use conclave_core::config_edit::{ConfigText, EditError, Edited};
+use conclave_runtime::durable_file::{self, Access};
 use serde_json::{Value, json};
 
 use crate::args::Output;
@@ -130,9 +131,7 @@ pub(crate) fn create(path: &Path, text: &str, force: bool) -> std::io::Result<()
     if force && let Ok(target) = fs::canonicalize(path) {
         return replace(&target, text);
     }
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()
+    durable_file::create(path, text.as_bytes(), &Access::Usual)
 }
 
 /// That a file could not be written.
@@ -142,19 +141,8 @@ pub(crate) fn unwritten(path: &Path, error: &Error) -> CliError {
 
 /// Written beside it and moved over it: a crash leaves the old file or the new one. Its permissions stay.
 pub(crate) fn replace(target: &Path, text: &str) -> std::io::Result<()> {
-    let name = target.file_name().unwrap_or_default().to_string_lossy();
-    let beside = target.with_file_name(format!(".{name}.{}.new", std::process::id()));
-    let written = (|| {
-        let mut file = OpenOptions::new().write(true).create_new(true).open(&beside)?;
-        file.set_permissions(fs::metadata(target)?.permissions())?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, target)
-    })();
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
+    let permissions = fs::metadata(target)?.permissions();
+    durable_file::replace(target, text.as_bytes(), &Access::Like(permissions))
 }
 
 #[cfg(test)]

@@ -2,9 +2,10 @@
 //! others' business.
 
 use std::ffi::OsString;
-use std::fs::DirBuilder;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use conclave_runtime::durable_file::make_folders;
 
 /// `$CONCLAVE_STATE`, else `conclave` in the user's state folder; none where there is neither, and then nothing is kept.
 pub(crate) fn state_folder() -> Option<PathBuf> {
@@ -30,11 +31,7 @@ pub(crate) fn journals_folder() -> Option<PathBuf> {
 /// # Errors
 /// What the operating system says.
 pub(crate) fn make_private(folder: &Path) -> io::Result<()> {
-    let mut builder = DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
+    make_folders(folder, 0o700)?;
     #[cfg(unix)]
     std::fs::set_permissions(folder, std::os::unix::fs::PermissionsExt::from_mode(0o700))?;
     Ok(())

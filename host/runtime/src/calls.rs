@@ -64,6 +64,10 @@ pub trait EffectPort: Send + Sync + 'static {
     fn read(&self, call: CallId, reads: Vec<Read>) {
         let _ = (call, reads);
     }
+    /// Whether what is kept survives a power cut. Then what was done must survive it too before its end is kept.
+    fn survives_power_cuts(&self) -> bool {
+        true
+    }
     /// Keeps how it went; the plugin goes on after that.
     fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()>;
 }

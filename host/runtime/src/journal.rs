@@ -14,6 +14,7 @@ use conclave_core::outcome::Outcome;
 use conclave_core::waits::WaitChange;
 
 use crate::clock::BoxFuture;
+use crate::durable_file;
 
 /// What a journal is handed at once.
 #[derive(Clone, Copy, Debug)]
@@ -124,6 +125,12 @@ pub trait Journals: Send + Sync + 'static {
     /// When it cannot be made, or one of that room is there already: at once, or by the future.
     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure>;
 
+    /// Whether what these journals acknowledge survives a power cut. Then what plugins change on the disk is synced before its end is
+    /// journalled; otherwise that would promise more than the journal itself.
+    fn survive_power_cuts(&self) -> bool {
+        true
+    }
+
     /// The journal of a room that was cut off; none when there is none of that room, or these keep none that can be read again. The
     /// future fails when the journal is there and cannot be read.
     fn reopen(&self, room: &RoomId) -> Reopening {
@@ -165,6 +172,10 @@ struct NoJournal;
 impl Journals for NoJournals {
     fn open(&self, _: &RoomId) -> Result<Opening, JournalFailure> {
         Ok(opened(NoJournal))
+    }
+
+    fn survive_power_cuts(&self) -> bool {
+        false
     }
 }
 
@@ -218,6 +229,10 @@ impl Journals for MemoryJournals {
         Ok(opened(MemoryJournal { room: room.clone(), journals: self.clone() }))
     }
 
+    fn survive_power_cuts(&self) -> bool {
+        false
+    }
+
     fn reopen(&self, room: &RoomId) -> Reopening {
         let records = self.lock().get(room).map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
         let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
@@ -265,7 +280,7 @@ impl Journals for JsonLines {
         Ok(Box::pin(async move {
             let place = path.clone();
             let opened = off_the_loop(room.clone(), path.display().to_string(), move || {
-                make_folder(&folder)?;
+                durable_file::make_folders(&folder, 0o700)?;
                 // `create_new`: two runs never share a journal.
                 let mut options = OpenOptions::new();
                 options.append(true).create_new(true);
@@ -277,6 +292,11 @@ impl Journals for JsonLines {
             let journal: Box<dyn Journal> = Box::new(JsonLinesJournal { room, path, file });
             Ok(journal)
         }))
+    }
+
+    /// A line is with the operating system when it is acknowledged, and on the disk when the run ends.
+    fn survive_power_cuts(&self) -> bool {
+        false
     }
 
     fn reopen(&self, room: &RoomId) -> Reopening {
@@ -305,15 +325,6 @@ fn lines_again(path: &Path) -> std::io::Result<Option<(Vec<Record>, File)>> {
     Ok(Some((records, file)))
 }
 
-/// What it makes is its owner's alone: a journal holds all that was said.
-fn make_folder(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
-}
-
 struct JsonLinesJournal {
     room: RoomId,
     path: PathBuf,
@@ -331,6 +342,26 @@ impl Journal for JsonLinesJournal {
         let written = self.file.write_all(lines.as_bytes());
         let failure = |cause| JournalFailure { room: self.room.clone(), place: self.path.display().to_string(), cause };
         written.map(|()| Keeping::Kept).map_err(failure)
+    }
+
+    /// On a thread of its own: a disk takes its time.
+    fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        let (room, path, place) = (self.room.clone(), self.path.clone(), self.path.display().to_string());
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let synced = self.file.try_clone().and_then(|file| {
+            let sync = move || {
+                let synced = file.sync_all().and_then(|()| durable_file::sync_folder(durable_file::folder_of(&path)));
+                let _ = answer.send(synced);
+            };
+            std::thread::Builder::new().name("conclave-settle".to_owned()).spawn(sync)
+        });
+        Box::pin(async move {
+            let synced = match synced {
+                Ok(_) => answered.await.unwrap_or_else(|_| Err(std::io::ErrorKind::BrokenPipe.into())),
+                Err(error) => Err(error),
+            };
+            synced.map_err(|cause| JournalFailure { room, place, cause })
+        })
     }
 }
 

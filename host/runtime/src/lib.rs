@@ -39,6 +39,7 @@ pub mod clock;
 mod convert;
 mod digest;
 mod driver;
+pub mod durable_file;
 pub mod engine;
 mod everything;
 #[cfg(feature = "fetch")]

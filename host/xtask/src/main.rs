@@ -51,8 +51,9 @@ usage: cargo xtask COMMAND [OPTIONS]
   dist               one archive for another machine, optimised and stripped, with its checksum
       --quick          as fast to build as `install`
   bench [ARGS…]      measure the host against bare wasmtime (--quick: a rough answer in seconds)
-  soak [ARGS…]       kill a busy host again and again, and look whether anything was lost or done twice
-      --kills N        so often; 500 when it is not said
+  soak [ARGS…]       kill a busy host and cut its power, again and again, and look whether anything was lost or done twice
+      --kills N        so often; 500 when neither this nor the next is given
+      --power-cuts N   so often; 200 when neither is given; needs Linux and /dev/fuse
       --seed S         the numbers of an earlier soak, which names them
   fuzz [NAME|all] [SECONDS]   feed changed inputs to what reads strangers' text and bytes (docs/internals/fuzzing.md); 60 s each when not said
       --replay FILE    run one input again

@@ -43,6 +43,11 @@ fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Tur
         notes.insert("model-0".to_owned(), asked(model::Audience::Room));
         notes.insert("fetch".to_owned(), sent(&format!("{url}/effect/{id}/fetch")));
         notes.insert("file".to_owned(), came(files::write(&format!("/data/{}.txt", id.replace('/', "-")), id.as_bytes())));
+        let name = id.replace('/', "-");
+        let deep = format!("/data/{name}/deep/a.txt");
+        notes.insert("deep".to_owned(), came(files::write(&deep, id.as_bytes()).and_then(|()| files::remove(&deep))));
+        notes.insert("again".to_owned(), came(files::write(&deep, b"again")));
+        notes.insert("std".to_owned(), came(lines(&format!("/data/{name}.log"), id)));
         notes.insert("kv".to_owned(), came(kv::set(id, id.as_bytes())));
         notes.insert("read".to_owned(), came(kv::get(id).map(drop)));
         notes.insert("model-1".to_owned(), asked(model::Audience::Hidden));
@@ -58,6 +63,16 @@ fn step(number: usize, work: &Work, notes: &mut BTreeMap<String, String>) -> Tur
         }
         None => finish(json!(notes)),
     }
+}
+
+/// As a program writes that knows nothing of the contract, piece by piece.
+fn lines(path: &str, id: &str) -> std::io::Result<()> {
+    use std::io::Write;
+    let mut file = std::fs::File::create(path)?;
+    for line in 0..3 {
+        file.write_all(format!("{line} {id}\n").as_bytes())?;
+    }
+    file.sync_all()
 }
 
 fn asked(stream_to: model::Audience) -> String {

@@ -21,6 +21,8 @@ pub enum Keep {
     Store(Durability),
     /// Wrong on purpose: it says that records are kept, and writes them when the next ones come. The parent must find it out.
     Late,
+    /// Wrong on purpose: a store whose journal is durable, while nothing that plugins change is synced. Power cuts must find it out.
+    Unsynced,
 }
 
 /// What a host keeps its runs and its attachments in.
@@ -33,6 +35,7 @@ impl Keep {
         match self {
             Self::Lines => "lines",
             Self::Late => "late",
+            Self::Unsynced => "unsynced",
             Self::Store(Durability::Sync) => "sync",
             Self::Store(Durability::Group) => "group",
             Self::Store(Durability::Exit) => "exit",
@@ -45,11 +48,23 @@ impl Keep {
         match word {
             "lines" => Some(Self::Lines),
             "late" => Some(Self::Late),
+            "unsynced" => Some(Self::Unsynced),
             "sync" => Some(Self::Store(Durability::Sync)),
             "group" => Some(Self::Store(Durability::Group)),
             "exit" => Some(Self::Store(Durability::Exit)),
             _ => None,
         }
+    }
+
+    /// It breaks its promises, so that the parent can be seen to find out.
+    pub(crate) fn is_wrong(self) -> bool {
+        matches!(self, Self::Late | Self::Unsynced)
+    }
+
+    /// What it says is kept is on the disk.
+    #[must_use]
+    pub fn survives_power_cuts(self) -> bool {
+        matches!(self, Self::Store(Durability::Sync | Durability::Group) | Self::Unsynced)
     }
 
     /// For the child: where it writes.
@@ -62,10 +77,13 @@ impl Keep {
                 let journals: Arc<dyn Journals> = if self == Self::Late { Arc::new(LateJournals(lines)) } else { Arc::new(lines) };
                 Ok((journals, Arc::new(BlobFiles(blobs))))
             }
-            Self::Store(durability) => {
+            Self::Store(_) | Self::Unsynced => {
                 let store = Store::open(folder).map_err(|error| error.to_string())?;
                 let about = About { command: "soak".to_owned(), ..About::default() };
-                Ok((store.journals(durability, about), store.blobs()))
+                let durability = if let Self::Store(durability) = self { durability } else { Durability::Group };
+                let journals = store.journals(durability, about);
+                let journals = if self == Self::Unsynced { Arc::new(Unsynced(journals)) } else { journals };
+                Ok((journals, store.blobs()))
             }
         }
     }
@@ -74,7 +92,7 @@ impl Keep {
     pub(crate) fn read(self, folder: &Path) -> Result<Kept, String> {
         match self {
             Self::Lines | Self::Late => read_lines(folder),
-            Self::Store(_) => read_store(folder),
+            Self::Store(_) | Self::Unsynced => read_store(folder),
         }
     }
 }
@@ -147,6 +165,23 @@ impl Blobs for BlobFiles {
         let made = self.0.join(format!("{}.{}", blob.sha256, std::process::id()));
         let _ = std::fs::write(&made, bytes).and_then(|()| std::fs::rename(&made, self.0.join(&blob.sha256)));
         Ok(blob)
+    }
+}
+
+/// Journals that say of themselves that they do not survive a power cut, and do.
+struct Unsynced(Arc<dyn Journals>);
+
+impl Journals for Unsynced {
+    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+        self.0.open(room)
+    }
+
+    fn survive_power_cuts(&self) -> bool {
+        false
+    }
+
+    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+        self.0.reopen(room)
     }
 }
 

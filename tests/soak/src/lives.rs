@@ -1,7 +1,7 @@
 //! Rounds: a new world, a child that is killed some times, a last life that may end its work, and a judgement.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -13,7 +13,14 @@ use conclave_runtime::kill_points::NAMES;
 
 use crate::check::Known;
 use crate::child::{Child, Clockwork};
-use crate::kept::Keep;
+#[cfg(target_os = "linux")]
+use crate::disk::{Order, Survival};
+use crate::kept::{Keep, Kept};
+#[cfg(target_os = "linux")]
+use crate::power::Power;
+#[cfg(not(target_os = "linux"))]
+use crate::powerless::{Order, Power, Survival};
+use crate::promised;
 use crate::random::Random;
 use crate::totals::Totals;
 use crate::world::World;
@@ -43,6 +50,8 @@ pub struct Plan {
     pub at_once: u32,
     /// The world's slowest answer.
     pub slowest_ms: u64,
+    /// With each kill the power goes too: what was not synced is lost.
+    pub power: bool,
 }
 
 /// Kills children until there were enough. `command` starts one: it gets [`Child::words`] by whatever way it likes.
@@ -89,7 +98,7 @@ pub fn soak(
 const PROBLEMS: usize = 20;
 
 fn is_enough(totals: &Totals, plan: &Plan) -> bool {
-    totals.killed() >= plan.kills || totals.problems.len() >= PROBLEMS
+    (if plan.power { totals.power_cuts() } else { totals.killed() }) >= plan.kills || totals.problems.len() >= PROBLEMS
 }
 
 fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Command + Sync)) -> Result<Totals, String> {
@@ -102,6 +111,12 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
         1 => Clockwork::Forward,
         _ => Clockwork::Steady,
     };
+    let disk = folder.path().join("disk");
+    let mut power = match plan.power {
+        true => Some(Power::on(&disk, if random.below(4) == 0 { Order::Journalled } else { Order::Strict }, "files")?),
+        false => None,
+    };
+    let home = if plan.power { disk } else { folder.path().to_owned() };
     let mut known = Known::default();
     let mut problems = Vec::new();
     let kills = 1 + random.below(plan.each);
@@ -109,9 +124,9 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
     loop {
         life_number += 1;
         let is_last = life_number > kills;
-        let death = if is_last { Death::Natural } else { Death::drawn(&mut random) };
+        let death = if is_last { Death::Natural } else { Death::drawn(&mut random, plan.power) };
         let child = Child {
-            folder: folder.path().to_owned(),
+            folder: home.clone(),
             guests: place.guests.clone(),
             stock: place.stock.clone(),
             cache: place.cache.clone(),
@@ -121,7 +136,7 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
             clockwork,
             kill: death.point(),
         };
-        let life = live(command(&child), &death).map_err(text)?;
+        let life = live(command(&child), &death, power.as_ref()).map_err(text)?;
         known.totals.lives += 1;
         for (room, seq, digest) in life.acknowledged {
             known.acknowledged.insert((RoomId::from(room), seq), digest);
@@ -129,7 +144,26 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
         if life.was_killed {
             *known.totals.kills.entry(death.name()).or_default() += 1;
         }
-        let kept = plan.keep.read(&folder.path().join("kept"))?;
+        // What the parent looks at.
+        let mut left = home.clone();
+        if let Some(power) = &mut power {
+            // Also when all work has ended: what was told must be there.
+            let survival = Survival::drawn(&mut random);
+            power.cut(survival, &mut random)?;
+            *known.totals.cuts.entry(format!("{survival:?}")).or_default() += 1;
+            left = folder.path().join(format!("left-{life_number}"));
+            power.copy_to(&left)?;
+        }
+        let kept = match plan.keep.read(&left.join("kept")) {
+            Ok(kept) => kept,
+            // A store that a power cut made unreadable is what is looked for.
+            Err(error) if plan.power => Kept { problems: vec![error], ..Kept::default() },
+            Err(error) => return Err(error),
+        };
+        let promised = promised::check(&kept, &left);
+        known.totals.promises += promised.checked;
+        known.totals.broken += promised.problems.len() as u64;
+        problems.extend(promised.problems);
         if life.is_over || is_last {
             if !life.is_over {
                 problems.push(format!("the last life ended without its work: {}", life.said));
@@ -147,17 +181,34 @@ fn round(place: &Place, plan: &Plan, seed: u64, command: &(dyn Fn(&Child) -> Com
         }
     }
     known.totals.rounds = 1;
-    if !problems.is_empty() && plan.keep != Keep::Late {
-        keep_for_a_look(folder, seed);
+    if !problems.is_empty() && !plan.keep.is_wrong() {
+        keep_for_a_look(&home, seed);
     }
     known.totals.problems = problems.into_iter().map(|problem| format!("seed {seed}: {problem}")).collect();
     Ok(known.totals)
 }
 
-/// What a round with a problem left behind stays there.
-fn keep_for_a_look(folder: tempfile::TempDir, seed: u64) {
-    let path = folder.keep();
-    eprintln!("seed {seed}: {} is kept", path.display());
+/// What a round with a problem left behind stays, without what may hang on a mount.
+fn keep_for_a_look(home: &Path, seed: u64) {
+    let kept = std::env::temp_dir().join(format!("conclave-soak-{seed}"));
+    match copy(home, &kept) {
+        Ok(()) => eprintln!("seed {seed}: {} is kept", kept.display()),
+        Err(error) => eprintln!("seed {seed}: {} cannot be kept: {error}", kept.display()),
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    std::fs::create_dir_all(to)?;
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            copy(&entry.path(), &to)?;
+        } else {
+            std::fs::copy(entry.path(), to)?;
+        }
+    }
+    Ok(())
 }
 
 /// How a life ends.
@@ -166,10 +217,17 @@ enum Death {
     /// So long after it was ready.
     AnyTime(Duration),
     Point(&'static str, u64),
+    /// The power goes at this change or sync of the disk.
+    Operation(u64),
 }
 
 impl Death {
-    fn drawn(random: &mut Random) -> Self {
+    fn drawn(random: &mut Random, is_powered: bool) -> Self {
+        if is_powered && random.below(2) == 0 {
+            // About as often among the first ten as among the last thousand.
+            let most = 1 << (3 + random.below(8));
+            return Self::Operation(1 + random.below(most));
+        }
         let point = random.below(NAMES.len() as u64 + 4);
         match NAMES.get(usize::try_from(point).unwrap_or(usize::MAX)) {
             Some(name) => {
@@ -194,6 +252,7 @@ impl Death {
         match self {
             Self::Point(name, _) => (*name).to_owned(),
             Self::AnyTime(_) => "at any time".to_owned(),
+            Self::Operation(_) => "at an operation of the disk".to_owned(),
             Self::Natural => "at its end".to_owned(),
         }
     }
@@ -210,9 +269,21 @@ struct Life {
     said: String,
 }
 
-fn live(mut command: Command, death: &Death) -> std::io::Result<Life> {
+/// What the parent hears of a life.
+enum Heard {
+    Line(String),
+    PowerIsOut,
+    /// It says no more.
+    End,
+}
+
+fn live(mut command: Command, death: &Death, power: Option<&Power>) -> std::io::Result<Life> {
+    let (sender, heard) = channel::<Heard>();
+    if let (Some(power), Death::Operation(nth)) = (power, death) {
+        let sender = sender.clone();
+        power.cut_at(*nth, move || drop(sender.send(Heard::PowerIsOut)));
+    }
     let mut child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
-    let (sender, lines) = channel::<String>();
     let errors = child
         .stderr
         .take()
@@ -220,14 +291,16 @@ fn live(mut command: Command, death: &Death) -> std::io::Result<Life> {
     let output = child.stdout.take();
     let reading = std::thread::spawn(move || {
         let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines().map_while(Result::ok));
-        lines.for_each(|line| drop(sender.send(line)));
+        lines.for_each(|line| drop(sender.send(Heard::Line(line))));
+        // Not by the end of all senders: the disk may hold one.
+        drop(sender.send(Heard::End));
     });
     let mut life = Life::default();
     let mut until = Instant::now() + PATIENCE;
     let mut is_ours = false;
     loop {
-        match lines.recv_timeout(until.saturating_duration_since(Instant::now())) {
-            Ok(line) => {
+        match heard.recv_timeout(until.saturating_duration_since(Instant::now())) {
+            Ok(Heard::Line(line)) => {
                 if line == "ready"
                     && let Death::AnyTime(after) = death
                 {
@@ -236,12 +309,18 @@ fn live(mut command: Command, death: &Death) -> std::io::Result<Life> {
                 }
                 life.take(&line);
             }
-            Err(RecvTimeoutError::Disconnected) => break,
+            Ok(Heard::PowerIsOut) => {
+                child.kill()?;
+                // Its requests wait for power that does not come; no thread of it runs on.
+                power.into_iter().for_each(Power::release);
+            }
+            Ok(Heard::End) | Err(RecvTimeoutError::Disconnected) => break,
             Err(RecvTimeoutError::Timeout) => {
                 if !is_ours {
                     life.said = "it hung".to_owned();
                 }
                 child.kill()?;
+                power.into_iter().for_each(Power::release);
                 until = Instant::now() + PATIENCE;
             }
         }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
 use clap::{Parser, Subcommand};
-use conclave_soak::{Child, Keep, Place, Plan, Totals, soak};
+use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, soak};
 
 /// Kills a busy host again and again, and looks whether anything was lost or done twice.
 #[derive(Debug, Parser)]
@@ -12,9 +12,12 @@ use conclave_soak::{Child, Keep, Place, Plan, Totals, soak};
 struct Options {
     #[command(subcommand)]
     only: Option<Only>,
-    /// How often a host is killed, at least
-    #[arg(long, default_value_t = 500)]
-    kills: u64,
+    /// How often a host is killed, at least; 500 when --power-cuts is not given either
+    #[arg(long)]
+    kills: Option<u64>,
+    /// How often the power of a host's machine is cut, at least; 200 when --kills is not given either
+    #[arg(long)]
+    power_cuts: Option<u64>,
     /// Where the numbers begin; a failure names its own
     #[arg(long)]
     seed: Option<u64>,
@@ -69,18 +72,47 @@ fn run(options: &Options) -> Result<(), String> {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let seed = options.seed.unwrap_or(since.as_secs() << 16);
     let keep = Keep::of_word(&options.keep).ok_or_else(|| format!("`{}` is none of sync, group, exit, lines", options.keep))?;
-    let Options { kills, runs, each, at_once, slowest, .. } = *options;
-    let plan = Plan { kills, seed, runs, each, keep, at_once, slowest_ms: slowest };
+    let Options { runs, each, at_once, slowest, .. } = *options;
+    let (kills, power_cuts) = match (options.kills, options.power_cuts) {
+        (None, None) => (500, 200),
+        (kills, power_cuts) => (kills.unwrap_or(0), power_cuts.unwrap_or(0)),
+    };
+    let plan = Plan { kills, seed, runs, each, keep, at_once, slowest_ms: slowest, power: false };
+    let mut problems = 0;
+    if kills > 0 {
+        problems += phase(&place, &plan, &options.keep)?;
+    }
+    if power_cuts > 0 {
+        match may_cut(keep) {
+            Ok(()) => problems += phase(&place, &Plan { kills: power_cuts, power: true, ..plan }, &options.keep)?,
+            Err(why) if options.power_cuts.is_some() => return Err(why),
+            Err(why) => eprintln!("no power was cut: {why}"),
+        }
+    }
+    if problems == 0 { Ok(()) } else { Err(format!("{problems} problems")) }
+}
+
+fn may_cut(keep: Keep) -> Result<(), String> {
+    if !keep.survives_power_cuts() {
+        return Err(format!("with --keep {} a power cut may lose what was told; use sync or group", keep.word()));
+    }
+    can_cut_power()
+}
+
+/// Kills, or power cuts; gives the number of problems.
+fn phase(place: &Place, plan: &Plan, keep: &str) -> Result<usize, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let command = |child: &Child| {
         let mut command = Command::new(&program);
         command.args(["child", &child.words()]);
         command
     };
+    let what = if plan.power { "power cuts" } else { "kills" };
     let follow = |totals: &Totals| {
-        eprintln!("{:>5} of {kills} kills, {} problems, {:.0} s", totals.killed(), totals.problems.len(), totals.took.as_secs_f64());
+        let done = if plan.power { totals.power_cuts() } else { totals.killed() };
+        eprintln!("{done:>5} of {} {what}, {} problems, {:.0} s", plan.kills, totals.problems.len(), totals.took.as_secs_f64());
     };
-    let totals = soak(&place, &plan, &command, &follow)?;
-    println!("seed {seed}, {} durability\n{totals}", options.keep);
-    if totals.problems.is_empty() { Ok(()) } else { Err(format!("{} problems", totals.problems.len())) }
+    let totals = soak(place, plan, &command, &follow)?;
+    println!("{what}: seed {}, {keep} durability\n{totals}", plan.seed);
+    Ok(totals.problems.len())
 }

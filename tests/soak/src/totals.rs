@@ -11,6 +11,8 @@ pub struct Totals {
     pub lives: u64,
     /// By point; `at any time` among them.
     pub kills: BTreeMap<String, u64>,
+    /// Power cuts, by what they kept of what was not synced.
+    pub cuts: BTreeMap<String, u64>,
     pub runs: u64,
     pub records: u64,
     pub acknowledged: u64,
@@ -23,6 +25,9 @@ pub struct Totals {
     pub effects: u64,
     pub duplicates: u64,
     pub lost: u64,
+    /// Files and keys that the journal says are done, looked at after each kill, and those of them that are not as they must be.
+    pub promises: u64,
+    pub broken: u64,
     /// Results that were said again because nobody knew whether they had been heard.
     pub said_again: u64,
     /// Everything that is not as promised, with its round's seed.
@@ -37,11 +42,18 @@ impl Totals {
         self.kills.values().sum()
     }
 
+    /// How often the power was cut.
+    #[must_use]
+    pub fn power_cuts(&self) -> u64 {
+        self.cuts.values().sum()
+    }
+
     pub(crate) fn add(&mut self, more: Self) {
         let Self { rounds, lives, kills, runs, records, acknowledged, resumed, interrupted, bought_again, .. } = &more;
         self.rounds += rounds;
         self.lives += lives;
         kills.iter().for_each(|(point, count)| *self.kills.entry(point.clone()).or_default() += count);
+        more.cuts.iter().for_each(|(kind, count)| *self.cuts.entry(kind.clone()).or_default() += count);
         self.runs += runs;
         self.records += records;
         self.acknowledged += acknowledged;
@@ -51,6 +63,8 @@ impl Totals {
         self.effects += more.effects;
         self.duplicates += more.duplicates;
         self.lost += more.lost;
+        self.promises += more.promises;
+        self.broken += more.broken;
         self.said_again += more.said_again;
         self.problems.extend(more.problems);
     }
@@ -59,10 +73,14 @@ impl Totals {
 impl Display for Totals {
     fn fmt(&self, out: &mut Formatter<'_>) -> fmt::Result {
         for (point, count) in &self.kills {
-            writeln!(out, "{:<32}{count:>8}", format!("killed {point}"))?;
+            writeln!(out, "{:<36}{count:>8}", format!("killed {point}"))?;
+        }
+        for (kind, count) in &self.cuts {
+            writeln!(out, "{:<36}{count:>8}", format!("unsynced that survived: {kind}"))?;
         }
         let lines = [
             ("kills", self.killed()),
+            ("power cuts", self.power_cuts()),
             ("rounds", self.rounds),
             ("lives", self.lives),
             ("runs, all ended", self.runs),
@@ -75,12 +93,14 @@ impl Display for Totals {
             ("results said again", self.said_again),
             ("effects done twice", self.duplicates),
             ("acknowledged records lost", self.lost),
+            ("files and keys looked at", self.promises),
+            ("of them not as told", self.broken),
             ("problems", self.problems.len() as u64),
         ];
         for (what, count) in lines {
             writeln!(out, "{what:<32}{count:>8}")?;
         }
-        writeln!(out, "{:<32}{:>7.0}s", "took", self.took.as_secs_f64())?;
+        writeln!(out, "{:<36}{:>7.0}s", "took", self.took.as_secs_f64())?;
         self.problems.iter().try_for_each(|problem| writeln!(out, "PROBLEM {problem}"))
     }
 }

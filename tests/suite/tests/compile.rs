@@ -54,7 +54,7 @@ fn kept(folder: &Path) -> Vec<(String, Vec<u8>)> {
         .flatten()
         .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "cwasm"))
         .map(|entry| {
-            (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("it can be read")[40..].to_vec())
+            (entry.file_name().to_string_lossy().into_owned(), std::fs::read(entry.path()).expect("it can be read")[48..].to_vec())
         })
         .collect();
     entries.sort();

@@ -4,7 +4,7 @@
 use std::process::Command;
 
 use conclave_runtime::store::Durability;
-use conclave_soak::{Child, Keep, Place, Plan, Totals, soak};
+use conclave_soak::{Child, Keep, Place, Plan, Totals, can_cut_power, soak};
 use conclave_test_support::guest;
 
 /// What the host that is killed is told; only then is [`the_child`] one.
@@ -18,11 +18,16 @@ fn the_child() {
 }
 
 fn killed(kills: u64, seed: u64, keep: Keep) -> Totals {
+    ended(kills, seed, keep, false)
+}
+
+/// Kills, each with a power cut if so.
+fn ended(kills: u64, seed: u64, keep: Keep, power: bool) -> Totals {
     // The agent at the heart of it; the child finds it by its name.
     assert!(std::path::Path::new(&guest("agent_busy")).is_file());
     let place =
         Place { guests: conclave_test_support::guests(), stock: conclave_test_support::stock(), cache: conclave_test_support::cache() };
-    let plan = Plan { kills, seed, runs: 3, each: 14, keep, at_once: 2, slowest_ms: 12 };
+    let plan = Plan { kills, seed, runs: 3, each: 14, keep, at_once: 2, slowest_ms: 12, power };
     let command = |child: &Child| {
         let mut command = Command::new(std::env::current_exe().expect("a test runs from a file"));
         command.args(["kill::the_child", "--exact", "--nocapture", "--test-threads=1"]).env(WORDS, child.words());
@@ -54,4 +59,24 @@ fn nor_do_kills_with_an_fsync_for_each_record() {
 fn a_journal_that_says_kept_before_it_writes_is_found_out() {
     let totals = killed(12, 0xbad, Keep::Late);
     assert!(totals.lost > 0 || totals.duplicates > 0, "{totals}");
+}
+
+/// Skipped where no disk can be mounted; `cargo xtask soak --power-cuts` says why.
+#[test]
+fn power_cuts_lose_nothing_that_was_told() {
+    if let Err(why) = can_cut_power() {
+        return eprintln!("skipped: {why}");
+    }
+    let totals = ended(5, 0x5eed, Keep::Store(Durability::Group), true);
+    assert!(totals.problems.is_empty() && totals.power_cuts() >= 5 && totals.promises > 0, "{totals}");
+}
+
+/// That one can fail.
+#[test]
+fn files_that_are_not_synced_are_found_out() {
+    if let Err(why) = can_cut_power() {
+        return eprintln!("skipped: {why}");
+    }
+    let totals = ended(20, 0xbad, Keep::Unsynced, true);
+    assert!(totals.broken > 0, "{totals}");
 }

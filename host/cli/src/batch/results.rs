@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use conclave_core::outcome::{Outcome, Status};
+use conclave_runtime::durable_file::{folder_of, sync_folder};
 use serde::Serialize;
 use serde_json::Value;
 
@@ -188,7 +189,7 @@ impl Results {
             }
         }
         match &mut self.sink {
-            Sink::File(path, file) => file.flush().map_err(|error| unwritten(path, &error)),
+            Sink::File(path, file) => finish(path, file).map_err(|error| unwritten(path, &error)),
             Sink::Json | Sink::Readable => Ok(()),
         }
     }
@@ -202,6 +203,17 @@ impl Results {
             Sink::Readable => self.screen.above_status(|| stdout::styled(row.readable())),
         }
     }
+}
+
+/// All rows are on the disk, where there is one.
+fn finish(path: &Path, file: &mut BufWriter<File>) -> std::io::Result<()> {
+    file.flush()?;
+    // A pipe or a terminal cannot be synced.
+    if file.get_ref().metadata()?.is_file() {
+        file.get_ref().sync_all()?;
+        sync_folder(folder_of(path))?;
+    }
+    Ok(())
 }
 
 fn unwritten(path: &Path, error: &std::io::Error) -> CliError {

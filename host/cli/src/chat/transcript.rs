@@ -1,7 +1,8 @@
 //! What was said, in order, and as a Markdown file.
 
-use std::io::Write;
 use std::path::Path;
+
+use conclave_runtime::durable_file::{self, Access};
 
 use crate::show::printable;
 
@@ -59,8 +60,7 @@ impl Transcript {
             std::io::ErrorKind::AlreadyExists => format!("{} is there already, and is not overwritten", path.display()),
             _ => format!("{} could not be written: {error}", path.display()),
         };
-        let mut file = std::fs::File::create_new(path).map_err(failed)?;
-        file.write_all(self.to_markdown().as_bytes()).map_err(failed)
+        durable_file::create(path, self.to_markdown().as_bytes(), &Access::Usual).map_err(failed)
     }
 }
 

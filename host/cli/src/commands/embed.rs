@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use conclave_core::manifest::Manifest;
+use conclave_runtime::durable_file::{self, Access};
 use conclave_runtime::plugin::{embed as put_in, read_component};
 
 use crate::args::Output;
@@ -15,9 +16,7 @@ pub(crate) fn embed(file: &Path, manifest: &Path, output: Output) -> Result<u8, 
     let text = std::fs::read_to_string(manifest).map_err(|error| unread(manifest, &error))?;
     let read = Manifest::from_toml(&text).map_err(|error| CliError::usage(format!("{}: {error}", manifest.display())))?;
     let whole = put_in(&component, &read).map_err(|error| CliError::plugin(format!("{}: {error}", file.display())))?;
-    // Written beside it and moved over it: a crash leaves the old file or the new one.
-    let beside = file.with_extension("wasm.new");
-    let written = std::fs::write(&beside, &whole).and_then(|()| std::fs::rename(&beside, file));
+    let written = durable_file::replace(file, &whole, &Access::Usual);
     written.map_err(|error| CliError::internal(format!("{} could not be written: {error}", file.display())))?;
     if !output.quiet {
         eprintln!("{} now says that it is {} {}", file.display(), read.name, read.version);

@@ -1,11 +1,12 @@
 //! `conclave show RUN`: what happened in a run and when, in the terminal, as JSON, or as a page for a browser.
 
-use std::fs::{self, OpenOptions};
+use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
 use conclave_core::event::Record;
 use conclave_core::timeline::Timeline;
+use conclave_runtime::durable_file::{self, Access};
 use conclave_runtime::store::{Reader, RunRow, Standing};
 use serde_json::json;
 
@@ -111,11 +112,7 @@ fn may_be_written(file: &Path) -> bool {
 
 /// A page holds what was said in the run: it is its owner's alone.
 fn write_private(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
-    let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(file)?.write_all(bytes)
+    durable_file::replace(file, bytes, &Access::Private)
 }
 
 #[cfg(test)]

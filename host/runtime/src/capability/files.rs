@@ -30,6 +30,7 @@ const INLINE: u64 = 256 << 10;
 pub(crate) const LOOK: &str = "files.look";
 pub(crate) const READ: &str = "files.read";
 const LIST: &str = "files.list-entries";
+const SYNC: &str = "files.sync";
 
 /// Where a path of a plugin leads: which of its folders, and what follows.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -66,12 +66,14 @@ impl types::HostDescriptor for CallState {
         self.enter().map_err(FsError::trap)
     }
 
-    async fn sync_data(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)
+    async fn sync_data(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        self.sync(fd).await
     }
 
-    async fn sync(&mut self, _: Resource<Descriptor>) -> FsResult<()> {
-        self.enter().map_err(FsError::trap)
+    async fn sync(&mut self, fd: Resource<Descriptor>) -> FsResult<()> {
+        self.enter().map_err(FsError::trap)?;
+        let path = self.seen(&fd)?.path;
+        self.sync_file(&path).await.map_err(|error| told(&error).into())
     }
 
     async fn get_flags(&mut self, fd: Resource<Descriptor>) -> FsResult<DescriptorFlags> {

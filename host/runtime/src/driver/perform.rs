@@ -114,7 +114,11 @@ impl Driver {
                 Some((task, setup))
             }),
             models: Arc::new(RoomPort { events: self.sender.clone(), waiting: Arc::clone(&self.waiting) }),
-            effects: Arc::new(SideEffectPort { events: self.sender.clone(), waiting: Arc::clone(&self.side_effects) }),
+            effects: Arc::new(SideEffectPort {
+                events: self.sender.clone(),
+                waiting: Arc::clone(&self.side_effects),
+                survives_power_cuts: self.shared.journals.survive_power_cuts(),
+            }),
             observer: Arc::new(Follower {
                 teller: self.teller.clone(),
                 events: self.sender.clone(),

@@ -52,6 +52,8 @@ impl WaitingSideEffects {
 pub(super) struct SideEffectPort {
     pub(super) events: UnboundedSender<Event>,
     pub(super) waiting: Arc<WaitingSideEffects>,
+    /// The room's journal survives power cuts.
+    pub(super) survives_power_cuts: bool,
 }
 
 impl SideEffectPort {
@@ -84,6 +86,10 @@ impl EffectPort for SideEffectPort {
     fn read(&self, call: CallId, reads: Vec<Read>) {
         // The room may be over; then nothing comes of what was read.
         let _ = self.events.send(Event::ReadsKept { call, reads });
+    }
+
+    fn survives_power_cuts(&self) -> bool {
+        self.survives_power_cuts
     }
 
     fn ended(&self, call: CallId, ordinal: u32, answer: SideEffectAnswer) -> BoxFuture<'static, ()> {

@@ -9,6 +9,7 @@ use conclave_core::grant::KvGrant;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::{KvError, KvOwner, KvStore, after, fits, weight};
+use crate::durable_file;
 
 /// Of the tables below; a file with a higher one was written by a newer host.
 const SCHEMA: i64 = 2;
@@ -70,17 +71,14 @@ impl Opened<'_> {
 
 /// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same permissions.
 fn prepare(path: &Path) -> io::Result<()> {
-    let mut folder = std::fs::DirBuilder::new();
     let mut file = std::fs::OpenOptions::new();
     #[cfg(unix)]
-    {
-        std::os::unix::fs::DirBuilderExt::mode(&mut folder, 0o700);
-        std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
-    }
-    if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
-        folder.recursive(true).create(parent)?;
-    }
+    std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
+    let folder = durable_file::folder_of(path);
+    durable_file::make_folders(folder, 0o700)?;
     file.write(true).create(true).truncate(false).open(path)?;
+    // Also of a file that was there: whoever made it may have died before this.
+    durable_file::sync_folder(folder)?;
     #[cfg(unix)]
     {
         use std::os::unix::fs::MetadataExt;
@@ -96,7 +94,10 @@ fn connect(path: &Path) -> Result<Connection, KvError> {
     let mut connection = Connection::open(path)?;
     connection.busy_timeout(PATIENCE)?;
     connection.pragma_update(None, "journal_mode", "WAL")?;
-    connection.pragma_update(None, "synchronous", "NORMAL")?;
+    // The journal says that a value is kept as soon as this says so.
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // On macOS an fsync alone does not reach the disk.
+    connection.pragma_update(None, "fullfsync", true)?;
     // What a file says of itself is not believed.
     connection.pragma_update(None, "trusted_schema", false)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

@@ -9,6 +9,8 @@ use std::time::{Duration, SystemTime};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
+use crate::durable_file::sync_folder;
+
 /// The folder cannot hold compiled code that could be trusted. The host works without a cache.
 #[derive(Debug, thiserror::Error)]
 pub enum CacheError {
@@ -31,15 +33,29 @@ pub struct Cache {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Lookup {
     Hit(Vec<u8>),
+    /// None, or one that was not written to its end. That was deleted.
     Miss,
     /// Something that this host did not write. It was deleted.
     Tampered,
 }
 
+/// What the bytes of an entry are.
+enum Entry {
+    Code(Vec<u8>),
+    /// Less than its beginning says, as a crash leaves it, or of another format.
+    Incomplete,
+    Foreign,
+}
+
 const KEY: usize = 32;
 const KEY_FILE: &str = "key";
-const MAGIC: &[u8; 8] = b"ccwasm01";
+/// Begins every entry, of whatever format; two digits follow.
+const FAMILY: &[u8; 6] = b"ccwasm";
+const MAGIC: &[u8; 8] = b"ccwasm02";
+/// Bytes of the code's length, after the magic.
+const LENGTH: usize = 8;
 const MAC: usize = 32;
+const HEADER: usize = MAGIC.len() + LENGTH + MAC;
 /// Bytes of all entries; past it those go that were used longest ago.
 const KEPT: u64 = 1 << 30;
 /// A temporary file of this age was left behind.
@@ -63,29 +79,35 @@ impl Cache {
         let path = self.path(name);
         let Ok(bytes) = fs::read(&path) else { return Lookup::Miss };
         match self.verify(name, bytes) {
-            Some(code) => {
+            Entry::Code(code) => {
                 // Says when it was last used. Should it not be kept, the entry goes a little early.
                 let _ = File::open(path).and_then(|file| file.set_modified(SystemTime::now()));
                 Lookup::Hit(code)
             }
-            None => {
-                // Should it not go away, it is refused again next time.
+            // Should it not go away, it is refused again next time.
+            Entry::Incomplete => {
+                let _ = fs::remove_file(path);
+                Lookup::Miss
+            }
+            Entry::Foreign => {
                 let _ = fs::remove_file(path);
                 Lookup::Tampered
             }
         }
     }
 
-    /// Keeps code under a name. Whole or not at all: readers see the old entry or the new one.
+    /// Keeps code under a name. Whole or not at all: readers see the old entry or the new one, and after a power cut too.
     pub(crate) fn put(&self, name: &str, code: &[u8]) -> Result<(), CacheError> {
         let path = self.path(name);
         let failed = |cause| CacheError::Io { path: path.clone(), cause };
-        let mut entry = Vec::with_capacity(MAGIC.len() + MAC + code.len());
+        let mut entry = Vec::with_capacity(HEADER + code.len());
         entry.extend_from_slice(MAGIC);
+        entry.extend_from_slice(&(code.len() as u64).to_le_bytes());
         entry.extend_from_slice(&self.mac(name, code).finalize().into_bytes());
         entry.extend_from_slice(code);
         let temporary = temporary(&self.folder)?;
-        let written = private::create(&temporary).and_then(|mut file| file.write_all(&entry)).and_then(|()| fs::rename(&temporary, &path));
+        let written = write_synced(&temporary, &entry).and_then(|()| fs::rename(&temporary, &path));
+        let written = written.and_then(|()| sync_folder(&self.folder));
         written.map_err(|cause| {
             let _ = fs::remove_file(&temporary);
             failed(cause)
@@ -123,12 +145,24 @@ impl Cache {
         self.folder.join(format!("{name}.cwasm"))
     }
 
-    fn verify(&self, name: &str, mut entry: Vec<u8>) -> Option<Vec<u8>> {
-        let body = entry.strip_prefix(MAGIC)?;
-        let (mac, code) = body.split_at_checked(MAC)?;
-        self.mac(name, code).verify_slice(mac).ok()?;
-        entry.drain(..MAGIC.len() + MAC);
-        Some(entry)
+    fn verify(&self, name: &str, mut entry: Vec<u8>) -> Entry {
+        let is_of_family = entry.starts_with(FAMILY) || FAMILY.starts_with(&entry);
+        // A file whose length reached the disk before its bytes did begins with zeros.
+        if is_blank(&entry) || (is_of_family && !entry.starts_with(MAGIC)) {
+            return Entry::Incomplete;
+        }
+        let Some((head, code)) = entry.split_at_checked(HEADER) else {
+            return if is_of_family { Entry::Incomplete } else { Entry::Foreign };
+        };
+        let (length, mac) = head[MAGIC.len()..].split_at(LENGTH);
+        let length = length.try_into().map_or(0, u64::from_le_bytes);
+        match (is_of_family, self.mac(name, code).verify_slice(mac)) {
+            (true, Ok(())) if code.len() as u64 == length => {}
+            (true, _) if (code.len() as u64) < length => return Entry::Incomplete,
+            _ => return Entry::Foreign,
+        }
+        entry.drain(..HEADER);
+        Entry::Code(entry)
     }
 
     /// The name is part of it, so that no entry can stand in for another.
@@ -146,19 +180,43 @@ fn read_or_make_key(folder: &Path) -> Result<[u8; KEY], CacheError> {
     let failed = |cause| CacheError::Io { path: path.clone(), cause };
     match read_key(&path) {
         Err(CacheError::Io { cause, .. }) if cause.kind() == io::ErrorKind::NotFound => {}
+        Err(CacheError::Io { cause, .. }) if is_torn(&cause) => put_aside(folder, &path)?,
         read => return read,
     }
     let temporary = temporary(folder)?;
-    private::create(&temporary).and_then(|mut file| file.write_all(&random()?)).map_err(failed)?;
+    random().and_then(|key| write_synced(&temporary, &key)).map_err(failed)?;
     // Linking does not replace: should another host have made a key in the meantime, that one holds for both.
     let linked = fs::hard_link(&temporary, &path);
     let _ = fs::remove_file(&temporary);
-    match linked {
+    match linked.and_then(|()| sync_folder(folder)) {
         Err(cause) if cause.kind() != io::ErrorKind::AlreadyExists => Err(failed(cause)),
         _ => read_key(&path),
     }
 }
 
+/// Takes a key away that was not written to its end, and every entry: whoever had the whole key died with it.
+fn put_aside(folder: &Path, path: &Path) -> Result<(), CacheError> {
+    let aside = temporary(folder)?;
+    match fs::rename(path, &aside) {
+        // Another host has done it.
+        Err(cause) if cause.kind() == io::ErrorKind::NotFound => return Ok(()),
+        renamed => renamed.map_err(|cause| CacheError::Io { path: path.to_owned(), cause })?,
+    }
+    if read_key(&aside).is_ok() {
+        // Another host has put a whole one there in the meantime.
+        let _ = fs::hard_link(&aside, path);
+    } else {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            if entry.path().extension().is_some_and(|extension| extension == "cwasm") {
+                let _ = fs::remove_file(entry.path());
+            }
+        }
+    }
+    let _ = fs::remove_file(aside);
+    Ok(())
+}
+
+/// Reads a whole key; one that is too short, or of which no byte reached the disk, is [torn](is_torn).
 fn read_key(path: &Path) -> Result<[u8; KEY], CacheError> {
     let failed = |cause| CacheError::Io { path: path.to_owned(), cause };
     let metadata = fs::symlink_metadata(path).map_err(failed)?;
@@ -166,7 +224,26 @@ fn read_key(path: &Path) -> Result<[u8; KEY], CacheError> {
     let mut key = [0; KEY];
     let mut file = File::open(path).map_err(failed)?;
     file.read_exact(&mut key).map_err(failed)?;
+    if is_blank(&key) {
+        return Err(failed(io::ErrorKind::UnexpectedEof.into()));
+    }
     Ok(key)
+}
+
+fn is_torn(cause: &io::Error) -> bool {
+    cause.kind() == io::ErrorKind::UnexpectedEof
+}
+
+/// Nothing was written into it.
+fn is_blank(bytes: &[u8]) -> bool {
+    bytes.iter().take(MAGIC.len()).all(|byte| *byte == 0)
+}
+
+/// A new private file, whose bytes are on the disk before anything is named after it.
+fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = private::create(path)?;
+    file.write_all(bytes)?;
+    file.sync_all()
 }
 
 fn temporary(folder: &Path) -> Result<PathBuf, CacheError> {
@@ -328,13 +405,57 @@ mod tests {
             let mut changed = whole.clone();
             changed[at] ^= 1;
             fs::write(cache.path("a"), changed).unwrap();
-            assert_eq!(cache.get("a"), Lookup::Tampered, "byte {at}");
+            // Of another format, or longer than it is: neither is told from an entry of another version, or of a crash.
+            let is_harmless = (FAMILY.len()..MAGIC.len()).contains(&at) || (MAGIC.len()..MAGIC.len() + LENGTH).contains(&at);
+            let found = cache.get("a");
+            assert!(found == Lookup::Tampered || (is_harmless && found == Lookup::Miss), "byte {at}: {found:?}");
             assert_eq!(cache.get("a"), Lookup::Miss, "it was deleted");
         }
+    }
+
+    #[test]
+    fn an_entry_that_was_not_written_to_its_end_is_missing_and_no_alarm() {
+        let (_temp, cache) = cache();
+        cache.put("a", b"code").unwrap();
+        let whole = fs::read(cache.path("a")).unwrap();
         for length in 0..whole.len() {
-            fs::write(cache.path("a"), &whole[..length]).unwrap();
-            assert_eq!(cache.get("a"), Lookup::Tampered, "cut to {length}");
+            let zeros = vec![0; length];
+            for cut in [&whole[..length], &zeros] {
+                fs::write(cache.path("a"), cut).unwrap();
+                assert_eq!(cache.get("a"), Lookup::Miss, "{length} bytes");
+                assert!(!cache.path("a").exists(), "it was deleted");
+                cache.put("a", b"again").unwrap();
+                assert_eq!(cache.get("a"), Lookup::Hit(b"again".to_vec()));
+            }
         }
+        let longer = [&whole[..], b"more"].concat();
+        fs::write(cache.path("a"), longer).unwrap();
+        assert_eq!(cache.get("a"), Lookup::Tampered, "no crash makes an entry longer");
+    }
+
+    #[test]
+    fn a_torn_key_is_replaced_and_the_entries_are_made_again() {
+        let whole = [7; KEY];
+        let cuts = (0..KEY).map(|length| whole[..length].to_vec()).chain([vec![0; KEY]]);
+        for torn in cuts {
+            let (_temp, cache) = cache();
+            cache.put("a", b"code").unwrap();
+            fs::write(cache.folder.join(KEY_FILE), &torn).unwrap();
+            let again = Cache::open(&cache.folder).unwrap();
+            assert_eq!(again.get("a"), Lookup::Miss, "no alarm about an entry of the lost key; key of {} bytes", torn.len());
+            again.put("a", b"code").unwrap();
+            let third = Cache::open(&cache.folder).unwrap();
+            assert_eq!((third.key, third.get("a")), (again.key, Lookup::Hit(b"code".to_vec())));
+            assert_eq!(fs::read_dir(&cache.folder).unwrap().count(), 2, "nothing temporary is left");
+        }
+    }
+
+    #[test]
+    fn a_torn_key_that_others_could_read_is_refused_still() {
+        let (_temp, cache) = cache();
+        fs::write(cache.folder.join(KEY_FILE), b"short").unwrap();
+        set_mode(&cache.folder.join(KEY_FILE), 0o644);
+        assert!(matches!(Cache::open(&cache.folder), Err(CacheError::Unsafe { .. })));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use url::Url;
 
 use super::read_component;
 use crate::digest::sha256 as digest;
+use crate::durable_file::{self, Access};
 
 /// Detours of one download.
 const REDIRECTS: usize = 5;
@@ -76,12 +77,8 @@ impl Downloads {
     /// Whole or not at all. Should it fail, the next run downloads again.
     fn keep(&self, sha256: &str, bytes: &[u8]) {
         let Some(path) = self.path(sha256) else { return };
-        let draft = path.with_extension(format!("{}.new", std::process::id()));
         let made = path.parent().map_or(Ok(()), std::fs::create_dir_all);
-        let written = made.and_then(|()| std::fs::write(&draft, bytes)).and_then(|()| std::fs::rename(&draft, &path));
-        if written.is_err() {
-            let _ = std::fs::remove_file(draft);
-        }
+        let _ = made.and_then(|()| durable_file::replace(&path, bytes, &Access::Usual));
     }
 
     fn path(&self, sha256: &str) -> Option<PathBuf> {

@@ -6,7 +6,7 @@
 
 use std::fs;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{StoreError, schema};
 use crate::clock::{Clock, SystemClock};
+use crate::durable_file::{self, Access};
 use crate::kill_points::kill_point;
 use crate::room_handle::NOBODY;
 
@@ -241,20 +242,8 @@ fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("a word of {} bytes is too long; {MOST} are taken", bytes.len())));
     }
     schema::make_folder(folder)?;
-    let (part, whole) = (folder.join(format!("{name}.part")), folder.join(format!("{name}.{WHOLE}")));
-    let mut options = fs::OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options.open(&part).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    let put = written.and_then(|()| fs::rename(&part, whole)).and_then(|()| schema::sync_folder(folder));
-    if put.is_err() {
-        let _ = fs::remove_file(part);
-    }
-    put
+    // A draft has another ending, and is no message.
+    durable_file::replace(&folder.join(format!("{name}.{WHOLE}")), bytes, &Access::Private)
 }
 
 /// In order of time; no other message has it, of whichever process.

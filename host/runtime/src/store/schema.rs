@@ -7,6 +7,7 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 
 use super::StoreError;
+use crate::durable_file::{make_folders, sync_folder};
 
 /// Of the tables below; a file with a higher one was written by a newer host.
 pub(super) const SCHEMA: i64 = MIGRATIONS.len() as i64;
@@ -33,20 +34,14 @@ pub(super) fn make(folder: &Path) -> io::Result<()> {
     let mut file = std::fs::OpenOptions::new();
     #[cfg(unix)]
     std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
-    let is_new = !path(folder).exists();
     file.write(true).create(true).truncate(false).open(path(folder))?;
-    if is_new {
-        sync_folder(folder)?;
-    }
+    // Also of a file that was there: whoever made it may have died before this.
+    sync_folder(folder)?;
     is_ours(&path(folder))
 }
 
 pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)?;
+    make_folders(folder, 0o700)?;
     #[cfg(unix)]
     is_our_folder(folder)?;
     Ok(())
@@ -61,13 +56,6 @@ fn is_our_folder(folder: &Path) -> io::Result<()> {
         let name = folder.display();
         return Err(io::Error::other(format!("{name} must belong to this user, and nobody else may write into it: chmod 700 {name}")));
     }
-    Ok(())
-}
-
-/// What is in a folder, by name, is there after a loss of power too.
-pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
-    #[cfg(unix)]
-    std::fs::File::open(folder)?.sync_all()?;
     Ok(())
 }
 

@@ -4,6 +4,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use conclave_runtime::durable_file::{self, Access};
+
 use crate::error::CliError;
 use crate::folders::{self, ALL_THE_SAME, too_much};
 
@@ -75,7 +77,8 @@ impl Folder {
     pub(super) fn make(&self) -> std::io::Result<()> {
         if self.is_new {
             fs::create_dir(&self.path)?;
-            fs::write(self.path.join("grants.txt"), PAGE)?;
+            durable_file::sync_folder(durable_file::folder_of(&self.path))?;
+            durable_file::create(&self.path.join("grants.txt"), PAGE.as_bytes(), &Access::Usual)?;
         }
         Ok(())
     }

@@ -1,10 +1,10 @@
 //! `conclave trajectory export RUN`: what happened in a run, as a log in the form of OpenHands.
 
-use std::fs::OpenOptions;
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
 use conclave_core::export;
+use conclave_runtime::durable_file::{self, Access};
 use serde_json::{Value, json};
 
 use crate::args::{Output, TrajectoryExport};
@@ -42,11 +42,7 @@ fn text(events: &[Value]) -> String {
 
 /// A log holds what was said in the run: it is its owner's alone. What is there is not written over.
 fn write_private(file: &Path, text: &str) -> Result<(), CliError> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    let written = options.open(file).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = durable_file::create(file, text.as_bytes(), &Access::Private);
     written.map_err(|error| match error.kind() {
         ErrorKind::AlreadyExists => CliError::usage(format!("{} is there already", file.display())).hint("name another file with -o"),
         _ => CliError::usage(format!("{} could not be written: {error}", file.display())),

@@ -7,11 +7,11 @@ use conclave_core::grant::{DenialRecord, Layer};
 use conclave_core::manifest::Capability;
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 
-use super::{FileError, Place, Told};
+use super::{FileError, Place, SYNC, Told};
 use crate::capability::folder::{Change, Folder, Trouble};
 use crate::capability::journalled::{Begun, digest};
 use crate::capability::path::GuestPath;
-use crate::sandbox::CallState;
+use crate::sandbox::{CallState, Recalled};
 
 impl CallState {
     /// The place of a path that may be changed.
@@ -47,7 +47,8 @@ impl CallState {
             return Err(FileError::QuotaExceeded(quota));
         }
         let side_effect = SideEffect::WriteFile { path: path.to_owned(), offset, truncate, bytes: digest(&bytes) };
-        let change = move |folder: &Folder, rest: &str| folder.write(Change { rest, offset, bytes: &bytes, truncate });
+        let durable = self.past.survives_power_cuts();
+        let change = move |folder: &Folder, rest: &str| folder.write(Change { rest, offset, bytes: &bytes, truncate, durable });
         self.change_file(path, place, side_effect, change).await
     }
 
@@ -55,7 +56,26 @@ impl CallState {
     pub(crate) async fn remove_file(&mut self, path: &str) -> Result<(), FileError> {
         let place = self.place_to_write(path)?;
         let side_effect = SideEffect::RemoveFile { path: path.to_owned() };
-        self.change_file(path, place, side_effect, |folder, rest| folder.remove(rest).map(|()| 0)).await.map(drop)
+        let durable = self.past.survives_power_cuts();
+        self.change_file(path, place, side_effect, move |folder, rest| folder.remove(rest, durable).map(|()| 0)).await.map(drop)
+    }
+
+    /// Waits until what was written to a path is on the disk, whatever the journal promises.
+    pub(crate) async fn sync_file(&mut self, path: &str) -> Result<(), FileError> {
+        let place = self.may_read(path)?;
+        let synced = match self.past.recall::<Result<(), Told>>(SYNC, path) {
+            Recalled::Before(synced) => synced,
+            Recalled::Lost => Err(Told::lost()),
+            Recalled::Now => {
+                let grantee = Arc::clone(&self.grantee);
+                let synced = self.off_loop(move || grantee.folders[place.folder].sync(&place.rest)).await;
+                let synced = synced.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+                let synced = synced.map_err(|trouble| self.told(path, &trouble));
+                self.past.keep(SYNC, path, &synced, 0);
+                synced
+            }
+        };
+        synced.map_err(|told| self.file_error(told))
     }
 
     async fn change_file(

@@ -19,6 +19,8 @@ pub(crate) struct Change<'a> {
     pub(crate) bytes: &'a [u8],
     /// The file ends after the last byte written.
     pub(crate) truncate: bool,
+    /// On the disk, under its name, before the change is reported as done.
+    pub(crate) durable: bool,
 }
 
 /// Where a path leads, as far as it exists.
@@ -53,14 +55,14 @@ impl Folder {
         if made > 0 && after.entries > ledger.most.entries {
             return Err(Trouble::Quota(ledger.most.entries));
         }
-        let done = reached.make_directories().and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
+        let done = reached.make_directories(change.durable).and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
         turn.changed(done.is_ok().then_some(after));
         done?;
         Ok(new)
     }
 
-    /// Removes a file; no error when it is absent.
-    pub(crate) fn remove(&self, rest: &str) -> Result<(), Trouble> {
+    /// Removes a file; no error when it is absent. A `durable` removal is on the disk when it is reported as done.
+    pub(crate) fn remove(&self, rest: &str, durable: bool) -> Result<(), Trouble> {
         let ledger = self.ledger.as_ref().ok_or(Trouble::ReadOnly)?;
         let turn = ledger.turn();
         let reached = match self.reach(rest) {
@@ -68,8 +70,10 @@ impl Folder {
             Ok(_) | Err(Trouble::NotFound) => return Ok(()),
             Err(trouble) => return Err(trouble),
         };
+        // An absent file too: whoever removed it may have died before this.
+        let sync = || if durable { sync_directory(&reached.dir) } else { Ok(()) };
         let metadata = match reached.dir.symlink_metadata(reached.leaf) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(sync()?),
             found => found?,
         };
         require_plain(&metadata)?;
@@ -80,7 +84,32 @@ impl Folder {
                 turn.removed(metadata.len());
             }
         }
-        Ok(())
+        Ok(sync()?)
+    }
+
+    /// Waits until a file or a directory, under its name, is on the disk. What is gone, or was never for writing, needs nothing.
+    pub(crate) fn sync(&self, rest: &str) -> Result<(), Trouble> {
+        if self.ledger.is_none() {
+            return Ok(());
+        }
+        if rest.is_empty() {
+            return Ok(sync_directory(&self.dir)?);
+        }
+        let reached = match self.reach(rest) {
+            Ok(reached) if reached.missing.is_empty() => reached,
+            Ok(_) | Err(Trouble::NotFound) => return Ok(()),
+            Err(trouble) => return Err(trouble),
+        };
+        match reached.dir.symlink_metadata(reached.leaf) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Ok(metadata) if metadata.is_dir() => sync_directory(&reached.dir.open_dir_nofollow(reached.leaf).map_err(no_link)?)?,
+            _ => {
+                if let Some(existing) = existing(&reached.dir, reached.leaf)? {
+                    existing.file.sync_all()?;
+                }
+            }
+        }
+        Ok(sync_directory(&reached.dir)?)
     }
 
     /// Walks down to the directory of a file.
@@ -127,13 +156,15 @@ impl Change<'_> {
 }
 
 impl Reached<'_> {
-    fn make_directories(&self) -> Result<Dir, Trouble> {
+    fn make_directories(&self, durable: bool) -> Result<Dir, Trouble> {
         let mut dir = self.dir.try_clone()?;
         for part in &self.missing {
             match dir.create_dir_with(part, &builder()) {
                 Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
-                _ => dir = dir.open_dir_nofollow(part).map_err(no_link)?,
+                _ if durable => sync_directory(&dir)?,
+                _ => {}
             }
+            dir = dir.open_dir_nofollow(part).map_err(no_link)?;
         }
         Ok(dir)
     }
@@ -161,33 +192,63 @@ fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, Trouble> {
 
 fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &Change<'_>, new: u64) -> Result<(), Trouble> {
     if change.offset == 0 && change.truncate {
-        return replace(dir, leaf, existing.map(|existing| existing.metadata), change.bytes);
+        return replace(dir, leaf, existing.map(|existing| existing.metadata), change);
     }
-    let file = match existing {
+    let is_new = existing.is_none();
+    let (file, is_changed) = match existing {
         Some(Existing { file, metadata }) => {
-            not_executable(&file, &metadata)?;
-            file
+            let is_changed = not_executable(&file, &metadata)?;
+            (file, is_changed)
         }
-        None => dir.open_with(leaf, &new_file()).map_err(no_link)?,
+        None => (dir.open_with(leaf, &new_file()).map_err(no_link)?, true),
     };
     write_at(&file, change.offset, change.bytes)?;
     if change.truncate {
         file.set_len(new)?;
     }
+    if change.durable {
+        // Permissions are none of a file's data.
+        if is_changed {
+            file.sync_all()?
+        } else {
+            file.sync_data()?
+        }
+        if is_new {
+            sync_directory(dir)?;
+        }
+    }
     Ok(())
 }
 
 /// Puts a whole file in place: whoever reads meanwhile has the old one or the new one. A link that came in between is replaced, not followed.
-fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, bytes: &[u8]) -> Result<(), Trouble> {
+fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &Change<'_>) -> Result<(), Trouble> {
     let name = unfinished()?;
     let file = dir.open_with(&name, &new_file())?;
-    let written = write_at(&file, 0, bytes).and_then(|()| old.map_or(Ok(()), |old| not_executable(&file, &old)));
+    let written = write_at(&file, 0, change.bytes).and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));
+    // Its bytes before its name: otherwise a power cut leaves an empty file in the place of the old one.
+    let written = written.and_then(|_| if change.durable { file.sync_all() } else { Ok(()) });
     let done = written.and_then(|()| dir.rename(&name, dir, leaf));
     if done.is_err() {
         // It is not in anybody's way, and counted when it stays.
         let _ = dir.remove_file(&name);
     }
-    Ok(done?)
+    done?;
+    if change.durable {
+        sync_directory(dir)?;
+    }
+    Ok(())
+}
+
+/// Makes the names in a directory durable.
+#[cfg(unix)]
+fn sync_directory(dir: &Dir) -> io::Result<()> {
+    // The handle itself may be one for paths alone, which cannot be synced.
+    dir.open(".")?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_directory(_: &Dir) -> io::Result<()> {
+    Ok(())
 }
 
 fn unfinished() -> Result<String, Trouble> {
@@ -232,20 +293,21 @@ fn builder() -> DirBuilder {
 }
 
 /// Gives a file the permissions that the old one had, without those to run it: a script that a plugin has rewritten is a plugin's script.
+/// Returns whether that changed them.
 #[cfg(unix)]
-fn not_executable(file: &File, old: &Metadata) -> io::Result<()> {
+fn not_executable(file: &File, old: &Metadata) -> io::Result<bool> {
     use cap_std::fs::{Permissions, PermissionsExt};
 
     let wanted = old.permissions().mode() & 0o666;
     if file.metadata()?.permissions().mode() & 0o7777 == wanted {
-        return Ok(());
+        return Ok(false);
     }
-    file.set_permissions(Permissions::from_mode(wanted))
+    file.set_permissions(Permissions::from_mode(wanted)).map(|()| true)
 }
 
 #[cfg(not(unix))]
-fn not_executable(_: &File, _: &Metadata) -> io::Result<()> {
-    Ok(())
+fn not_executable(_: &File, _: &Metadata) -> io::Result<bool> {
+    Ok(false)
 }
 
 /// A file, and nothing that only looks like one.

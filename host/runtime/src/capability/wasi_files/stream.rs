@@ -176,9 +176,9 @@ impl StreamedFile {
             Leave::Lost => return Err(ErrorCode::Io),
             Leave::Told(answer) => return self.written_before(ordinal, answer),
         };
-        let host = Arc::clone(&self);
+        let (host, durable) = (Arc::clone(&self), self.past.survives_power_cuts());
         let work = move || {
-            let change = Change { rest: &host.place.rest, offset, bytes: &bytes, truncate: false };
+            let change = Change { rest: &host.place.rest, offset, bytes: &bytes, truncate: false, durable };
             host.grantee.folders[host.place.folder].write(change)
         };
         let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));

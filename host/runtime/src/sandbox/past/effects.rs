@@ -27,6 +27,11 @@ enum Known {
 }
 
 impl Past {
+    /// Whether what an import does to the disk must survive a power cut before its end is told.
+    pub(crate) fn survives_power_cuts(&self) -> bool {
+        self.effects.survives_power_cuts()
+    }
+
     /// Asks for leave, unless it was before.
     pub(crate) async fn ask_effect(self: &Arc<Self>, ordinal: u32, side_effect: SideEffect) -> Leave {
         if self.check().is_err() {

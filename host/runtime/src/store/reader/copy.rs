@@ -6,6 +6,7 @@ use std::path::Path;
 use rusqlite::{Connection, OpenFlags};
 
 use super::Reader;
+use crate::durable_file;
 use crate::store::{StoreError, schema};
 
 pub(super) fn backup(reader: &Reader, to: &Path) -> Result<(), StoreError> {
@@ -14,7 +15,8 @@ pub(super) fn backup(reader: &Reader, to: &Path) -> Result<(), StoreError> {
     schema::make(to).map_err(other)?;
     copy(reader, to).map_err(|error| schema::failed(to, &error))?;
     std::fs::File::open(schema::path(to)).and_then(|file| file.sync_all()).map_err(other)?;
-    schema::sync_folder(to).map_err(other)
+    let parent = durable_file::folder_of(to);
+    durable_file::sync_folder(to).and_then(|()| durable_file::sync_folder(parent)).map_err(other)
 }
 
 /// Nothing that is there is written over.

@@ -137,6 +137,10 @@ impl Journals for StoreJournals {
         }))
     }
 
+    fn survive_power_cuts(&self) -> bool {
+        self.durability != Durability::Exit
+    }
+
     fn reopen(&self, room: &RoomId) -> Reopening {
         let (journals, room) = (self.clone(), room.clone());
         let place = self.writer.place();

@@ -40,7 +40,7 @@ impl Place {
     }
 
     fn write(&self, rest: &str, offset: u64, bytes: &str, truncate: bool) -> Result<u64, Trouble> {
-        self.folder.write(Change { rest, offset, bytes: bytes.as_bytes(), truncate })
+        self.folder.write(Change { rest, offset, bytes: bytes.as_bytes(), truncate, durable: true })
     }
 
     fn put(&self, rest: &str, bytes: &str) -> Result<u64, Trouble> {
@@ -74,9 +74,9 @@ fn files_are_made_replaced_patched_cut_and_removed() {
     assert_eq!(place.write("new/deep/a.txt", 100, "", false).unwrap(), 7, "nothing is no reason to grow");
     assert_eq!(place.write("b.txt", 0, "made in pieces", false).unwrap(), 14);
     assert_eq!(place.put("b.txt", "").unwrap(), 0);
-    place.folder.remove("b.txt").unwrap();
-    place.folder.remove("b.txt").unwrap();
-    place.folder.remove("no/such/folder").unwrap();
+    place.folder.remove("b.txt", true).unwrap();
+    place.folder.remove("b.txt", true).unwrap();
+    place.folder.remove("no/such/folder", true).unwrap();
     assert!(!place.inside("b.txt").exists());
 }
 
@@ -87,9 +87,9 @@ fn a_folder_for_reading_is_not_changed_in_any_way() {
     let folder = open(&place.temp, "inside", FileMode::Read, 1_000, 100).remove(0);
     let before = fs::metadata(place.inside("a.txt")).unwrap();
     for (rest, offset, truncate) in [("a.txt", 0, true), ("a.txt", 0, false), ("a.txt", 4, true), ("new", 0, true), ("new/x", 0, false)] {
-        assert!(matches!(folder.write(Change { rest, offset, bytes: b"", truncate }), Err(Trouble::ReadOnly)), "{rest}");
+        assert!(matches!(folder.write(Change { rest, offset, bytes: b"", truncate, durable: true }), Err(Trouble::ReadOnly)), "{rest}");
     }
-    assert!(matches!(folder.remove("a.txt"), Err(Trouble::ReadOnly)));
+    assert!(matches!(folder.remove("a.txt", true), Err(Trouble::ReadOnly)));
     let after = fs::metadata(place.inside("a.txt")).unwrap();
     assert_eq!((place.read("a.txt").as_str(), before.modified().unwrap()), ("as it was", after.modified().unwrap()));
     assert!(!place.inside("new").exists());
@@ -131,7 +131,7 @@ fn no_link_is_written_through_or_replaced() {
             assert!(written.is_err(), "{rest}: {written:?}");
         }
         if rest != "sub/../x" {
-            assert!(matches!(place.folder.remove(rest), Err(Trouble::Link)), "{rest}");
+            assert!(matches!(place.folder.remove(rest, true), Err(Trouble::Link)), "{rest}");
         }
     }
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
@@ -148,7 +148,7 @@ fn climbing_is_refused_by_the_handle_too() {
     for rest in ["../outside/key", "../outside/new", "sub/../../outside/key", "/etc/conclave-test", "..", "sub/..", ".", "sub/.", ""] {
         assert!(place.put(rest, "x").is_err(), "{rest}");
         assert!(place.write(rest, 1, "x", false).is_err(), "{rest}");
-        assert!(place.folder.remove(rest).is_err(), "{rest}");
+        assert!(place.folder.remove(rest, true).is_err(), "{rest}");
     }
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
     assert!(!place.outside("new").exists());
@@ -161,7 +161,7 @@ fn a_file_with_a_second_name_is_not_written() {
     for truncate in [true, false] {
         assert!(matches!(place.write("hard", 0, "overwritten", truncate), Err(Trouble::HardLink)));
     }
-    place.folder.remove("hard").unwrap();
+    place.folder.remove("hard", true).unwrap();
     assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret", "one of its names is gone, not the file");
 }
 
@@ -180,7 +180,7 @@ fn what_is_no_file_is_neither_written_nor_removed() {
     for rest in special {
         assert!(matches!(place.put(rest, "x"), Err(Trouble::NotAFile)), "{rest}");
         assert!(matches!(place.write(rest, 0, "x", false), Err(Trouble::NotAFile)), "{rest}");
-        assert!(matches!(place.folder.remove(rest), Err(Trouble::NotAFile)), "{rest}");
+        assert!(matches!(place.folder.remove(rest, true), Err(Trouble::NotAFile)), "{rest}");
         assert!(place.inside(rest).symlink_metadata().is_ok());
     }
     fs::write(place.inside("file"), "").unwrap();
@@ -231,7 +231,7 @@ fn bytes_count_altogether_and_holes_count_too() {
     place.put("a", "less").unwrap();
     place.write("b", 35, "x", false).unwrap();
     assert!(matches!(place.put("c", "x"), Err(Trouble::Quota(100))));
-    place.folder.remove("b").unwrap();
+    place.folder.remove("b", true).unwrap();
     place.put("c", "x").unwrap();
 }
 
@@ -244,12 +244,12 @@ fn files_and_directories_count_altogether() {
     place.put("x/y", "").unwrap();
     assert!(matches!(place.put("b", ""), Err(Trouble::Quota(4))));
     place.put("a", "x").unwrap();
-    place.folder.remove("a").unwrap();
+    place.folder.remove("a", true).unwrap();
     place.put("b", "").unwrap();
     fs::write(place.inside("from-outside"), "").unwrap();
     let again = open(&place.temp, "inside", FileMode::ReadWrite, 100, 4).remove(0);
-    assert!(matches!(again.write(Change { rest: "b", offset: 0, bytes: b"", truncate: true }), Err(Trouble::Quota(4))));
-    again.remove("from-outside").unwrap();
+    assert!(matches!(again.write(Change { rest: "b", offset: 0, bytes: b"", truncate: true, durable: true }), Err(Trouble::Quota(4))));
+    again.remove("from-outside", true).unwrap();
 }
 
 #[test]
@@ -258,7 +258,7 @@ fn two_plugins_in_one_directory_share_its_room_however_fast_they_are() {
     let other = open(&place.temp, "inside", FileMode::ReadWrite, 1_000, 1_000).remove(0);
     let write = |folder: &Folder, name: &str| {
         for index in 0..100 {
-            let _ = folder.write(Change { rest: &format!("{name}{index}"), offset: 0, bytes: &[0; 10], truncate: true });
+            let _ = folder.write(Change { rest: &format!("{name}{index}"), offset: 0, bytes: &[0; 10], truncate: true, durable: true });
         }
     };
     std::thread::scope(|scope| {
@@ -279,10 +279,10 @@ fn a_directory_that_was_granted_for_reading_keeps_that_inside_a_wider_grant() {
         FileGrant { at: "/again".to_owned(), ..grant(&place.temp, "inside", FileMode::Read, 0, 0) },
     ];
     let folders = Folder::open_all(&PluginName::from("p"), &grants).unwrap();
-    let write = |folder: usize, rest: &str| folders[folder].write(Change { rest, offset: 0, bytes: b"x", truncate: true });
+    let write = |folder: usize, rest: &str| folders[folder].write(Change { rest, offset: 0, bytes: b"x", truncate: true, durable: true });
     assert!(matches!(write(0, "sub/a"), Err(Trouble::Kept)));
     assert!(matches!(write(0, "sub/deep/a"), Err(Trouble::Kept)));
-    assert!(matches!(folders[0].remove("sub/deep/a"), Err(Trouble::Kept)));
+    assert!(matches!(folders[0].remove("sub/deep/a", true), Err(Trouble::Kept)));
     assert!(matches!(write(1, "a"), Err(Trouble::ReadOnly)));
     assert!(matches!(write(2, "a"), Err(Trouble::ReadOnly)));
     assert_eq!(write(0, "a").unwrap(), 1, "the same directory, under the name that may write");

@@ -1,0 +1,181 @@
+//! A [`Disk`] as a mounted folder: the kernel's FUSE protocol, as far as a program's files, SQLite and its shared memory need it. The
+//! programs `mount` and `umount` do what needs rights. No crate for it: the one there is turns on a feature of `libc`, with which
+//! everything below the host would be built a second time.
+//!
+//! When the power goes, no change and no sync is answered any more: a program never learns of anything that was done later.
+
+mod wire;
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use crate::disk::{Disk, Refusal};
+use wire::{Answer, Header};
+
+/// Where the kernel hands out file systems.
+const DEVICE: &str = "/dev/fuse";
+/// Bytes of one write, at most.
+const MOST: usize = 128 << 10;
+/// What mounting needs, for people.
+const HELP: &str = "power cuts need Linux with /dev/fuse that can be opened (`modprobe fuse`; in a container \
+                    `--device /dev/fuse --cap-add SYS_ADMIN`) and the programs `mount` and `umount` of util-linux";
+
+/// What a server and its mount share.
+struct Shared {
+    device: File,
+    disk: Arc<Mutex<Disk>>,
+    state: Mutex<State>,
+}
+
+/// What is done when the power goes.
+type OnOut = Box<dyn FnOnce() + Send>;
+
+#[derive(Default)]
+struct State {
+    /// Whether `mount` succeeded; none while it runs.
+    is_mounted: Option<bool>,
+    /// Requests that came without power, and wait.
+    held: Vec<u64>,
+    /// Nobody waits for power any more: requests fail.
+    is_released: bool,
+    on_out: Option<OnOut>,
+}
+
+/// A mounted disk; unmounted when it is dropped.
+pub(crate) struct Mount {
+    folder: PathBuf,
+    shared: Arc<Shared>,
+    serving: Option<JoinHandle<()>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What keeps a disk from being mounted here, in one line.
+pub(crate) fn check() -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let mount = Mount::new(folder.path(), &Arc::new(Mutex::new(Disk::new(crate::disk::Order::Strict))))?;
+    mount.end()
+}
+
+impl Mount {
+    /// Shows the disk in this folder.
+    ///
+    /// # Errors
+    /// In one line, what is missing and how to get it.
+    pub(crate) fn new(folder: &Path, disk: &Arc<Mutex<Disk>>) -> Result<Self, String> {
+        let missing = |what: &str| format!("{HELP}; here {what}");
+        let device = File::options().read(true).write(true).open(DEVICE).map_err(|error| missing(&format!("{DEVICE} fails: {error}")))?;
+        let inherited = device.try_clone().map_err(|error| error.to_string())?;
+        // The kernel wants the number that the device has in the mounting program: 0.
+        let mut command = Command::new("mount");
+        command.args(["-i", "-t", "fuse", "-o", "fd=0,rootmode=40000,user_id=0,group_id=0,default_permissions", "conclave-soak"]);
+        command.arg(folder).stdin(Stdio::from(inherited)).stdout(Stdio::null()).stderr(Stdio::piped());
+        let child = command.spawn().map_err(|error| missing(&format!("`mount` cannot be started: {error}")))?;
+        let shared = Arc::new(Shared { device, disk: Arc::clone(disk), state: Mutex::default() });
+        let server = Arc::clone(&shared);
+        // Some versions of `mount` look at what they have mounted before they end, and must be answered.
+        let serving = std::thread::Builder::new().name("disk".to_owned()).spawn(move || server.serve());
+        let serving = serving.map_err(|error| error.to_string())?;
+        let done = child.wait_with_output().map_err(|error| error.to_string())?;
+        lock(&shared.state).is_mounted = Some(done.status.success());
+        if !done.status.success() {
+            drop(serving.join());
+            let said = String::from_utf8_lossy(&done.stderr).trim().replace('\n', " ");
+            return Err(missing(&format!("`mount` fails: {said}")));
+        }
+        Ok(Self { folder: folder.to_owned(), shared, serving: Some(serving) })
+    }
+
+    /// Calls this once when the power goes.
+    pub(crate) fn on_out(&self, on_out: OnOut) {
+        lock(&self.shared.state).on_out = Some(on_out);
+    }
+
+    /// Lets the requests fail that wait for power, so that a killed process can end.
+    pub(crate) fn release(&self) {
+        let held = {
+            let mut state = lock(&self.shared.state);
+            state.is_released = true;
+            std::mem::take(&mut state.held)
+        };
+        for unique in held {
+            self.shared.answer(unique, Answer::Refused(Refusal::Out as i32));
+        }
+    }
+
+    /// Unmounts, and waits until nothing is served any more.
+    pub(crate) fn end(mut self) -> Result<(), String> {
+        self.unmount()
+    }
+
+    fn unmount(&mut self) -> Result<(), String> {
+        let Some(serving) = self.serving.take() else { return Ok(()) };
+        self.release();
+        // `-l`: out of sight at once; it ends when the last file is closed.
+        let done = Command::new("umount").arg("-l").arg(&self.folder).output().map_err(|error| error.to_string())?;
+        if !done.status.success() {
+            return Err(format!("umount: {}", String::from_utf8_lossy(&done.stderr).trim()));
+        }
+        serving.join().map_err(|_| "the disk's server panicked".to_owned())
+    }
+}
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        drop(self.unmount());
+    }
+}
+
+impl Shared {
+    fn serve(&self) {
+        let mut buffer = vec![0; MOST + (64 << 10)];
+        loop {
+            match (&self.device).read(&mut buffer) {
+                Ok(length) => self.take(&buffer[..length]),
+                Err(error) => match error.raw_os_error() {
+                    // Interrupted, or a request that was given up.
+                    Some(4 | 2 | 11) => {}
+                    // Not mounted yet.
+                    Some(1) if lock(&self.state).is_mounted.is_none() => std::thread::sleep(Duration::from_millis(1)),
+                    _ => return,
+                },
+            }
+        }
+    }
+
+    fn take(&self, request: &[u8]) {
+        let Some((header, words)) = Header::read(request) else { return };
+        if wire::is_silent(header.opcode) {
+            return;
+        }
+        let (answer, went_out) = {
+            let mut disk = lock(&self.disk);
+            let had_power = !disk.is_out();
+            let answer = wire::answer(&mut disk, &header, words, MOST);
+            (answer, had_power && disk.is_out())
+        };
+        let on_out = {
+            let mut state = lock(&self.state);
+            match answer {
+                Answer::Refused(error) if error == Refusal::Out as i32 && !state.is_released => state.held.push(header.unique),
+                answer => self.answer(header.unique, answer),
+            }
+            went_out.then(|| state.on_out.take()).flatten()
+        };
+        if let Some(on_out) = on_out {
+            on_out();
+        }
+    }
+
+    /// A request that was given up meanwhile wants no answer.
+    fn answer(&self, unique: u64, answer: Answer) {
+        let _ = (&self.device).write_all(&answer.bytes(unique));
+    }
+}

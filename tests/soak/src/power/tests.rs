@@ -1,0 +1,93 @@
+//! What the host writes by itself, with the power cut before each change and sync of the disk in turn. Skipped where no disk can be
+//! mounted. Nothing here may map a file of the disk into memory, as SQLite does: this process serves the disk, and would wait for itself.
+
+use std::sync::mpsc::channel;
+
+use conclave_runtime::durable_file::{Access, create, make_folders, replace};
+use conclave_runtime::plugin::Cache;
+
+use super::*;
+
+const HARSH: [Survival; 4] = [Survival::Nothing, Survival::NamesOnly, Survival::BytesOnly, Survival::Some];
+
+/// Does `act` on a new disk after `prepare`, with the power cut before its first operation, its second, and so on until it is done; and
+/// shows each time what is left, and whether `act` had said that it is done.
+fn at_every_cut<T: Send>(prepare: impl Fn(&Path), act: impl Fn(&Path) -> Result<T, String> + Sync, look: impl Fn(&Path, bool)) {
+    if let Err(why) = can_cut_power() {
+        eprintln!("skipped: {why}");
+        return;
+    }
+    let temp = tempfile::tempdir().unwrap();
+    for nth in 1.. {
+        assert!(nth < 300, "it never ends");
+        let mut was_cut = false;
+        for (number, survival) in HARSH.iter().enumerate() {
+            let folder = temp.path().join(format!("{nth}-{number}"));
+            let mut power = Power::on(&folder, Order::Strict, "home").unwrap();
+            let home = folder.join("home");
+            prepare(&home);
+            let done = std::thread::scope(|scope| {
+                let (sender, ended) = channel();
+                let out = sender.clone();
+                power.cut_at(nth, move || out.send(()).unwrap_or_default());
+                let (act, home) = (&act, &home);
+                let acting = scope.spawn(move || {
+                    let done = act(home);
+                    sender.send(()).unwrap_or_default();
+                    done
+                });
+                ended.recv().unwrap();
+                power.release();
+                acting.join().unwrap().is_ok()
+            });
+            was_cut |= power.is_out();
+            power.cut(*survival, &mut Random::new(nth)).unwrap();
+            let left = temp.path().join(format!("{nth}-{number}-left"));
+            power.copy_to(&left).unwrap();
+            look(&left.join("home"), done);
+        }
+        if !was_cut {
+            return;
+        }
+    }
+}
+
+fn text<E: std::fmt::Display>(error: E) -> String {
+    error.to_string()
+}
+
+#[test]
+fn a_replaced_file_is_the_old_one_or_the_new_one_and_the_new_one_once_it_is_said() {
+    at_every_cut(
+        |home| replace(&home.join("a"), b"old", &Access::Usual).unwrap(),
+        |home| replace(&home.join("a"), b"new", &Access::Private).map_err(text),
+        |home, done| match std::fs::read(home.join("a")).unwrap().as_slice() {
+            b"new" => {}
+            b"old" if !done => {}
+            other => panic!("{:?} after {done}", String::from_utf8_lossy(other)),
+        },
+    );
+}
+
+#[test]
+fn a_new_file_in_a_new_folder_is_there_once_it_is_said() {
+    at_every_cut(
+        |_| {},
+        |home| {
+            make_folders(&home.join("x/y"), 0o700).map_err(text)?;
+            create(&home.join("x/y/a"), b"new", &Access::Usual).map_err(text)
+        },
+        |home, done| assert!(!done || std::fs::read(home.join("x/y/a")).unwrap() == b"new"),
+    );
+}
+
+#[test]
+fn a_cache_opens_after_every_cut_of_its_first_start() {
+    at_every_cut(
+        |_| {},
+        |home| Cache::open(&home.join("cache")).map_err(text),
+        |home, _| {
+            Cache::open(&home.join("cache")).unwrap();
+        },
+    );
+}
