@@ -212,6 +212,9 @@ fn scenario_problem(value: &Value) -> Option<String> {
 
 /// The pack of a line; Langroid's when it says nothing.
 pub(crate) fn pack_of(line: &Value) -> &str {
+    if openhands::is_of_pack(line) {
+        return openhands::PACK;
+    }
     line.get("pack").and_then(Value::as_str).unwrap_or(PACK)
 }
 
@@ -222,23 +225,8 @@ pub(crate) fn is_function(line: &Value) -> bool {
             let mut calls = line.get("calls").and_then(Value::as_array).into_iter().flatten();
             calls.all(|call| call.get("op").and_then(Value::as_str).is_some_and(|op| pure::is_pure(op) || op == "known_tools"))
         }
-        roomkit::PACK => line.pointer("/when/op").and_then(Value::as_str).is_some_and(roomkit::is_function),
-        _ => false,
-    }
-}
-
-/// The pack of a line; Langroid's when it says nothing.
-pub(crate) fn pack_of(line: &Value) -> &str {
-    if openhands::is_of_pack(line) {
-        return openhands::PACK;
-    }
-    line.get("pack").and_then(Value::as_str).unwrap_or(PACK)
-}
-
-/// Whether a case is played by one function that the host itself calls, and not on the whole host.
-pub(crate) fn is_function(line: &Value) -> bool {
-    match pack_of(line) {
         openhands::PACK => line.get("kind").and_then(Value::as_str).is_some_and(openhands::is_function),
+        roomkit::PACK => line.pointer("/when/op").and_then(Value::as_str).is_some_and(roomkit::is_function),
         _ => false,
     }
 }

@@ -172,7 +172,7 @@ impl Blobs for BlobFiles {
 struct Unsynced(Arc<dyn Journals>);
 
 impl Journals for Unsynced {
-    fn open(&self, room: &RoomId) -> Result<Box<dyn Journal>, JournalFailure> {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
         self.0.open(room)
     }
 
@@ -180,7 +180,7 @@ impl Journals for Unsynced {
         false
     }
 
-    fn reopen(&self, room: &RoomId) -> Result<Option<Reopened>, JournalFailure> {
+    fn reopen(&self, room: &RoomId) -> Reopening {
         self.0.reopen(room)
     }
 }

@@ -32,12 +32,7 @@ pub(crate) struct Slow {
 
 impl Slow {
     pub(crate) fn new(is_single: bool) -> Arc<Self> {
-        Arc::new(Self {
-            open: Arc::new(Semaphore::new(0)),
-            asked: Arc::default(),
-            singly: Mutex::default(),
-            is_single,
-        })
+        Arc::new(Self { open: Arc::new(Semaphore::new(0)), asked: Arc::default(), singly: Mutex::default(), is_single })
     }
 
     pub(crate) fn asked(&self) -> usize {

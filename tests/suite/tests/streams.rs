@@ -17,9 +17,9 @@ use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use conclave_test_support::{Rig, block_on, calling, guest};
 use serde_json::json;
 
-use conclave_test_support::until_so as until;
 use crate::parking::{Slow, parks};
 use crate::replay::{At, BEGAN, LATER, Shop, Stops};
+use conclave_test_support::until_so as until;
 
 /// Writes of one round of the guest: those through streams, and the files that are made first.
 const STREAMED: u32 = 19;
@@ -219,8 +219,12 @@ fn a_step_that_polls_and_is_cut_off_anywhere_goes_on_as_it_began() {
             let asked = count(|event| matches!(event, Event::SideEffectAsked { .. }));
             let is_open = asked > count(|event| matches!(event, Event::SideEffectEnded { .. }));
             let journals = MemoryJournals::of(RoomId::from("test"), before);
-            let mut session =
-                world.prepare(&host).await.reopen(&RoomId::from("test"), options(Arc::new(journals.clone()), At(LATER))).await.expect("kept");
+            let mut session = world
+                .prepare(&host)
+                .await
+                .reopen(&RoomId::from("test"), options(Arc::new(journals.clone()), At(LATER)))
+                .await
+                .expect("kept");
             let outcome = session.go_on().await.expect("a journal in memory does not fail");
             assert_eq!(outcome.status, Status::Done, "cut at {cut}: {outcome:?}");
             let told = outcome.content.clone().unwrap_or_default();

@@ -57,7 +57,7 @@ fn granted_folders_are_there_for_the_standard_library_with_the_same_checks_and_j
     assert_eq!((found("append"), found("remove")), ("DONE \"01XY456789!\"", "DONE ()"), "{honest:?}");
     assert_eq!(found("list"), r#"DONE ["a.txt", "hard", "sub"]"#, "what leads outside or is no file is not shown: {honest:?}");
     assert!(found("gone").starts_with("refused"), "{honest:?}");
-    let journalled = ran.events("test").iter().filter(|event| matches!(event, conclave_core::event::Event::SideEffectEnded { .. })).count();
+    let journalled = ran.events("test").iter().filter(|event| matches!(event, Event::SideEffectEnded { .. })).count();
     assert!(journalled >= 5, "make, write, patch, append, remove: {journalled}");
 
     let (ran, hostile) = call("escape");
@@ -111,7 +111,8 @@ fn resumed(config: &str, events: Vec<Event>) -> String {
     let options = RunOptions { ids: Arc::new(room.clone()), journals: Arc::new(journals), ..RunOptions::default() };
     let rig = Rig::new();
     let prepared = rig.prepare(config).expect("it is prepared");
-    let outcome = block_on(async { prepared.reopen(&room, options).await.expect("it is kept").go_on().await.expect("it is kept in memory") });
+    let outcome =
+        block_on(async { prepared.reopen(&room, options).await.expect("it is kept").go_on().await.expect("it is kept in memory") });
     outcome.content.clone().unwrap_or_default()
 }
 

@@ -318,7 +318,7 @@ fn a_plugin_that_was_consulted_is_asked_again_with_what_it_was_told() {
     // What it did to the world of which nobody knows the end it is told, and does not do again.
     let asked = Event::SideEffectAsked { call: CallId(1), ordinal: 0, side_effect: fetch() };
     let (_, resumption, _) = gone_on(acting(recall(), "ab", vec![asked]));
-    let told = SideEffectAnswer::Failed { message: INTERRUPTED.to_owned() };
+    let told = SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message: INTERRUPTED.to_owned() };
     let consult = resumption.again.iter().find(|again| matches!(again.effect, Effect::Consult { .. })).expect("it is asked again");
     assert_eq!(consult.trace.side_effect(0, &fetch()), Before::Answered(&told));
 }
