@@ -308,10 +308,10 @@ pub struct Room {
     risk_reason: Option<String>,
     /// Why the room was ended, where an invariant did not hold in it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    broken: Option<InvariantViolation>,
+    violation: Option<InvariantViolation>,
     /// Met in the event that is being taken; none between events.
     #[serde(skip)]
-    violation: Option<InvariantViolation>,
+    new_violation: Option<InvariantViolation>,
     /// Frames to go on with; empty between events.
     runnable: VecDeque<FrameId>,
     effects: VecDeque<Effect>,
@@ -370,8 +370,8 @@ impl Default for Room {
             pausing: Pausing::default(),
             controls: ReceivedControls::default(),
             risk_reason: None,
-            broken: None,
             violation: None,
+            new_violation: None,
             runnable: VecDeque::new(),
             effects: VecDeque::new(),
             notices: VecDeque::new(),
@@ -454,7 +454,7 @@ impl Room {
         self.heed_words();
         self.end_if_over();
         loop {
-            if self.violation.is_some() {
+            if self.new_violation.is_some() {
                 break;
             }
             self.host();

@@ -23,7 +23,7 @@ fn corpus() -> PathBuf {
 fn holds(name: &str) {
     let _one = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let target = target_named(name).unwrap_or_else(|| panic!("there is no target {name}"));
-    let inputs = inputs(&corpus().join(name)).unwrap();
+    let inputs = inputs(&corpus().join(name)).expect("the corpus is there");
     assert!(!inputs.is_empty(), "the corpus of {name} is empty");
     let begun_with = inputs.len();
     let findings = Path::new(env!("CARGO_TARGET_TMPDIR")).join("fuzz-findings");

@@ -11,8 +11,6 @@ use conclave_test_support::{Rig, bare, until};
 use crate::cli::text;
 
 const KEY: &str = "sk-conclave-test";
-/// Importing takes it that long on a busy machine.
-
 /// LiteLLM on a port of its own, ended with the test.
 struct LiteLlm {
     child: Child,

@@ -121,7 +121,7 @@ impl Room {
         if self.conversation.closed.is_some() {
             self.end_waiting_for_user();
         }
-        while self.violation.is_none() && self.is_held() && matches!(self.phase, Phase::Draining { .. }) {
+        while self.new_violation.is_none() && self.is_held() && matches!(self.phase, Phase::Draining { .. }) {
             let Some(words) = self.conversation.waiting.pop_front() else { return };
             self.begin_turn(words);
             self.run();

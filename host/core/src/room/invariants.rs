@@ -82,7 +82,7 @@ impl Room {
     /// The invariant that did not hold in this room, and for which it was ended; none: none.
     #[must_use]
     pub fn violation(&self) -> Option<InvariantViolation> {
-        self.broken
+        self.violation
     }
 
     /// Ends the room after this event: what is handled cannot be. The first violation of an event counts.
@@ -91,7 +91,7 @@ impl Room {
         if invariant.is_of_frames() && !matches!(self.phase, Phase::Running { .. }) {
             return;
         }
-        self.violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
+        self.new_violation.get_or_insert(InvariantViolation { invariant, frame: frame.into() });
     }
 
     /// Takes the round that a frame waits for out of it, so that it can be worked on; `go_on` puts it back. A frame that waits for something
@@ -123,16 +123,16 @@ impl Room {
 
     /// After each event: a room in which an invariant did not hold ends.
     pub(super) fn end_if_violated(&mut self) {
-        let Some(violation) = self.violation.take() else { return };
-        let is_first = self.broken.is_none();
-        let violation = *self.broken.get_or_insert(violation);
+        let Some(violation) = self.new_violation.take() else { return };
+        let is_first = self.violation.is_none();
+        let violation = *self.violation.get_or_insert(violation);
         let reason = violation.to_string();
         if is_first {
             self.tell(Notice::InvariantViolated { code: violation.invariant.as_str().to_owned(), reason: reason.clone() });
             self.stop(Status::InternalError, &reason);
         }
         // What contradicts itself may keep a stop from its end too; and nothing is left to wait for in such a room.
-        self.violation = None;
+        self.new_violation = None;
         self.frames.clear();
         self.runnable.clear();
         let calls: Vec<CallId> = self.calls.keys().copied().collect();
@@ -145,7 +145,7 @@ impl Room {
 
     /// Another run in a room that was ended for a violation ends at once, for the same reason.
     pub(super) fn is_broken(&mut self) -> bool {
-        let Some(violation) = self.broken else { return false };
+        let Some(violation) = self.violation else { return false };
         let outcome = Arc::new(Outcome::new(Status::InternalError, violation.to_string()));
         self.effects.push_back(Effect::Finish { outcome: Arc::clone(&outcome) });
         self.phase = Phase::Finished { outcome };

@@ -98,7 +98,7 @@ impl Room {
 
     /// Goes on with every frame that can: a child that was just made, a caller whose child has ended, a step that got its answer.
     pub(super) fn run(&mut self) {
-        while self.violation.is_none()
+        while self.new_violation.is_none()
             && let Some(id) = self.runnable.pop_front()
         {
             self.advance(id);
@@ -109,7 +109,7 @@ impl Room {
     fn advance(&mut self, id: FrameId) {
         loop {
             // It has ended, by what it did itself or by what another did.
-            let Some(frame) = self.frames.get_mut(&id).filter(|_| self.violation.is_none()) else { return };
+            let Some(frame) = self.frames.get_mut(&id).filter(|_| self.new_violation.is_none()) else { return };
             match frame.attempt.take() {
                 None if frame.only.is_some() => self.ask_only(id),
                 None => self.begin_step(id),
