@@ -5,7 +5,6 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use conclave_core::waits::WaitKey;
 use conclave_runtime::approve::Approver;
@@ -98,9 +97,7 @@ async fn live(folder: &Path, kill: Option<&str>) {
     }
     running.await.unwrap();
     // The message that ended it is deleted too.
-    let patience = Instant::now();
     while !Mail::pending(&folder.join("kept")).unwrap().is_empty() {
-        assert!(patience.elapsed().as_secs() < 60, "a message was left");
         inbox.receive(|_| {}).await;
         tokio::task::yield_now().await;
     }
@@ -124,7 +121,6 @@ fn start(folder: &Path, kill: Option<&str>) -> Child {
 
 /// The call that waits for an approval.
 fn asked(store: &Path, child: &mut Child) -> CallId {
-    let patience = Instant::now();
     loop {
         let waits = Reader::open(store).and_then(|reader| reader.waits(None)).unwrap_or_default();
         let call = waits.iter().find(|wait| wait.wait.request.is_some()).and_then(|wait| match wait.wait.key {
@@ -135,7 +131,6 @@ fn asked(store: &Path, child: &mut Child) -> CallId {
             return call;
         }
         assert!(child.try_wait().unwrap().is_none(), "it ended before it asked");
-        assert!(patience.elapsed() < Duration::from_secs(120), "it never asked");
         std::thread::yield_now();
     }
 }
