@@ -26,7 +26,18 @@ pub(crate) struct Attending(AbortHandle);
 
 impl Attending {
     pub(crate) fn begin(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
-        let (inbox, screen) = (ControlInbox::new(store, host), Arc::clone(screen));
+        Self::go_on(ControlInbox::new(store, host), Arc::clone(screen))
+    }
+
+    /// The same for a run that is resumed. What waits for it is handed over before this returns: else a question would be asked, and
+    /// refused where nobody is there, that was answered long ago.
+    pub(crate) async fn begin_resumed(store: &Store, host: &Arc<Host>, screen: &Arc<Screen>) -> Self {
+        let inbox = ControlInbox::new(store, host);
+        inbox.receive(|mail| show(screen, mail)).await;
+        Self::go_on(inbox, Arc::clone(screen))
+    }
+
+    fn go_on(inbox: ControlInbox, screen: Arc<Screen>) -> Self {
         let task = tokio::spawn(async move {
             loop {
                 inbox.receive(|mail| show(&screen, mail)).await;

@@ -377,7 +377,8 @@ mod tests {
         let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
         let line = format!("{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n");
         std::fs::write(journals.path(&room), line).unwrap();
-        let failure = futures_executor::block_on(journals.reopen(&room)).err().unwrap().to_string();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let failure = runtime.block_on(journals.reopen(&room)).err().unwrap().to_string();
         assert!(failure.contains("record 0 ") && failure.contains("record_too_deep"), "{}", &failure[..200.min(failure.len())]);
     }
 }

@@ -12,8 +12,10 @@ use crate::toml;
 pub(crate) const SUITE: &str = "conclave-suite";
 
 /// Members of the workspace without tests of their own, and why.
-const UNTESTED: [(&str, &str); 1] =
-    [("conclave-guests", "components for wasm only; the gate `guests_are_tested` looks that the suite runs each")];
+const UNTESTED: [(&str, &str); 2] = [
+    ("conclave-guests", "components for wasm only; the gate `guests_are_tested` looks that the suite runs each"),
+    ("conclave-libfuzzer", "the entry point of conclave-fuzz under libFuzzer, outside of the workspace; `cargo xtask fuzz` builds it"),
+];
 
 /// What a layer's tests need beside their own binaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

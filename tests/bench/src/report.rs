@@ -187,10 +187,10 @@ mod tests {
         assert_eq!(
             lines,
             [
-                "what       baseline   median      p99  subject    median      p99         ratio  reach",
-                "tool call  bare      14.8 µs  29.6 µs  conclave    20 µs    40 µs        1.35 ×  ≤ 1.50 ×",
-                "load       compile     45 ms    90 ms  cache      130 µs   260 µs  346 × faster  ≥ 50 × faster",
-                "alone      –                           bare       900 ns  1.80 µs",
+                "what       baseline   median      p99  subject   median      p99         ratio  reach",
+                "tool call  bare      14.8 µs  29.6 µs  conclave   20 µs    40 µs        1.35 ×  ≤ 1.50 ×",
+                "load       compile     45 ms    90 ms  cache     130 µs   260 µs  346 × faster  ≥ 50 × faster",
+                "alone      –                           bare      900 ns  1.80 µs",
             ]
         );
     }

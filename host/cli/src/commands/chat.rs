@@ -106,7 +106,10 @@ pub(crate) async fn go_on(
     }
     talk.interrupts.chat_begins();
     let (begun, _hushed) = (Instant::now(), talk.person.hush());
-    let attending = kept.store().map(|store| Attending::begin(store, host, &talk.screen));
+    let attending = match kept.store() {
+        Some(store) => Some(Attending::begin_resumed(store, host, &talk.screen).await),
+        None => None,
+    };
     let stopper = session.stopper();
     let ended = talk.follow(stopper, session.go_on(), prepared.turn_wall(), kept).await;
     drop(attending);

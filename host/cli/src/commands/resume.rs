@@ -157,7 +157,7 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output,
     stage.legend();
     let began = Instant::now();
     interrupts.run_begins();
-    let attending = stage.attend(&kept, &host);
+    let attending = stage.attend_resumed(store, &host).await;
     let stopper = session.stopper();
     if session.paused().is_some() {
         // Whoever goes on with it means that.

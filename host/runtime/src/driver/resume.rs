@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::effect::Effect;
+use conclave_core::event::Event;
 use conclave_core::ids::{CallId, PluginName, RoomId};
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::trace::Trace;
@@ -86,6 +87,9 @@ impl Driver {
         // All that follows was journalled before.
         self.all_kept().await?;
         self.perform_free();
+        // What came in before the room was resumed, such as an approval from another process, is taken before anybody is asked again.
+        let mut received: Vec<Event> = std::iter::from_fn(|| self.events.try_recv().ok()).collect();
+        self.take_and_perform(&mut received).await?;
         for Again { effect, start, trace } in again {
             if self.room.outcome().is_some() {
                 break;

@@ -11,6 +11,7 @@ use conclave_core::delegation::OnClose;
 use conclave_core::ids::RoomId;
 use conclave_core::outcome::{Outcome, Status};
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
+use conclave_runtime::store::Store;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
@@ -105,6 +106,11 @@ impl Stage {
     /// Hears what other terminals say, until what it gives is dropped.
     pub(crate) fn attend(&self, kept: &Kept, host: &Arc<Host>) -> Option<Attending> {
         kept.store().map(|store| Attending::begin(store, host, &self.screen))
+    }
+
+    /// The same for a run that is resumed: what waits for it is handed over first.
+    pub(crate) async fn attend_resumed(&self, store: &Store, host: &Arc<Host>) -> Attending {
+        Attending::begin_resumed(store, host, &self.screen).await
     }
 
     /// Waits for the end; Ctrl-C stops the run, and the program should that take too long.
