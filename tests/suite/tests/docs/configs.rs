@@ -72,6 +72,8 @@ fn config(block: &Block, text: &str) -> Result<(), String> {
         .with_file("replies.json", "{\"replies\": [\"Yes.\"]}")
         .with_file("prices.toml", "[\"large-*\"]\ninput = 1.0\noutput = 2.0\n")
         .with_file("token.txt", "a token of the test")
+        .with_file("agents/git.md", "---\ntriggers: [git]\n---\nCommit small.\n")
+        .with_file("agents/docker.md", "---\ntriggers: [docker]\n---\nImages are pinned.\n")
         .with_file("agents/reviewer.md", "---\nname: reviewer\ndescription: Reviews.\n---\nYou review.\n");
     let fields = value.as_object_mut().ok_or("it is no table")?;
     let rig = complete(fields, rig);
