@@ -366,12 +366,14 @@ fn plain(line: &str) -> String {
 
 /// What a line of nextest's or cargo's says at the end of some tests; none when it is another line.
 fn counted(line: &str) -> Option<Count> {
+    // Indented it is what a failed test printed, which nextest has counted.
+    let of_cargo = line.strip_prefix("test result: ");
     let line = line.trim();
     let before = |text: &str, word: &str| {
         let number = text.split_once(word)?.0.rsplit(' ').next()?;
         number.split('/').next()?.parse::<u64>().ok()
     };
-    if let Some(told) = line.strip_prefix("test result: ") {
+    if let Some(told) = of_cargo {
         return Some(Count { passed: before(told, " passed")?, failed: before(told, " failed")? });
     }
     let (_, told) = line.strip_prefix("Summary [")?.split_once(']')?;
@@ -550,6 +552,11 @@ mod tests {
         );
         assert_eq!(counted("test result: whatever"), None);
         assert_eq!(counted("tests::a_test_that_prints 3 passed"), None);
+        assert_eq!(
+            counted("    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 24 filtered out"),
+            None,
+            "a test printed it"
+        );
         assert_eq!(plain("\u{1b}[32;1m     Summary\u{1b}[0m [ 1s]"), "     Summary [ 1s]");
     }
 }

@@ -264,7 +264,9 @@ fn a_call_that_waits_waits_through_a_restart_too() {
     let (ran, refused) = ("it ran", "Not approved: the operator said no");
     let waits = &["resume", "--approvals", "wait"][..];
     // What was answered before is not asked anew, whoever would be asked.
-    for (word, answer, resume) in [("approve", ran, waits), ("refuse", refused, waits), ("approve", ran, &["resume"]), ("refuse", refused, &["resume"])] {
+    for (word, answer, resume) in
+        [("approve", ran, waits), ("refuse", refused, waits), ("approve", ran, &["resume"]), ("refuse", refused, &["resume"])]
+    {
         let rig = asking();
         let child = start(&rig, &["run", "c.toml", "go", "--approvals", "wait"]);
         let id = waiting(&rig);
