@@ -45,6 +45,10 @@ pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), 
         let is_late = Instant::now() >= until;
         match mail.state(&row.store) {
             MailState::Gone => return Ok(()),
+            MailState::PutAside => {
+                let what = format!("the process of {} could make nothing of it; nothing came of it", row.run);
+                return Err(CliError::internal(what).hint("is that process of another version of conclave?"));
+            }
             _ if is_over(row) => return said_to_the_end(row, &mail),
             // Should its receiver have taken it in between, it is no longer waiting at the next look.
             MailState::Waiting if is_late => {

@@ -365,8 +365,9 @@ impl Driver {
         if self.progressing.is_none() {
             self.shared.channels.opened(&self.handle());
         }
+        let mut later = Vec::new();
         if let Some(resumption) = self.resumption.take() {
-            self.go_on(resumption).await?;
+            later = self.go_on(resumption).await?;
         }
         let mut batch = Vec::with_capacity(BATCH);
         if let Some(first) = self.first.take() {
@@ -374,6 +375,7 @@ impl Driver {
             batch.push(first);
         }
         batch.extend(self.second.take());
+        batch.extend(later);
         loop {
             if !batch.is_empty() {
                 self.take_and_perform(&mut batch).await?;
@@ -401,6 +403,8 @@ impl Driver {
                     self.perform_free();
                 }
                 due = self.timers.due(&*self.shared.clock), if !self.timers.is_empty() => {
+                    // What came in before the deadline counts, however late this loop gets to it.
+                    batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
                     batch.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
                 }
                 // The loop holds a sender itself, so there is always one more event to wait for until the room has finished.

@@ -133,8 +133,11 @@ impl Store {
 
     /// Takes the control messages that are meant, oldest first; each is taken again until it is deleted. The others stay for the process
     /// that has their runs under way next. Those sent more than a day ago to a run that has ended, or is not here, are deleted.
-    fn mail_for(&self, is_meant: impl Fn(&Mail) -> bool) -> Result<Vec<mail::ReceivedMail>, StoreError> {
-        mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room))
+    /// Those that were taken before, are left (`is_left`) and stand in a journal are deleted too.
+    fn mail_for(&self, is_meant: impl Fn(&Mail) -> bool, is_left: impl Fn(&Mail) -> bool) -> Result<Vec<mail::ReceivedMail>, StoreError> {
+        let journal_has = |mail: &Mail| Reader::open(self.folder()).and_then(|reader| reader.has_received(&mail.room, &mail.id));
+        let is_received = |mail: &Mail| is_left(mail) && journal_has(mail).unwrap_or(false);
+        mail::receive(self.folder(), &is_meant, &|room| self.0.is_over(room), &is_received)
     }
 
     /// Removes what need not be kept any longer: runs that have ended, and payloads that nothing refers to.

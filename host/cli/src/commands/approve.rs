@@ -12,7 +12,7 @@ use conclave_core::ids::{CallId, RoomId};
 use conclave_core::policy::{Approval, ApprovalRequest};
 use conclave_core::setup::Setup;
 use conclave_core::waits::WaitKey;
-use conclave_runtime::store::{Mail, WaitRow, Word};
+use conclave_runtime::store::{Mail, WaitRow, Word, is_in_use};
 use serde_json::{Value, json};
 
 use crate::approval_id::{approval_id, parse_approval_id};
@@ -109,8 +109,21 @@ impl Waiting {
         Err(CliError::usage(what).hint("--instead puts this word in its place"))
     }
 
+    /// Takes back what was said of this call before.
+    ///
+    /// # Errors
+    /// When the process of the run has it in hand: then it may take effect, and another word would not.
     fn take_back(&self) -> Result<(), CliError> {
-        Mail::take_back(self.found.reader.folder(), |mail| self.is_meant(mail)).map(drop).map_err(|error| unusable(&error))
+        let store = self.found.reader.folder();
+        Mail::take_back(store, |mail| self.is_meant(mail)).map_err(|error| unusable(&error))?;
+        let left = Mail::pending(store).map_err(|error| unusable(&error))?.into_iter().find(|mail| self.is_meant(mail));
+        let Some(left) = left else { return Ok(()) };
+        if is_in_use(store) {
+            let what = format!("{}: its run has been given another word and has not noted it yet; that one may take effect", self.id());
+            return Err(CliError::usage(what).hint(format!("conclave show {} says how it stands", self.found.run())));
+        }
+        // The process that took it has ended. What it had journalled is no longer waiting, and was refused above.
+        left.remove(store).map_err(|error| unusable(&error))
     }
 
     /// Arguments that somebody wrote, before anybody waits for what becomes of them.

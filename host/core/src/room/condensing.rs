@@ -195,9 +195,10 @@ impl Room {
 
     /// Goes on with the step that waited for a shorter history.
     fn go_on_stepping(&mut self, id: FrameId) {
-        let wait = self.start_step(id);
-        if let Some((wait, attempt)) = wait.zip(self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut())) {
-            attempt.wait = wait;
+        let Some(wait) = self.start_step(id) else { return };
+        // What the condenser took away may have ended the activation. A step of a replay is ready at once, so the activation must run on.
+        if self.frames.contains_key(&id) {
+            self.put_wait(id, wait);
         }
     }
 }

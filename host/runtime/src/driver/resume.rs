@@ -81,20 +81,21 @@ impl Driver {
         again.into_iter().find(|name| sha256(before, name) != sha256(&now.plugins, name)).cloned()
     }
 
-    pub(super) async fn go_on(&mut self, resumption: Resumption) -> Result<(), JournalFailure> {
+    /// Returns what came in meanwhile and is to be taken next.
+    pub(super) async fn go_on(&mut self, resumption: Resumption) -> Result<Vec<Event>, JournalFailure> {
         let Resumption { mut events, again } = resumption;
         self.take_and_perform(&mut events).await?;
         // All that follows was journalled before.
         self.all_kept().await?;
         self.perform_free();
         // What came in before the room was resumed, such as an approval from another process, is taken before anybody is asked again.
-        let mut received: Vec<Event> = std::iter::from_fn(|| self.events.try_recv().ok()).collect();
+        // Requests wait: they may be for background tasks, which are started again below.
+        let mut received: Vec<Event> = self.second.take().into_iter().chain(std::iter::from_fn(|| self.events.try_recv().ok())).collect();
+        let requests = received.iter().position(|event| matches!(event.effective(), Event::Requested { .. }));
+        let later = requests.map_or_else(Vec::new, |at| received.split_off(at));
         self.take_and_perform(&mut received).await?;
         for Again { effect, start, trace } in again {
-            if self.room.outcome().is_some() {
-                break;
-            }
-            if !self.is_wanted(&effect) {
+            if self.room.outcome().is_some() || !self.is_wanted(&effect) {
                 self.end_child(&effect);
                 continue;
             }
@@ -111,7 +112,7 @@ impl Driver {
                 }
             }
         }
-        Ok(())
+        Ok(later)
     }
 
     /// Answers that are still to come may come before their call is there again.

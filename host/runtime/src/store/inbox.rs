@@ -49,7 +49,8 @@ impl ControlInbox {
         let (store, host, in_hand) = (self.store.clone(), Arc::clone(&self.host), Arc::clone(&self.in_hand));
         let look = move || {
             let is_here = |mail: &Mail| matches!(mail.word, Word::Stop { .. }) || host.stopper(&mail.room).is_some();
-            store.mail_for(|mail| !lock(&in_hand).contains(&mail.id) && is_here(mail))
+            let is_in_hand = |mail: &Mail| lock(&in_hand).contains(&mail.id);
+            store.mail_for(|mail| !is_in_hand(mail) && is_here(mail), |mail| !is_in_hand(mail))
         };
         // What cannot be read now is there at the next look.
         let Ok(Ok(received)) = tokio::task::spawn_blocking(look).await else { return };
@@ -91,6 +92,7 @@ fn end(store: &Store, received: &ReceivedMail) {
 }
 
 fn is_open(store: &Store, room: &RoomId) -> bool {
-    let rooms = Reader::open(store.folder()).and_then(|reader| reader.rooms(room)).unwrap_or_default();
+    // What cannot be read now may be open still.
+    let Ok(rooms) = Reader::open(store.folder()).and_then(|reader| reader.rooms(room)) else { return true };
     rooms.iter().any(|row| !matches!(row.standing, Standing::Ended(_)))
 }

@@ -91,6 +91,8 @@ pub enum MailState {
     Taken,
     /// Its file is deleted: the room has journalled it, or it was taken back.
     Gone,
+    /// The receiver could make nothing of it, and put it aside: it will never take effect.
+    PutAside,
 }
 
 impl Mail {
@@ -144,6 +146,8 @@ impl Mail {
             MailState::Waiting
         } else if taken.exists() {
             MailState::Taken
+        } else if store.join(FOLDER).join(BAD).join(format!("{}.{WHOLE}", self.id)).exists() {
+            MailState::PutAside
         } else {
             MailState::Gone
         }
@@ -181,16 +185,18 @@ impl ReceivedMail {
 }
 
 /// Takes the messages that are meant. `is_over` tells rooms that nobody will resume from others; it is asked about old messages only.
+/// `is_received` is asked about those that were taken before: a room that ended right afterwards may have journalled them.
 pub(super) fn receive(
     store: &Path,
     is_meant: &dyn Fn(&Mail) -> bool,
     is_over: &dyn Fn(&RoomId) -> bool,
+    is_received: &dyn Fn(&Mail) -> bool,
 ) -> Result<Vec<ReceivedMail>, StoreError> {
     let mut received = Vec::new();
     for path in files(store)? {
         match read(&path) {
             Ok(mail) if !is_meant(&mail) => {
-                if is_old(&path) && is_over(&mail.room) {
+                if (is_old(&path) && is_over(&mail.room)) || (is_taken(&path) && is_received(&mail)) {
                     // Else it is looked at again.
                     let _ = fs::remove_file(&path);
                 }
@@ -204,8 +210,9 @@ pub(super) fn receive(
                 Err(error) if received.is_empty() => return Err(failed(store, &error)),
                 Err(_) => break,
             },
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Err(_) => put_aside(&store.join(FOLDER), &path),
+            Err(error) if is_no_message(&error) => put_aside(&store.join(FOLDER), &path),
+            // It is gone, or cannot be read now: its sender waits, and takes it back.
+            Err(_) => {}
         }
     }
     Ok(received)
@@ -291,6 +298,12 @@ fn read(path: &Path) -> io::Result<Mail> {
     Ok(serde_json::from_slice(&bytes)?)
 }
 
+/// The file was read, and holds no message.
+fn is_no_message(error: &io::Error) -> bool {
+    use io::ErrorKind::{FileTooLarge, InvalidData, InvalidInput, UnexpectedEof};
+    matches!(error.kind(), FileTooLarge | InvalidData | InvalidInput | UnexpectedEof)
+}
+
 /// A file that holds no message is kept for the operator, and not looked at again.
 fn put_aside(folder: &Path, path: &Path) {
     let bad = folder.join(BAD);
@@ -317,7 +330,7 @@ mod tests {
     }
 
     fn all(store: &Path) -> Vec<Mail> {
-        receive(store, &|_| true, &|_| false).unwrap().into_iter().map(|received| received.mail).collect()
+        receive(store, &|_| true, &|_| false, &|_| false).unwrap().into_iter().map(|received| received.mail).collect()
     }
 
     #[test]
@@ -329,7 +342,7 @@ mod tests {
         assert!(sent.iter().all(|mail| mail.state(temp.path()) == MailState::Taken));
         assert_eq!(Mail::take_back(temp.path(), |_| true).unwrap(), [], "nobody takes back what a room may have");
         assert_eq!(Mail::pending(temp.path()).unwrap(), sent);
-        let received = receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false).unwrap();
+        let received = receive(temp.path(), &|mail| mail.room.as_str() == "a", &|_| false, &|_| false).unwrap();
         received.iter().for_each(ReceivedMail::delete);
         assert_eq!((sent[0].state(temp.path()), sent[1].state(temp.path())), (MailState::Gone, MailState::Taken));
         assert_eq!(all(temp.path()), sent[1..]);
@@ -353,7 +366,7 @@ mod tests {
     #[test]
     fn old_messages_that_no_run_will_receive_are_deleted() {
         let (temp, _) = sent(&["over", "cut-off", "over"]);
-        let look = || receive(temp.path(), &|_| false, &|room| room.as_str() == "over").unwrap().len();
+        let look = || receive(temp.path(), &|_| false, &|room| room.as_str() == "over", &|_| false).unwrap().len();
         assert_eq!(look(), 0);
         let paths = files(temp.path()).unwrap();
         assert_eq!(paths.len(), 3, "what is new may be meant for what is about to begin");

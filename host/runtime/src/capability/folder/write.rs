@@ -194,7 +194,6 @@ fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &Change<'_
     if change.offset == 0 && change.truncate {
         return replace(dir, leaf, existing.map(|existing| existing.metadata), change);
     }
-    let is_new = existing.is_none();
     let (file, is_changed) = match existing {
         Some(Existing { file, metadata }) => {
             let is_changed = not_executable(&file, &metadata)?;
@@ -213,9 +212,8 @@ fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &Change<'_
         } else {
             file.sync_data()?
         }
-        if is_new {
-            sync_directory(dir)?;
-        }
+        // Also where the file is there: a host that was killed may have made it and not have come so far.
+        sync_directory(dir)?;
     }
     Ok(())
 }
