@@ -1,8 +1,9 @@
-//! Time, as the driver needs it. The core gets it as an argument; tests put in one that stands still.
+//! Time, as the driver and the engine need it. The core gets it as an argument; tests put in one that stands still.
 
+use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conclave_core::ids::Millis;
 
@@ -56,5 +57,28 @@ impl Clock for SystemClock {
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
         let wait = at.since(self.now());
         Box::pin(tokio::time::sleep(Duration::from_millis(wait)))
+    }
+}
+
+/// Where the engine takes the time from by which it parks calls: how long a call has computed, how long it waits before it gives its
+/// sandbox back, and what is left of `limits.wall` while it is parked. Unlike [`Clock`] it never goes back.
+pub trait MonotonicClock: Debug + Send + Sync + 'static {
+    fn now(&self) -> Instant;
+
+    /// Ends once this much time has passed, or later.
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// The machine's monotonic clock.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct SystemMonotonicClock;
+
+impl MonotonicClock for SystemMonotonicClock {
+    fn now(&self) -> Instant {
+        Instant::now()
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(time))
     }
 }

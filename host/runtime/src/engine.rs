@@ -11,6 +11,7 @@ use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};
 
 use crate::capability;
+use crate::clock::{MonotonicClock, SystemMonotonicClock};
 use crate::sandbox::CallState;
 use crate::sandbox::parking::Parking;
 use crate::sandbox::places::Places;
@@ -28,11 +29,13 @@ pub struct EngineSettings {
     /// A call that waits longer than this for a model gives its sandbox back, and is run again from what it was told when the answer is
     /// there; sooner when others wait for a sandbox. None: every call keeps its sandbox to its end.
     pub park_after: Option<Duration>,
+    /// What parking goes by. Limits of a call that holds a sandbox are counted by the machine.
+    pub park_clock: Arc<dyn MonotonicClock>,
 }
 
 impl Default for EngineSettings {
     fn default() -> Self {
-        Self { slots: 256, stack: 512 << 10, park_after: Some(Duration::from_millis(100)) }
+        Self { slots: 256, stack: 512 << 10, park_after: Some(Duration::from_millis(100)), park_clock: Arc::new(SystemMonotonicClock) }
     }
 }
 
@@ -60,6 +63,7 @@ struct Inner {
     linker: Linker<CallState>,
     slots: Places,
     park_after: Option<Duration>,
+    park_clock: Arc<dyn MonotonicClock>,
     parked: AtomicUsize,
 }
 
@@ -83,7 +87,8 @@ impl Engine {
         start_ticker(wasm.weak())?;
         let slots = Places::new(usize::try_from(slots).unwrap_or(usize::MAX));
         let parked = AtomicUsize::new(0);
-        Ok(Self(Arc::new(Inner { wasm, linker, slots, park_after: settings.park_after, parked })))
+        let (park_after, park_clock) = (settings.park_after, Arc::clone(&settings.park_clock));
+        Ok(Self(Arc::new(Inner { wasm, linker, slots, park_after, park_clock, parked })))
     }
 
     pub(crate) fn wasm(&self) -> &wasmtime::Engine {
@@ -114,7 +119,12 @@ impl Engine {
     /// How calls of a plugin with these places are parked; none when they are not.
     pub(crate) fn parking(&self, at_once: Option<&Places>) -> Option<Parking> {
         let after = self.0.park_after?;
-        Some(Parking { after, slots: self.0.slots.clone(), at_once: at_once.cloned() })
+        Some(Parking { after, slots: self.0.slots.clone(), at_once: at_once.cloned(), clock: Arc::clone(&self.0.park_clock) })
+    }
+
+    /// What parking goes by.
+    pub(crate) fn park_clock(&self) -> &dyn MonotonicClock {
+        &*self.0.park_clock
     }
 
     /// A call is parked, until this is dropped.

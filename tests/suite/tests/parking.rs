@@ -3,14 +3,15 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use conclave_core::config::Config;
 use conclave_core::event::Event;
 use conclave_core::fault::{CallReport, FaultKind};
 use conclave_core::ids::RoomId;
-use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::clock::{BoxFuture, MonotonicClock};
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
@@ -75,6 +76,53 @@ impl ModelClient for Slow {
                 model,
             })
         })
+    }
+}
+
+/// On a machine that is busy with other tests a call is charged for time in which it did not run.
+const PATIENT: &str = "cpu = \"1 h\", wall = \"1 h\"";
+/// What a call of a [`ManualClock`] seems to have computed when it waits.
+const COMPUTED: Duration = Duration::from_millis(25);
+
+/// Whoever looks at it finds it [`COMPUTED`] later than who looked before; whoever sleeps is woken by the test.
+#[derive(Debug)]
+struct ManualClock {
+    now: Mutex<Instant>,
+    /// Every further sleep ends at once.
+    is_over: AtomicBool,
+    sleeps: Mutex<Vec<(Duration, Option<oneshot::Sender<()>>)>>,
+}
+
+impl ManualClock {
+    fn new() -> Arc<Self> {
+        Arc::new(Self { now: Mutex::new(Instant::now()), is_over: AtomicBool::new(false), sleeps: Mutex::default() })
+    }
+
+    /// How long each sleep was to be, also of those that have ended.
+    fn sleeps(&self) -> Vec<Duration> {
+        self.sleeps.lock().expect("nobody panics").iter().map(|(time, _)| *time).collect()
+    }
+
+    fn wake(&self, number: usize) {
+        let sleeper = self.sleeps.lock().expect("nobody panics")[number].1.take().expect("it was not woken before");
+        sleeper.send(()).expect("somebody sleeps");
+    }
+}
+
+impl MonotonicClock for ManualClock {
+    fn now(&self) -> Instant {
+        let mut now = self.now.lock().expect("nobody panics");
+        *now += COMPUTED;
+        *now
+    }
+
+    fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
+        if self.is_over.load(Ordering::SeqCst) {
+            return Box::pin(std::future::ready(()));
+        }
+        let (sender, woken) = oneshot::channel();
+        self.sleeps.lock().expect("nobody panics").push((time, Some(sender)));
+        Box::pin(async move { drop(woken.await) })
     }
 }
 
@@ -147,8 +195,7 @@ pub(crate) fn parks() -> EngineSettings {
 fn many_more_wait_than_there_are_sandboxes() {
     const MANY: usize = 1_000;
     block_on(async {
-        // On a machine that is busy with other tests a call is charged for time in which it did not run.
-        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", "cpu = \"1 h\"");
+        let world = World::new(false, EngineSettings { slots: 16, ..EngineSettings::default() }, "asks = 2", PATIENT);
         let prepared = world.prepare().await;
         let runs: Vec<_> = (0..MANY).map(|index| tokio::spawn(world.start(&prepared, &format!("room{index}")).outcome())).collect();
         until("all have asked", || world.model.asked() == MANY).await;
@@ -167,7 +214,7 @@ fn many_more_wait_than_there_are_sandboxes() {
 #[test]
 fn answers_may_come_in_another_order_than_they_are_waited_for() {
     block_on(async {
-        let world = World::new(true, parks(), "asks = 4, at_once = true", "");
+        let world = World::new(true, parks(), "asks = 4, at_once = true", PATIENT);
         let prepared = world.prepare().await;
         let run = tokio::spawn(world.start(&prepared, "room").outcome());
         until("all are asked", || world.model.asked() == 4).await;
@@ -187,7 +234,7 @@ fn nothing_is_told_twice() {
     let run = |engine: EngineSettings| {
         block_on(async {
             let parks = engine.park_after.is_some();
-            let world = World::new(true, engine, "asks = 3", "");
+            let world = World::new(true, engine, "asks = 3", PATIENT);
             let prepared = world.prepare().await;
             let run = tokio::spawn(world.start(&prepared, "room").outcome());
             for asked in ["0", "1", "2"] {
@@ -213,23 +260,30 @@ fn nothing_is_told_twice() {
 #[test]
 fn a_call_that_computed_long_keeps_its_sandbox_until_the_wait_was_worth_it() {
     block_on(async {
-        let world = World::new(true, parks(), "asks = 1, rounds = 300000000", "cpu = \"1 h\", wall = \"1 h\"");
+        let clock = ManualClock::new();
+        let park_after = Duration::from_millis(5);
+        let engine = EngineSettings { park_after: Some(park_after), park_clock: clock.clone(), ..parks() };
+        let world = World::new(true, engine, "asks = 1", PATIENT);
         let prepared = world.prepare().await;
         let run = tokio::spawn(world.start(&prepared, "room").outcome());
-        until("it asks", || world.model.asked() == 1).await;
-        tokio::time::sleep(Duration::from_millis(100)).await;
-        assert_eq!((world.host.engine().live(), world.host.engine().waiting()), (1, 0), "it would have to compute for longer again");
-        until("it is parked in the end", || world.host.engine().waiting() == 1 && world.host.engine().live() == 0).await;
+        let held = || (world.host.engine().live(), world.host.engine().waiting());
+        let mut waits = Vec::new();
+        for time in [COMPUTED * 4, park_after] {
+            waits.push(time);
+            until("it waits on", || clock.sleeps().len() == waits.len()).await;
+            assert_eq!((clock.sleeps(), held()), (waits.clone(), (1, 0)), "it would have to compute as long again");
+            clock.wake(waits.len() - 1);
+        }
+        until("it is parked in the end", || held() == (0, 1)).await;
         world.model.answer("0");
         assert!(run.await.expect("it does not panic").is_ok());
-        assert!(world.report("room").0.cpu_ticks > 1, "it did compute: {:?}", world.report("room"));
     });
 }
 
 #[test]
 fn a_parked_call_that_is_stopped_leaves_nothing() {
     block_on(async {
-        let world = World::new(true, parks(), "asks = 1", "");
+        let world = World::new(true, parks(), "asks = 1", PATIENT);
         let prepared = world.prepare().await;
         let run = world.start(&prepared, "room");
         let stopper = run.stopper();
@@ -244,10 +298,21 @@ fn a_parked_call_that_is_stopped_leaves_nothing() {
 #[test]
 fn a_parked_call_ends_at_its_wall_limit() {
     block_on(async {
-        let world = World::new(true, parks(), "asks = 1", "wall = \"300ms\"");
+        let clock = ManualClock::new();
+        let engine = EngineSettings { park_clock: clock.clone(), ..parks() };
+        let world = World::new(true, engine, "asks = 1", PATIENT);
         let prepared = world.prepare().await;
         let run = tokio::spawn(world.start(&prepared, "room").outcome());
-        until("it is parked", || world.host.engine().waiting() == 1).await;
+        for sleep in 0..2 {
+            until("it waits on", || clock.sleeps().len() == sleep + 1).await;
+            clock.wake(sleep);
+        }
+        until("it is parked, with a limit", || world.host.engine().waiting() == 1 && clock.sleeps().len() == 3).await;
+        let left = clock.sleeps()[2];
+        assert!(left > Duration::ZERO && left < Duration::from_secs(3600), "what it took before is taken off: {left:?}");
+        // Also for the steps that the task tries after it.
+        clock.is_over.store(true, Ordering::SeqCst);
+        clock.wake(2);
         run.await.expect("it does not panic").expect("a journal in memory does not fail");
         assert_eq!(world.report("room").1, Some(FaultKind::Wall));
         assert_eq!((world.host.engine().live(), world.host.engine().waiting()), (0, 0));

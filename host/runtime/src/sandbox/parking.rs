@@ -1,9 +1,11 @@
 //! When a call that waits gives its instance back: how long it may wait, and who wants its place. Whether it may be run again is asked of
 //! its state.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::places::Places;
+use crate::clock::MonotonicClock;
 
 /// A wait that ends within this is not worth another start, whoever waits for the place.
 const GRACE: Duration = Duration::from_millis(1);
@@ -15,12 +17,13 @@ pub(crate) struct Parking {
     pub(crate) slots: Places,
     /// The plugin's own places.
     pub(crate) at_once: Option<Places>,
+    pub(crate) clock: Arc<dyn MonotonicClock>,
 }
 
 impl Parking {
     /// Returns when a call that waits should give its place back.
     pub(crate) async fn due(self) {
-        let Self { after, slots, at_once } = self;
+        let Self { after, slots, at_once, clock } = self;
         let wanted = async {
             match at_once {
                 Some(at_once) => {
@@ -31,11 +34,11 @@ impl Parking {
                 }
                 None => slots.wanted().await,
             }
-            tokio::time::sleep(GRACE).await;
+            clock.sleep(GRACE).await;
         };
         tokio::select! {
             () = wanted => {}
-            () = tokio::time::sleep(after) => {}
+            () = clock.sleep(after) => {}
         }
     }
 }

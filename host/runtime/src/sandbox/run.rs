@@ -57,7 +57,7 @@ pub(crate) async fn run<E: Errand>(
         };
         let slot = engine.slot().await;
         let began = Instant::now();
-        state.began = began;
+        state.began = engine.park_clock().now();
         let (end, ended) = attempt(engine, code, state, errand, left.0).await;
         left.take(began);
         state = ended;
@@ -68,10 +68,14 @@ pub(crate) async fn run<E: Errand>(
         // Counted first: a call is never seen neither here nor there.
         drop((slot, turn));
         let began = Instant::now();
-        let answered = tokio::time::timeout(left.0, state.past.parked_answer()).await;
+        let is_late = tokio::select! {
+            biased;
+            () = state.past.parked_answer() => false,
+            () = engine.park_clock().sleep(left.0) => true,
+        };
         drop(parked);
         left.take(began);
-        if answered.is_err() {
+        if is_late {
             let fault = broken(FaultKind::Wall, &state.grantee);
             return left.told(Err(fault), state);
         }

@@ -17,12 +17,13 @@ const WORTH: u32 = 4;
 impl CallState {
     /// Returns when a wait that begins now has been worth more than to run the call again; never when that cannot be done.
     pub(crate) fn due(&self) -> impl Future<Output = ()> + Send + use<> {
-        let own = self.began.elapsed().saturating_sub(self.waited);
         let parking = self.parking.clone().filter(|_| self.meter.may_repeat());
+        let (began, waited) = (self.began, self.waited);
         let past = Arc::clone(&self.past);
         async move {
             let Some(parking) = parking else { return std::future::pending().await };
-            tokio::time::sleep(own.saturating_mul(WORTH)).await;
+            let own = parking.clock.now().saturating_duration_since(began).saturating_sub(waited);
+            parking.clock.sleep(own.saturating_mul(WORTH)).await;
             parking.due().await;
             past.may_park().await;
         }
