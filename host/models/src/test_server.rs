@@ -9,14 +9,10 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
 
 use serde_json::{Value, json};
 
 pub use self::answer::Answer;
-
-/// A test that waits longer than this waits for what never comes.
-const PATIENCE: Duration = Duration::from_secs(600);
 
 /// A request as it came.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -126,28 +122,18 @@ impl Server {
         self.shared.state().connections
     }
 
-    /// Waits until so many requests have come. Blocks the thread.
-    ///
-    /// # Panics
-    /// When they do not.
+    /// Waits until so many requests have come. Blocks the thread; when they never come, it is for the tests' runner to end it.
     pub fn wait_for_requests(&self, count: usize) {
-        self.wait_until("requests", |state| state.requests.len() >= count);
+        self.wait_until(|state| state.requests.len() >= count);
     }
 
-    /// Waits until so many clients went away before they had their answer. Blocks the thread.
-    ///
-    /// # Panics
-    /// After ten seconds.
+    /// Waits until so many clients went away before they had their answer. Blocks the thread likewise.
     pub fn wait_for_hang_ups(&self, count: usize) {
-        self.wait_until("clients that hang up", |state| state.hang_ups >= count);
+        self.wait_until(|state| state.hang_ups >= count);
     }
 
-    fn wait_until(&self, what: &str, is_met: impl Fn(&State) -> bool) {
-        let state = self.shared.state();
-        let waited = self.shared.changed.wait_timeout_while(state, PATIENCE, |state| !is_met(state));
-        let (state, result) = waited.unwrap_or_else(PoisonError::into_inner);
-        drop(state);
-        assert!(!result.timed_out(), "the test server has waited long enough for {what}");
+    fn wait_until(&self, is_met: impl Fn(&State) -> bool) {
+        drop(self.shared.changed.wait_while(self.shared.state(), |state| !is_met(state)).unwrap_or_else(PoisonError::into_inner));
     }
 }
 

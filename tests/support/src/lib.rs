@@ -7,7 +7,7 @@ mod rig;
 
 use std::path::PathBuf;
 
-pub use program::{PATIENCE, bare, program, until, until_so};
+pub use program::{bare, program, until, until_so};
 pub use ran::{Answer, Ran};
 pub use rig::{Rig, block_on, host, refused};
 

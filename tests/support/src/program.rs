@@ -10,7 +10,7 @@ use crate::{Rig, cache};
 
 /// For a wait that can only end well: for a line, a request, a file. Whoever waits this long waits for what never comes; no test passes or
 /// fails by how fast the machine is. A test that is stuck all the same is ended by its runner (`host/xtask/nextest.toml`).
-pub const PATIENCE: Duration = Duration::from_secs(600);
+const PATIENCE: Duration = Duration::from_secs(600);
 
 /// How long to let others work before something is looked at again that tells nobody when it changes.
 const LOOK_AGAIN: Duration = Duration::from_millis(20);

@@ -16,7 +16,6 @@ use conclave_runtime::secrets::Sources;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Follow, Host, HostOptions, PrepareError, Prepared, RunOptions};
 
-use crate::program::PATIENCE;
 use crate::ran::Ran;
 
 /// A host, a folder, and people.
@@ -136,8 +135,7 @@ impl Rig {
         };
         let run = prepared.start(Some(message.to_owned()), options).expect("a journal in memory opens");
         *lock(&recorder.stop) = Some(run.stopper());
-        let outcome: Arc<Outcome> =
-            tokio::time::timeout(PATIENCE, run.outcome()).await.expect("the run ends").expect("a journal in memory does not fail");
+        let outcome: Arc<Outcome> = run.outcome().await.expect("a journal in memory does not fail");
         let happenings = std::mem::take(&mut *lock(&recorder.happenings));
         let heard = std::mem::take(&mut *lock(&people.heard));
         Ran::new(outcome, happenings, journals, heard)

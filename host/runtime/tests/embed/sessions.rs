@@ -1,7 +1,6 @@
 //! Run after run in one room: what stays, what begins anew, what ends a run that nobody waits for, and what the journal makes of it.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use conclave_core::event::{Event, HistoryChange};
 use conclave_core::journal::{fold, from_lines, to_line};
@@ -12,6 +11,7 @@ use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::{Ask, Prepared, RunOptions, Session, SessionError};
 use serde_json::json;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::support::{Told, prepared};
 
@@ -184,26 +184,42 @@ async fn a_journal_that_failed_ends_the_session() {
     assert_eq!(broken.to_string(), "the journal of room test has failed before; what is to go on needs another session");
 }
 
-/// Keeps by a thread, before anything may be done; the record of this number cannot be kept.
-struct Slow(u64);
+/// Keeps each entry before anything may be done, once the test lets it; the record of this number cannot be kept.
+#[derive(Clone)]
+struct Gated {
+    fails: u64,
+    /// One permit for each entry.
+    open: Arc<Semaphore>,
+    /// An entry has found no permit.
+    held: Arc<Notify>,
+}
 
-impl Journals for Slow {
+impl Gated {
+    fn new(fails: u64, permits: usize) -> Self {
+        Self { fails, open: Arc::new(Semaphore::new(permits)), held: Arc::default() }
+    }
+
+    fn open(&self) {
+        self.open.add_permits(Semaphore::MAX_PERMITS / 2);
+    }
+}
+
+impl Journals for Gated {
     fn open(&self, _: &RoomId) -> Result<Opening, JournalFailure> {
-        let journal: Box<dyn Journal> = Box::new(Slow(self.0));
+        let journal: Box<dyn Journal> = Box::new(self.clone());
         Ok(Box::pin(std::future::ready(Ok(journal))))
     }
 }
 
-impl Journal for Slow {
+impl Journal for Gated {
     fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
-        let fails = entry.records.iter().any(|record| record.seq == self.0);
-        let (answer, kept) = tokio::sync::oneshot::channel();
-        std::thread::spawn(move || {
-            std::thread::sleep(Duration::from_millis(10));
-            let _ = answer.send(());
-        });
+        let fails = entry.records.iter().any(|record| record.seq == self.fails);
+        let Self { open, held, .. } = self.clone();
         Ok(Keeping::First(Box::pin(async move {
-            kept.await.expect("the thread answers");
+            if open.available_permits() == 0 {
+                held.notify_one();
+            }
+            open.acquire().await.expect("it is never closed").forget();
             let (room, place, cause) = (RoomId::from("test"), "memory".to_owned(), std::io::ErrorKind::StorageFull.into());
             if fails { Err(JournalFailure { room, place, cause }) } else { Ok(()) }
         })))
@@ -212,20 +228,35 @@ impl Journal for Slow {
 
 #[tokio::test]
 async fn a_run_can_be_dropped_wherever_its_journal_is() {
-    for after in (0..60).step_by(3) {
-        let options = RunOptions { journals: Arc::new(Slow(u64::MAX)), ..Told::default().options() };
+    let mut entries = 0;
+    loop {
+        let journal = Gated::new(u64::MAX, entries);
+        let options = RunOptions { journals: Arc::new(journal.clone()), ..Told::default().options() };
         let mut session = prepare("heard").await.session(options).unwrap();
-        let ran = tokio::time::timeout(Duration::from_millis(after), session.run("one")).await;
-        assert!(ran.is_err() || matches!(ran, Ok(Ok(_))));
-        assert!(session.run("two").await.is_ok(), "dropped after {after} ms");
+        let is_over = {
+            let mut run = std::pin::pin!(session.run("one"));
+            let is_over = tokio::select! {
+                ran = &mut run => ran.map(|_| true).unwrap(),
+                () = journal.held.notified() => false,
+            };
+            // Before the drop, which waits until the journal holds that the run was given up.
+            journal.open();
+            is_over
+        };
+        assert!(session.run("two").await.is_ok(), "dropped after {entries} entries");
+        if is_over {
+            break;
+        }
+        entries += 1;
     }
+    assert!(entries >= 2, "it was dropped at {entries} entries only");
 }
 
 #[tokio::test]
 async fn nothing_is_told_of_what_could_not_be_kept() {
     for seq in 0..2 {
         let told = Told::default();
-        let options = RunOptions { journals: Arc::new(Slow(seq)), ..told.options() };
+        let options = RunOptions { journals: Arc::new(Gated::new(seq, Semaphore::MAX_PERMITS)), ..told.options() };
         let mut session = prepare("heard").await.session(options).unwrap();
         assert!(matches!(session.run("one").await, Err(SessionError::Journal(_))));
         assert!(matches!(session.go_on().await, Err(SessionError::Broken { .. })));

@@ -18,7 +18,7 @@ use conclave_runtime::model::{Completion, Prompt, PromptPiece, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
-use conclave_test_support::{PATIENCE, guest, stock};
+use conclave_test_support::{guest, stock};
 use serde_json::Value;
 use tokio::sync::Semaphore;
 
@@ -193,8 +193,7 @@ impl World {
         *lock(&self.journals) = journals.clone();
         let options = self.options(Arc::new(journals));
         let run = self.prepare(config).await.start(Some(message.to_owned()), options).expect("a journal in memory opens");
-        let outcome = tokio::time::timeout(PATIENCE, run.outcome()).await.expect("the run ends");
-        Outcome::clone(&outcome.expect("a journal in memory holds"))
+        Outcome::clone(&run.outcome().await.expect("a journal in memory holds"))
     }
 
     pub(super) fn records(&self) -> Vec<Arc<Record>> {
