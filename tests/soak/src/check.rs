@@ -57,11 +57,15 @@ impl Known {
                 problems.push(format!("the reply {key} was journalled, and was bought again"));
             }
         }
+        problems
+    }
+
+    /// What is there now stays: no reply of it is bought again.
+    pub(crate) fn note(&mut self, kept: &Kept, counts: &Counts) {
         for key in replies(kept) {
             let count = counts.bought.get(&key).copied().unwrap_or_default();
             self.journalled.entry(key).or_insert(count);
         }
-        problems
     }
 
     fn effects(&mut self, counts: &Counts) -> Vec<String> {

@@ -93,9 +93,18 @@ impl Mount {
         Ok(Self { folder: folder.to_owned(), shared, serving: Some(serving) })
     }
 
-    /// Calls this once when the power goes.
+    /// Calls this once when the power goes; from then on requests wait again.
     pub(crate) fn on_out(&self, on_out: OnOut) {
-        lock(&self.shared.state).on_out = Some(on_out);
+        let mut state = lock(&self.shared.state);
+        state.on_out = Some(on_out);
+        // Of a process before this one, which was killed while the power stayed on.
+        state.is_released = false;
+    }
+
+    /// Requests that wait for power.
+    #[cfg(test)]
+    pub(crate) fn held(&self) -> usize {
+        lock(&self.shared.state).held.len()
     }
 
     /// Lets the requests fail that wait for power, so that a killed process can end.

@@ -1,5 +1,6 @@
 //! `cargo xtask soak` ends here.
 
+use std::hash::{BuildHasher, RandomState};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
 
@@ -69,8 +70,8 @@ fn main() -> ExitCode {
 fn run(options: &Options) -> Result<(), String> {
     let absolute = |path: &PathBuf| std::path::absolute(path).map_err(|error| error.to_string());
     let place = Place { guests: absolute(&options.guests)?, stock: absolute(&options.stock)?, cache: absolute(&options.cache)? };
-    let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-    let seed = options.seed.unwrap_or(since.as_secs() << 16);
+    // A hasher's own seed is random enough; shorter, because people type it again.
+    let seed = options.seed.unwrap_or_else(|| RandomState::new().hash_one(0) >> 20);
     let keep = Keep::of_word(&options.keep).ok_or_else(|| format!("`{}` is none of sync, group, exit, lines", options.keep))?;
     let Options { runs, each, at_once, slowest, .. } = *options;
     let (kills, power_cuts) = match (options.kills, options.power_cuts) {

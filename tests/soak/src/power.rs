@@ -40,9 +40,14 @@ impl Power {
     }
 
     /// The power went.
-    #[cfg(test)]
-    fn is_out(&self) -> bool {
+    pub(crate) fn is_out(&self) -> bool {
         self.disk().is_out()
+    }
+
+    /// Requests that wait for power.
+    #[cfg(test)]
+    fn held(&self) -> usize {
+        self.mount.as_ref().map_or(0, Mount::held)
     }
 
     /// Writes what the disk shows into a new folder elsewhere. Whoever serves the disk looks at this copy: a program that maps a file of a

@@ -33,6 +33,10 @@ impl Power {
         match *self {}
     }
 
+    pub(crate) fn is_out(&self) -> bool {
+        match *self {}
+    }
+
     pub(crate) fn copy_to(&self, _: &Path) -> Result<(), String> {
         match *self {}
     }

@@ -13,6 +13,8 @@ pub struct Totals {
     pub kills: BTreeMap<String, u64>,
     /// Power cuts, by what they kept of what was not synced.
     pub cuts: BTreeMap<String, u64>,
+    /// Kills after which the power stayed on, so that the next life began on what was not synced.
+    pub uncut: u64,
     pub runs: u64,
     pub records: u64,
     pub acknowledged: u64,
@@ -54,6 +56,7 @@ impl Totals {
         self.lives += lives;
         kills.iter().for_each(|(point, count)| *self.kills.entry(point.clone()).or_default() += count);
         more.cuts.iter().for_each(|(kind, count)| *self.cuts.entry(kind.clone()).or_default() += count);
+        self.uncut += more.uncut;
         self.runs += runs;
         self.records += records;
         self.acknowledged += acknowledged;
@@ -81,6 +84,7 @@ impl Display for Totals {
         let lines = [
             ("kills", self.killed()),
             ("power cuts", self.power_cuts()),
+            ("kills with the power left on", self.uncut),
             ("rounds", self.rounds),
             ("lives", self.lives),
             ("runs, all ended", self.runs),
