@@ -62,14 +62,28 @@ pub(crate) fn guests_are_tested(place: &Place) -> Result<(), Failure> {
     )))
 }
 
-/// What no test does: wait for time to pass, or look how long something took. Machines are slow, and busy.
-const TIMED: [&str; 2] = ["sleep(", "elapsed()"];
+/// What no test does: wait for time to pass, give up after some, or look how long something took. Machines are slow, and busy. Also as the
+/// end of a longer name, such as `recv_timeout(`.
+const TIMED: [&str; 9] = [
+    "sleep(",
+    "sleep_until(",
+    "elapsed()",
+    "timeout(",
+    "timeout_at(",
+    "wait_timeout_while(",
+    "duration_since(",
+    "interval(",
+    "interval_at(",
+];
 
-/// Where tests are. Guests and benchmarks are none.
-const TESTS: [&str; 7] = ["host", "sdk", "plugins", "wit", "tests/conformance", "tests/soak", "tests/suite"];
+/// Where tests are.
+const TESTS: [&str; 5] = ["host", "sdk", "plugins", "wit", "tests"];
+
+/// Where there are none all the same: components that tests run, benchmarks, and this file, which says what it looks for.
+const NO_TESTS: [&str; 3] = ["tests/guests/", "tests/bench/", "host/xtask/src/gates.rs"];
 
 /// Files of tests that may, how often, and why no machine is too slow for it.
-const TIMED_ALL_THE_SAME: [(&str, usize, &str); 12] = [
+const TIMED_ALL_THE_SAME: [(&str, usize, &str); 13] = [
     (
         "tests/support/src/program.rs",
         4,
@@ -81,16 +95,26 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 12] = [
         1,
         "a job of a batch that takes longer than another, as the cases' format has it; none of ours says so",
     ),
-    ("tests/conformance/src/workers.rs", 1, "the last resort for a scenario that waits for ever; processor time is what limits the others"),
+    (
+        "tests/conformance/src/workers.rs",
+        2,
+        "how often a process is looked after decides nothing; the last resort is for a scenario that waits for ever, and processor time limits \
+         the others",
+    ),
+    ("tests/fuzz/src/drive.rs", 2, "`cargo xtask fuzz` runs for a time that was typed; the tests run a number of executions"),
+    ("tests/fuzz/src/main.rs", 1, "`cargo xtask fuzz` ends an input that hangs; no test starts it"),
     ("tests/soak/src/fuse.rs", 1, "the kernel has no word for `mounted`: the device is asked again until it is"),
-    ("tests/soak/src/lives.rs", 1, "the time of a soak is told, and nothing depends on it"),
+    (
+        "tests/soak/src/lives.rs",
+        2,
+        "when a life is killed at any time, any time is right; one that says nothing for ten minutes hangs; how long a soak took is only told",
+    ),
     ("tests/soak/src/child.rs", 3, "the clock of a soak is the system's, and jumps"),
     ("tests/soak/src/world.rs", 1, "answers come late, as the plan of a soak says"),
-    ("tests/suite/tests/parking.rs", 1, "TO MEND: a call must compute longer than 25 ms; the runtime has no clock for parking"),
     (
-        "host/runtime/tests/embed/sessions.rs",
+        "tests/suite/tests/looking.rs",
         1,
-        "a journal that takes its time, so that runs are dropped at different entries; nothing is asserted of it",
+        "the moment that a run is dated by is compared with another: a slow machine puts them further apart",
     ),
     ("host/runtime/tests/embed/one_tool.rs", 1, "ignored: it measures, for whoever asks for it"),
     ("host/models/tests/openai/patience.rs", 1, "the least that a wait may take: a slow machine makes it longer"),
@@ -98,22 +122,9 @@ const TIMED_ALL_THE_SAME: [(&str, usize, &str); 12] = [
 
 /// Fails with the tests that sleep or measure time, but for those that say why they may.
 pub(crate) fn tests_wait_for_facts(place: &Place) -> Result<(), Failure> {
-    let mut found: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for folder in TESTS.iter().chain(&["tests/support"]) {
-        for file in files_below(&place.root.join(folder), ".rs") {
-            let shown = place.shown(&file);
-            // This file says what it looks for.
-            if shown == "host/xtask/src/gates.rs" {
-                continue;
-            }
-            let is_test = shown.starts_with("tests/") || shown.contains("/tests/") || shown.ends_with("/tests.rs");
-            let lines: Vec<usize> = timed(&text_of(&file)?, is_test).collect();
-            if !lines.is_empty() {
-                found.insert(shown, lines);
-            }
-        }
-    }
-    let problems = timed_problems(&found, &TIMED_ALL_THE_SAME);
+    let files = TESTS.iter().flat_map(|folder| files_below(&place.root.join(folder), ".rs"));
+    let files = files.map(|file| Ok((place.shown(&file), text_of(&file)?))).collect::<Result<Vec<_>, Failure>>()?;
+    let problems = timed_problems(&timed_files(&files), &TIMED_ALL_THE_SAME);
     if problems.is_empty() {
         return Ok(());
     }
@@ -123,15 +134,115 @@ pub(crate) fn tests_wait_for_facts(place: &Place) -> Result<(), Failure> {
     )))
 }
 
-/// The lines, from 1, in which tests do what they should not; where the whole file is no test, those below `#[cfg(test)]`.
-fn timed(text: &str, is_test: bool) -> impl Iterator<Item = usize> {
-    let mut is_test = is_test;
-    text.lines().zip(1..).filter_map(move |(line, number)| {
-        is_test |= line.trim() == "#[cfg(test)]";
-        let code = line.split("//").next().unwrap_or_default();
-        let is_timed =
-            |word: &str| code.match_indices(word).any(|(at, _)| !code[..at].ends_with(|letter: char| is_word(letter) && letter != '_'));
-        (is_test && TIMED.iter().any(|word| is_timed(word))).then_some(number)
+/// Of these files with their texts, those in which tests do what they should not, with the lines.
+fn timed_files(files: &[(String, String)]) -> BTreeMap<String, Vec<usize>> {
+    let modules: Vec<String> = files.iter().flat_map(|(file, text)| test_modules(file, text)).collect();
+    let of_module = |file: &str| modules.iter().any(|module| file.strip_prefix(module).is_some_and(|rest| rest.starts_with(['.', '/'])));
+    let tests = files.iter().filter(|(file, _)| !NO_TESTS.iter().any(|none| file.starts_with(none)));
+    let found = tests.map(|(file, text)| (file.clone(), timed(text, is_test(file) || of_module(file))));
+    found.filter(|(_, lines)| !lines.is_empty()).collect()
+}
+
+/// The whole file is a test, by its name or by its folder's.
+fn is_test(file: &str) -> bool {
+    let name = file.rsplit('/').next().unwrap_or_default();
+    file.starts_with("tests/")
+        || file.contains("/tests/")
+        || name == "tests.rs"
+        || name.starts_with("test_")
+        || name.ends_with("_test.rs")
+        || name.ends_with("_tests.rs")
+}
+
+/// The files of modules that are compiled for tests alone, without their ending.
+fn test_modules(file: &str, text: &str) -> Vec<String> {
+    let (folder, name) = file.rsplit_once('/').unwrap_or_default();
+    let folder = match name.trim_end_matches(".rs") {
+        "lib" | "main" | "mod" => folder.to_owned(),
+        name => format!("{folder}/{name}"),
+    };
+    let mut is_next = false;
+    let mut modules = Vec::new();
+    for line in text.lines().map(code_of).map(str::trim) {
+        let module = line.strip_suffix(';').and_then(|item| item.rsplit_once("mod ")).map(|(_, name)| name);
+        match module {
+            _ if is_for_tests(line) => is_next = true,
+            _ if line.is_empty() || line.starts_with("#[") => {}
+            Some(module) if is_next => {
+                modules.push(format!("{folder}/{module}"));
+                is_next = false;
+            }
+            _ => is_next = false,
+        }
+    }
+    modules
+}
+
+/// The lines, from 1, in which tests do what they should not; where the whole file is no test, those of items that are compiled for tests.
+fn timed(text: &str, is_test: bool) -> Vec<usize> {
+    let (mut tested, mut paused): (Option<Item>, Option<Item>) = (None, None);
+    let mut lines = Vec::new();
+    for (line, number) in text.lines().map(code_of).zip(1..) {
+        if tested.is_none() && is_for_tests(line) {
+            tested = Some(Item::below(line));
+        } else if paused.is_none() && line.trim_start().starts_with("#[") && line.contains("start_paused = true") {
+            // Its clock is the test's own: no time passes while it waits.
+            paused = Some(Item::below(line));
+        }
+        if (is_test || tested.is_some()) && paused.is_none() && TIMED.iter().any(|word| calls(line, word)) {
+            lines.push(number);
+        }
+        tested = tested.filter(|item| !item.ends_with(line));
+        paused = paused.filter(|item| !item.ends_with(line));
+        if tested.is_some() && line.ends_with('{') && line.contains("mod ") {
+            // A module of tests is the last in its file.
+            tested = Some(Item { indent: None });
+        }
+    }
+    lines
+}
+
+/// The item below an attribute, as rustfmt lays it out.
+struct Item {
+    /// How far it is indented; none when it goes to the end of the file.
+    indent: Option<usize>,
+}
+
+impl Item {
+    fn below(attribute: &str) -> Self {
+        Self { indent: Some(indent(attribute)) }
+    }
+
+    fn ends_with(&self, line: &str) -> bool {
+        let code = line.trim();
+        self.indent == Some(indent(line)) && !code.starts_with("#[") && (code.starts_with('}') || code.ends_with([';', ',', '}']))
+    }
+}
+
+fn indent(line: &str) -> usize {
+    line.len() - line.trim_start().len()
+}
+
+/// A line without its comment.
+fn code_of(line: &str) -> &str {
+    line.split("//").next().unwrap_or_default().trim_end()
+}
+
+/// `#[cfg(test)]`, also among other conditions.
+fn is_for_tests(line: &str) -> bool {
+    let Some(condition) = line.trim().strip_prefix("#[cfg(") else { return false };
+    condition.match_indices("test").any(|(at, word)| {
+        let (before, after) = (&condition[..at], &condition[at + word.len()..]);
+        !before.ends_with("not(") && (before.is_empty() || before.ends_with(['(', ' '])) && after.starts_with([')', ','])
+    })
+}
+
+/// Whether such a function is called, not defined.
+fn calls(code: &str, word: &str) -> bool {
+    code.match_indices(word).any(|(at, _)| {
+        let before = code[..at].trim_end_matches(is_word);
+        let prefix = &code[before.len()..at];
+        (prefix.is_empty() || prefix.ends_with('_')) && !before.ends_with("fn ")
     })
 }
 
@@ -230,13 +341,84 @@ mod tests {
     #[test]
     fn a_test_that_sleeps_or_measures_is_found() {
         let text = "fn a() { sleep(x); }\n#[cfg(test)]\nmod tests {\n  thread::sleep(x); // y\n  // sleep(x)\n  assert!(began.elapsed() < x);\n  fn oversleep() {}\n  oversleep();\n}\n";
-        assert_eq!(timed(text, false).collect::<Vec<_>>(), [4, 6]);
-        assert_eq!(timed(text, true).collect::<Vec<_>>(), [1, 4, 6]);
+        assert_eq!(timed(text, false), [4, 6]);
+        assert_eq!(timed(text, true), [1, 4, 6]);
         let found = [("a.rs".to_owned(), vec![4, 6]), ("b.rs".to_owned(), vec![1])].into();
         assert_eq!(timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why")]), "");
         assert_eq!(timed_problems(&found, &[("a.rs", 1, "why"), ("b.rs", 1, "why")]), "    a.rs:4, 6  2 where 1 may be\n");
         let stale = timed_problems(&found, &[("a.rs", 2, "why"), ("b.rs", 1, "why"), ("c.rs", 1, "why")]);
         assert_eq!(stale, "    c.rs  is let off 1 times in gates.rs, and needs fewer\n");
+    }
+
+    #[test]
+    fn whatever_gives_up_after_a_time_is_found() {
+        for call in [
+            "tokio::time::timeout(x, y).await;",
+            "receiver.recv_timeout(x);",
+            "condvar.wait_timeout(guard, x);",
+            "condvar.wait_timeout_while(guard, x, y);",
+            "assert!(now.duration_since(began) < x);",
+            "until.saturating_duration_since(now);",
+            "tokio::time::sleep_until(x).await;",
+            "tokio::time::interval(x);",
+            "timeout_at(x, y).await;",
+        ] {
+            assert_eq!(timed(call, true), [1], "{call}");
+        }
+        for other in ["fn sleep_until(&self, at: Millis) {", "fn a_turn_in_an_interval() {", "let timeout = 3;", "// timeout(x, y)"] {
+            assert_eq!(timed(other, true), [0_usize; 0], "{other}");
+        }
+    }
+
+    #[test]
+    fn a_test_whose_clock_stands_still_may_wait() {
+        let text = "#[tokio::test(start_paused = true)]\nasync fn a() {\n    sleep(x).await;\n}\n\n#[tokio::test]\nasync fn b() {\n    sleep(x).await;\n}\n";
+        assert_eq!(timed(text, true), [8]);
+    }
+
+    #[test]
+    fn what_is_compiled_for_tests_is_looked_at_and_nothing_else() {
+        for condition in ["test", "all(test, unix)", "any(test, feature = \"x\")", "all(unix, test)"] {
+            let text = format!("#[cfg({condition})]\n#[expect(dead_code)]\nfn a() {{\n    sleep(x);\n}}\n\nfn b() {{\n    sleep(x);\n}}\n");
+            assert_eq!(timed(&text, false), [4], "{condition}");
+        }
+        for condition in ["not(test)", "feature = \"test-server\"", "doctest", "all(doctest, unix)"] {
+            let text = format!("#[cfg({condition})]\nfn a() {{\n    sleep(x);\n}}\n");
+            assert_eq!(timed(&text, false), [0_usize; 0], "{condition}");
+        }
+        let field = "struct A {\n    #[cfg(test)]\n    visited: u64,\n}\nfn b() {\n    sleep(x);\n}\n";
+        assert_eq!(timed(field, false), [0_usize; 0]);
+    }
+
+    #[test]
+    fn files_of_tests_are_known_by_their_names_and_by_who_declares_them() {
+        let file = |name: &str, text: &str| (name.to_owned(), text.to_owned());
+        let sleeps = "fn a() {\n    sleep(x);\n}\n";
+        let files = [
+            file("host/a/src/lib.rs", "mod real;\n#[cfg(any(test, feature = \"testing\"))]\npub mod fake;\n"),
+            file("host/a/src/real.rs", "#[cfg(test)]\nmod told;\nfn a() {\n    sleep(x);\n}\n"),
+            file("host/a/src/real/told.rs", sleeps),
+            file("host/a/src/fake.rs", sleeps),
+            file("host/a/src/fake/inner.rs", sleeps),
+            file("host/a/src/fakes.rs", sleeps),
+            file("host/a/src/test_server.rs", sleeps),
+            file("host/a/src/wire_tests.rs", sleeps),
+            file("host/a/src/latest.rs", sleeps),
+            file("tests/new/src/lib.rs", sleeps),
+            file("tests/guests/src/a.rs", sleeps),
+        ];
+        let found: Vec<String> = timed_files(&files).into_keys().collect();
+        assert_eq!(
+            found,
+            [
+                "host/a/src/fake.rs",
+                "host/a/src/fake/inner.rs",
+                "host/a/src/real/told.rs",
+                "host/a/src/test_server.rs",
+                "host/a/src/wire_tests.rs",
+                "tests/new/src/lib.rs",
+            ]
+        );
     }
 
     #[test]
