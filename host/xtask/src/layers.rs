@@ -178,6 +178,12 @@ impl Layer {
         self.name == THE_SUITE || !self.modules.is_empty()
     }
 
+    /// A test of the suite is of it.
+    pub(crate) fn has_test(&self, name: &str) -> bool {
+        let is_in = |module: &str| name.strip_prefix(module).is_some_and(|rest| rest.starts_with("::"));
+        if self.name == THE_SUITE { !elsewhere().any(is_in) } else { self.modules.iter().any(|module| is_in(module)) }
+    }
+
     /// Its tests as a filter of nextest.
     pub(crate) fn expression(&self, tested: &[Package]) -> String {
         let mut parts: Vec<String> = self.packages(tested).iter().map(|name| format!("package(={name})")).collect();
@@ -265,6 +271,15 @@ mod tests {
         named.sort_unstable();
         named.dedup();
         assert_eq!(named.len(), count, "a module is of one layer");
+    }
+
+    #[test]
+    fn a_test_of_the_suite_is_of_the_layer_of_its_module_wherever_its_name_occurs() {
+        let of = |name: &str| LAYERS.iter().filter(|layer| layer.has_test(name)).map(|layer| layer.name).collect::<Vec<_>>();
+        assert_eq!(of("kv::a_quota"), ["guests"]);
+        assert_eq!(of("chat::kv::a_quota"), ["cli"]);
+        assert_eq!(of("kvs::a_quota"), ["suite"]);
+        assert_eq!(of("consulting::kv::a_quota"), ["suite"]);
     }
 
     #[test]

@@ -20,6 +20,7 @@ mod phase;
 mod picture;
 mod place;
 mod servers;
+mod skips;
 mod soak;
 mod test;
 mod toml;

@@ -14,6 +14,7 @@ use crate::needs;
 use crate::phase::{self, Phases, spelled};
 use crate::place::Place;
 use crate::servers;
+use crate::skips::{self, Skips};
 
 /// What was typed.
 #[derive(Debug, Default)]
@@ -77,6 +78,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     tests.quietly(&mut command);
     phases.announce("running the tests");
     let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
+    eprint!("{}", surroundings.skips.explained());
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -101,7 +103,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, Failur
     for layer in &LAYERS {
         rows.push(tests.layer(layer, phases, &names(tests.tested))?);
     }
-    Ok(told(&rows))
+    Ok(told(&rows, &tests.surroundings.skips))
 }
 
 /// Layers by themselves: what they need is built, and nothing else.
@@ -135,7 +137,7 @@ fn some_layers(tests: &Tests<'_>, asked: &Asked) -> Result<ExitCode, Failure> {
     for layer in &asked.layers {
         rows.push(tests.layer(layer, &mut phases, &binaries)?);
     }
-    Ok(told(&rows))
+    Ok(told(&rows, &tests.surroundings.skips))
 }
 
 /// How many phases a layer is.
@@ -150,6 +152,7 @@ fn phases_of(layer: &Layer) -> usize {
 /// Tests that were run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Count {
+    /// Those that were skipped are none of them.
     passed: u64,
     failed: u64,
 }
@@ -159,33 +162,36 @@ struct Row {
     name: &'static str,
     /// None: it was left out.
     count: Option<Count>,
+    /// Tests that this machine cannot do.
+    skipped: u64,
     took: Duration,
     /// Something failed that is no test.
     is_broken: bool,
 }
 
 /// The table, and in a line of its own the sum of it, last of all.
-fn told(rows: &[Row]) -> ExitCode {
+fn told(rows: &[Row], skips: &Skips) -> ExitCode {
     let mut sum = Count::default();
-    eprintln!("\n{:<10}{:>8}{:>8}   time", "layer", "passed", "failed");
-    for Row { name, count, took, .. } in rows {
+    eprintln!("\n{:<10}{:>8}{:>8}{:>9}   time", "layer", "passed", "failed", "skipped");
+    for Row { name, count, skipped, took, .. } in rows {
         let Some(Count { passed, failed }) = count else {
-            eprintln!("{name:<10}{:>8}{:>8}   left out", "–", "–");
+            eprintln!("{name:<10}{:>8}{:>8}{:>9}   left out", "–", "–", "–");
             continue;
         };
-        eprintln!("{name:<10}{passed:>8}{failed:>8}   {}", spelled(*took));
+        eprintln!("{name:<10}{passed:>8}{failed:>8}{skipped:>9}   {}", spelled(*took));
         sum.passed += passed;
         sum.failed += failed;
     }
     let is_broken = rows.iter().any(|row| row.is_broken);
-    let is_empty = sum == Count::default() && rows.iter().any(|row| row.count.is_some());
+    let is_empty = sum == Count::default() && rows.iter().all(|row| row.skipped == 0) && rows.iter().any(|row| row.count.is_some());
     if is_empty {
         eprintln!("\nno test has such a name");
     }
     if is_broken && sum.failed == 0 {
         eprintln!("\na layer did not come to its end: see above");
     }
-    eprintln!("\n{} passed, {} failed", sum.passed, sum.failed);
+    eprint!("\n{}", skips.explained());
+    eprintln!("{} passed, {} failed", sum.passed, sum.failed);
     if is_broken || is_empty || sum.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
 
@@ -200,11 +206,12 @@ struct Tests<'a> {
 impl Tests<'_> {
     /// Runs a layer, from binaries that were built with these packages.
     fn layer(&self, layer: &'static Layer, phases: &mut Phases, built: &[&str]) -> Result<Row, Failure> {
-        let mut row = Row { name: layer.name, count: Some(Count::default()), took: Duration::ZERO, is_broken: false };
+        let mut row = Row { name: layer.name, count: Some(Count::default()), skipped: 0, took: Duration::ZERO, is_broken: false };
         let commands = match layer.name {
             FOREIGN => self.foreign(phases)?,
-            _ => self.commands(layer, built),
+            _ => self.commands(layer, built)?,
         };
+        let skipped = self.surroundings.skips.count();
         let began = Instant::now();
         if layer.name == DOCS {
             self.examples(&mut row, phases)?;
@@ -222,6 +229,7 @@ impl Tests<'_> {
             let (count, is_well) = counted_run(&mut command)?;
             row.add(count, !is_well);
         }
+        row.skip(self.surroundings.skips.count() - skipped);
         row.took = began.elapsed();
         Ok(row)
     }
@@ -242,12 +250,12 @@ impl Tests<'_> {
         Ok(())
     }
 
-    /// One command with nextest; without it one for packages and one for modules of the suite.
-    fn commands(&self, layer: &Layer, built: &[&str]) -> Vec<Command> {
+    /// One command with nextest; without it one for packages and one for tests of the suite, and the same tests.
+    fn commands(&self, layer: &Layer, built: &[&str]) -> Result<Vec<Command>, Failure> {
         if needs::has_nextest(self.place) {
             let mut command = self.runner(built);
             command.arg("-E").arg(layer.expression(self.tested));
-            return vec![command];
+            return Ok(vec![command]);
         }
         let mut commands = Vec::new();
         let own = layer.packages(self.tested);
@@ -255,37 +263,49 @@ impl Tests<'_> {
             commands.push(self.runner(&own));
         }
         if layer.has_suite() {
-            let mut command = self.runner(&[SUITE]);
-            command.arg("--");
-            match layer.modules {
-                [] => command.args(layers::elsewhere().flat_map(|module| ["--skip".to_owned(), format!("{module}::")])),
-                modules => command.args(modules.iter().map(|module| format!("{module}::"))),
-            };
-            commands.push(command);
+            commands.extend(self.exactly(|name| layer.has_test(name), false)?);
         }
-        commands
+        Ok(commands)
+    }
+
+    /// Without nextest: runs these tests of the suite, as far as the filters let them through; `None` if there are none. They are given by
+    /// their whole names, because `cargo test` takes whatever stands behind `--` as parts of names, any of which is enough.
+    fn exactly(&self, wanted: impl Fn(&str) -> bool, is_ignored: bool) -> Result<Option<Command>, Failure> {
+        let mut list = self.runner(&[SUITE]);
+        list.args(["--", "--list", "--format", "terse"]).args(is_ignored.then_some("--ignored"));
+        let listed = list.stderr(Stdio::inherit()).output().map_err(|error| phase::not_started(&list, &error))?;
+        if !listed.status.success() {
+            return Err(Failure::new(format!("the tests of {SUITE} cannot be listed: cargo ended with {}", listed.status)));
+        }
+        let listed = String::from_utf8_lossy(&listed.stdout);
+        let names: Vec<&str> = names_of_tests(&listed, self.filters).filter(|name| wanted(name)).collect();
+        let mut command = self.runner(&[SUITE]);
+        command.args(["--no-fail-fast", "--", EXACT]).args(is_ignored.then_some("--ignored")).args(&names);
+        Ok((!names.is_empty()).then_some(command))
     }
 
     /// Two phases: what is talked to. The tests that talk to a program that others wrote; the others leave them out.
     fn foreign(&self, phases: &mut Phases) -> Result<Vec<Command>, Failure> {
         let (litellm, mcp) = (servers::litellm(self.place, phases)?, servers::mcp(self.place, phases)?);
-        let command = |filter: &str, name: &str, value: &std::path::Path| {
-            let mut command = if needs::has_nextest(self.place) {
+        let command = |filter: &str, name: &str, value: &std::path::Path| -> Result<Option<Command>, Failure> {
+            let command = if needs::has_nextest(self.place) {
                 let mut command =
                     self.place.cargo(["nextest", "run", "--cargo-quiet", "--run-ignored", "only", "--all-features", "--tests"]);
                 command.args(packages(&names(self.tested))).args(["-E", &format!("package(={SUITE}) & test(/^{filter}::/)")]);
                 self.configured(&mut command);
-                command
+                self.surroundings.put_around(&mut command);
+                Some(command)
             } else {
-                self.place.cargo(["test", "-p", SUITE, "--all-features", "--tests", "--", "--ignored", &format!("{filter}::")])
+                self.exactly(|name| name.starts_with(&format!("{filter}::")), true)?
             };
-            self.surroundings.put_around(&mut command);
-            command.env(name, value);
-            command
+            Ok(command.map(|mut command| {
+                command.env(name, value);
+                command
+            }))
         };
-        let servers = litellm.map(|program| command("servers", "CONCLAVE_LITELLM", &program));
-        let peers = mcp.map(|python| command("mcp", "CONCLAVE_MCP_PYTHON", &python));
-        Ok(servers.into_iter().chain(peers).collect())
+        let servers = litellm.map(|program| command("servers", "CONCLAVE_LITELLM", &program)).transpose()?;
+        let peers = mcp.map(|python| command("mcp", "CONCLAVE_MCP_PYTHON", &python)).transpose()?;
+        Ok(servers.flatten().into_iter().chain(peers.flatten()).collect())
     }
 
     fn runner(&self, packages: &[&str]) -> Command {
@@ -302,7 +322,7 @@ impl Tests<'_> {
     fn quietly(&self, command: &mut Command) {
         if needs::has_nextest(self.place) {
             command.args(QUIET).args(self.filters);
-        } else {
+        } else if command.get_args().all(|word| word != EXACT) {
             if !command.get_args().any(|word| word == "--") {
                 command.args(["--no-fail-fast", "--"]);
             }
@@ -311,6 +331,9 @@ impl Tests<'_> {
     }
 }
 
+/// Names are whole ones, for libtest.
+const EXACT: &str = "--exact";
+
 /// For nextest.
 const QUIET: [&str; 6] = ["--no-fail-fast", "--status-level", "fail", "--final-status-level", "fail", "--hide-progress-bar"];
 
@@ -318,6 +341,14 @@ impl Row {
     fn add(&mut self, count: Count, is_broken: bool) {
         self.count = Some(self.count.unwrap_or_default().plus(count));
         self.is_broken |= is_broken;
+    }
+
+    /// So many that were counted as passed were skipped.
+    fn skip(&mut self, skipped: u64) {
+        self.skipped += skipped;
+        if let Some(count) = &mut self.count {
+            count.passed = count.passed.saturating_sub(skipped);
+        }
     }
 }
 
@@ -383,9 +414,16 @@ fn counted(line: &str) -> Option<Count> {
     Some(Count { passed, failed: run.saturating_sub(passed) })
 }
 
+/// The names in a list of libtest's that hold one of the filters, or all names where there is no filter.
+fn names_of_tests<'a>(listed: &'a str, filters: &[String]) -> impl Iterator<Item = &'a str> {
+    let names = listed.lines().filter_map(|line| line.strip_suffix(": test"));
+    names.filter(|name| filters.is_empty() || filters.iter().any(|filter| name.contains(filter.as_str())))
+}
+
 /// What the tests find on the machine.
 struct Surroundings {
     variables: Vec<(&'static str, std::ffi::OsString)>,
+    skips: Skips,
     _busy: Busy,
 }
 
@@ -403,7 +441,9 @@ impl Drop for Busy {
 
 impl Surroundings {
     fn of(place: &Place, asked: &Asked) -> Result<Self, Failure> {
-        let variables = if asked.is_crowded { crowded(place)? } else { Vec::new() };
+        let skips = Skips::new(place)?;
+        let mut variables = if asked.is_crowded { crowded(place)? } else { Vec::new() };
+        variables.push((skips::VARIABLE, skips.file().into()));
         let mut busy = Busy(Vec::new());
         for _ in 0..asked.busy {
             // A little behind the tests, so that these come to an end.
@@ -412,7 +452,7 @@ impl Surroundings {
             let child = command.spawn().map_err(|error| phase::not_started(&command, &error))?;
             busy.0.push(child);
         }
-        Ok(Self { variables, _busy: busy })
+        Ok(Self { variables, skips, _busy: busy })
     }
 
     fn put_around(&self, command: &mut Command) {
@@ -538,6 +578,26 @@ mod tests {
         for words in [&["--busy"][..], &["--busy", "much"], &["--fast"]] {
             assert!(self::asked(words).is_err(), "{words:?}");
         }
+    }
+
+    #[test]
+    fn a_filter_takes_from_a_layer_and_adds_nothing_to_it() {
+        let listed = "kv::a_quota: test\nkv::a_budget: test\nchat::a_budget: test\n\n3 tests, 0 benchmarks\n";
+        let guests = Layer::named("guests").unwrap_or_else(|| panic!("it is a layer"));
+        let of = |filters: &[&str]| {
+            let filters: Vec<String> = filters.iter().map(|filter| (*filter).to_owned()).collect();
+            names_of_tests(listed, &filters).filter(|name| guests.has_test(name)).map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(of(&[]), ["kv::a_quota", "kv::a_budget"]);
+        assert_eq!(of(&["budget"]), ["kv::a_budget"]);
+        assert_eq!(of(&["chat"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_skipped_test_has_not_passed() {
+        let mut row = Row { name: "suite", count: Some(Count { passed: 5, failed: 1 }), skipped: 0, took: Duration::ZERO, is_broken: true };
+        row.skip(2);
+        assert_eq!((row.count, row.skipped), (Some(Count { passed: 3, failed: 1 }), 2));
     }
 
     #[test]
