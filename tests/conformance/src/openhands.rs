@@ -22,7 +22,8 @@ mod wording;
 use conclave_core::trajectory::Era;
 use serde_json::Value;
 
-use crate::{End, Runner, Verdict};
+use crate::schema::{OPENHANDS, OPENHANDS_NAMES, undocumented, with_names};
+use crate::{End, Runner, Verdict, documented};
 
 /// The pack's name.
 pub(crate) const PACK: &str = "openhands";
@@ -59,26 +60,30 @@ const KINDS: [&str; 28] = [
     "write_lines",
 ];
 
-/// A case, as it stands in its line.
+/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known of it, can read that.
 pub(crate) struct Case<'a> {
     pub(crate) kind: &'a str,
     pub(crate) era: &'a str,
     pub(crate) input: &'a Value,
-    pub(crate) expect: &'a Value,
 }
 
 impl<'a> Case<'a> {
+    /// The case of a line, and what it expects.
+    ///
     /// # Errors
     /// What is wrong with the line.
-    fn read(line: &'a Value) -> Result<Self, String> {
+    fn read(line: &'a Value) -> Result<(Self, &'a Value), String> {
         let word = |key: &str| line.get(key).and_then(Value::as_str).ok_or_else(|| format!("the case has no {key}, which is a text"));
         let value = |key: &str| line.get(key).filter(|value| value.is_object()).ok_or_else(|| format!("the case has no {key}, an object"));
         word("id")?;
-        let case = Self { kind: word("kind")?, era: word("era")?, input: value("in")?, expect: value("expect")? };
+        let (case, expect) = (Self { kind: word("kind")?, era: word("era")?, input: value("in")? }, value("expect")?);
         if !KINDS.contains(&case.kind) {
             return Err(format!("there is no kind {:?} of case; there are {}", case.kind, KINDS.join(", ")));
         }
-        Ok(case)
+        match undocumented(OPENHANDS, case.kind, expect, compare::asked_of).filter(|_| known::dropped(&case).is_none()) {
+            Some(problem) => Err(problem),
+            None => Ok((case, expect)),
+        }
     }
 
     /// The wire form of its events.
@@ -150,8 +155,8 @@ pub(crate) fn problem(line: &Value) -> Option<String> {
 
 /// Plays a case and compares.
 pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict {
-    let case = match Case::read(line) {
-        Ok(case) => case,
+    let (case, expect) = match Case::read(line) {
+        Ok(read) => read,
         Err(reason) => return Verdict::failed(&line.to_string(), &reason),
     };
     if let Some(reason) = known::dropped(&case) {
@@ -160,14 +165,13 @@ pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict 
     match play(runner, &case).await {
         Err(reason) => Verdict::failed(&line.to_string(), &reason),
         Ok(got) => {
-            let differences = compare::differences(&case, &got);
-            let expected = case.expect.clone();
-            let end = match known::otherwise(&case) {
-                _ if differences.is_empty() => End::Passed,
-                Some(row) => End::Otherwise { differences: [vec![row.to_owned()], differences].concat() },
-                None => End::Failed { expected, got, differences },
-            };
-            Verdict { id, end }
+            if let Some(problem) = undocumented(OPENHANDS, case.kind, &got, |_| None) {
+                let reason = format!("the runner reports what no page documents: {problem}");
+                return Verdict::failed(&line.to_string(), &reason);
+            }
+            let got = with_names(OPENHANDS_NAMES, case.kind, &got);
+            let differences = compare::differences(case.kind, expect, &got);
+            Verdict { id, end: documented::end(expect, got, &differences, &known::otherwise(&case)) }
         }
     }
 }
@@ -188,7 +192,6 @@ async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         "confirm_policy" => confirm::policy(case).await,
         "confirm_batch" => confirm::batch(case).await,
         "confirm_v0" => confirm::v0(case).await,
-        "hook" => round::hook(case).await,
         "parallel" => round::parallel(case).await,
         "controller" => control::controller(case).await,
         "delegate" => delegate::play(case).await,

@@ -16,14 +16,12 @@ mod tool;
 
 use serde_json::Value;
 
-use crate::schema::{ROOMKIT, kinds, undocumented};
+use crate::documented::{self, Difference, Documented, Host};
+use crate::schema::{ROOMKIT, ROOMKIT_NAMES, kinds, undocumented, with_names};
 use crate::{End, Runner, Verdict};
 
 /// The pack's name.
 pub(crate) const PACK: &str = "roomkit";
-
-/// Cases that state what Conclave does otherwise on purpose (docs/differences.md): no limits, and results in system prompts.
-const OTHERWISE: [&str; 6] = ["D10", "D11", "D12", "L18", "L19", "L20"];
 
 /// Kinds that no host could play, and why.
 const NOT_PLAYED: [(&str, &str); 2] = [
@@ -31,21 +29,23 @@ const NOT_PLAYED: [(&str, &str); 2] = [
     ("handle_new", "there is no handle here before a task is delegated: the host makes both at once"),
 ];
 
-/// A case, as it stands in its line.
+/// What a case gives. What it expects is not here: nothing that plays a case, or says what is known of it, can read that.
 pub(super) struct Case<'a> {
-    pub(super) id: &'a str,
     /// The documented kind that its op is one of.
     pub(super) kind: &'static str,
     pub(super) op: &'a str,
     pub(super) given: &'a Value,
     pub(super) when: &'a Value,
-    pub(super) then: &'a Value,
+    /// The keys that the case asks for, without what it expects there.
+    asked: Vec<&'a str>,
 }
 
 impl<'a> Case<'a> {
+    /// The case of a line, and what it expects.
+    ///
     /// # Errors
     /// What is wrong with the line.
-    fn read(line: &'a Value) -> Result<Self, String> {
+    fn read(line: &'a Value) -> Result<(Self, &'a Value), String> {
         let word = |key: &str| line.get(key).and_then(Value::as_str).ok_or_else(|| format!("the case has no {key}, which is a text"));
         let value = |key: &str| line.get(key).filter(|value| value.is_object()).ok_or_else(|| format!("the case has no {key}, an object"));
         let when = value("when")?;
@@ -54,16 +54,24 @@ impl<'a> Case<'a> {
             let known = kinds(ROOMKIT).join(", ");
             format!("there is no op {op:?} of cases about {:?}; those of docs/internals/conformance.md are: {known}", line["area"])
         })?;
-        let case = Self { id: word("id")?, kind, op, given: value("given")?, when, then: value("then")? };
-        let expected = if GATE_MODES.iter().any(|mode| case.then.get(mode).is_some()) {
-            case.then.as_object().into_iter().flatten().map(|(_, of_mode)| of_mode).collect()
+        word("id")?;
+        let then = value("then")?;
+        let asked = then.as_object().into_iter().flatten().map(|(key, _)| compare::asked_of(key).unwrap_or(key)).collect();
+        let case = Self { kind, op, given: value("given")?, when, asked };
+        let expected = if GATE_MODES.iter().any(|mode| then.get(mode).is_some()) {
+            then.as_object().into_iter().flatten().map(|(_, of_mode)| of_mode).collect()
         } else {
-            vec![case.then]
+            vec![then]
         };
         match expected.into_iter().find_map(|expected| undocumented(ROOMKIT, kind, expected, compare::asked_of)) {
             Some(problem) => Err(problem),
-            None => Ok(case),
+            None => Ok((case, then)),
         }
+    }
+
+    /// Whether the case asks for a key that it takes a further turn to report.
+    pub(super) fn asks_for(&self, key: &str) -> bool {
+        self.asked.contains(&key)
     }
 
     /// A field of `when`, or else of `given`.
@@ -163,29 +171,45 @@ pub(crate) async fn warm_up(runner: &Runner) -> Result<(), String> {
 
 /// Plays a case and compares.
 pub(crate) async fn judge(runner: &Runner, id: String, line: &Value) -> Verdict {
-    let case = match Case::read(line) {
-        Ok(case) => case,
+    let (case, then) = match Case::read(line) {
+        Ok(read) => read,
         Err(reason) => return Verdict::failed(&line.to_string(), &reason),
     };
     if let Some((_, reason)) = NOT_PLAYED.iter().find(|(kind, _)| *kind == case.kind) {
         return Verdict { id, end: End::NotPlayed { reason: (*reason).to_owned() } };
     }
-    let (got, differences) = match play(runner, &case).await {
-        Ok(got) => {
-            let differences = match undocumented(ROOMKIT, case.kind, &got, |_| None) {
-                Some(problem) => vec![format!("the runner reports what no page documents: {problem}")],
-                None => compare::differences(&ids::in_our_ids(case.then), &got),
-            };
-            (got, differences)
+    let got = match play(runner, &case).await {
+        Ok(got) => got,
+        Err(reason) => return Verdict::failed(&line.to_string(), &reason),
+    };
+    if let Some(problem) = undocumented(ROOMKIT, case.kind, &got, |_| None) {
+        return Verdict::failed(&line.to_string(), &format!("the runner reports what no page documents: {problem}"));
+    }
+    let got = with_names(ROOMKIT_NAMES, case.kind, &got);
+    let differences: Vec<Difference> = compare::differences(&ids::in_our_ids(then), &got);
+    Verdict { id, end: documented::end(then, got, &differences, &otherwise(&case)) }
+}
+
+/// Levels of delegation that follow from one another without a person's word, at most.
+const LEVELS: u64 = 5;
+
+/// The rows of docs/differences.md that apply to a case, each with the keys that may differ and what the host reports there.
+fn otherwise(case: &Case<'_>) -> Vec<Documented> {
+    let mut rows = Vec::new();
+    if case.kind == "delegate_nested" {
+        let levels = case.number("levels").unwrap_or(2);
+        let shape = if levels > 1 { "<parent>/<number> repeated" } else { "<parent>/<number>" };
+        rows.push(Documented::new("R-024: ids are counted", [("child_id_shape", Host::Is(shape.into()))]));
+        if levels > LEVELS {
+            rows.push(Documented::new("R-065: delegations that lead to delegations end", [("all_completed", Host::Is(false.into()))]));
         }
-        Err(reason) => (Value::String(reason.clone()), vec![reason]),
-    };
-    let end = match differences.is_empty() {
-        true => End::Passed,
-        false if OTHERWISE.contains(&case.id) => End::Otherwise { differences },
-        false => End::Failed { expected: case.then.clone(), got, differences },
-    };
-    Verdict { id, end }
+    }
+    let strategy = case.given.pointer("/kit/delivery_strategy").or_else(|| case.get("delivery_strategy"));
+    if strategy.is_some_and(|strategy| !strategy.is_null()) {
+        let sentence = ("notify_prompt_contains", Host::Without("delivered in a follow-up"));
+        rows.push(Documented::new("R-052…R-055: a result is never held back from its agent", [sentence]));
+    }
+    rows
 }
 
 async fn play(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {

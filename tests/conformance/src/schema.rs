@@ -52,6 +52,99 @@ pub const LANGROID: &[Facts] = &[
     Facts { kinds: CHANGES, keys: &[] },
 ];
 
+/// Of the pack `openhands`. Kinds of which no case is played have none.
+pub const OPENHANDS: &[Facts] = &[
+    Facts { kinds: &["stuck_pairs"], keys: &["stuck"] },
+    Facts { kinds: &["stuck_events"], keys: &["stuck", "loop"] },
+    Facts { kinds: &["stuck_sdk"], keys: &["stuck", "status", "nudges", "corrective_nudges"] },
+    Facts {
+        kinds: &["controller"],
+        keys: &["agent_steps", "iteration", "state", "states", "published", "history", "observation", "error", "outputs"],
+    },
+    Facts { kinds: &["limit"], keys: &["results", "current", "max"] },
+    Facts {
+        kinds: &["delegate"],
+        keys: &["parent_state", "parent_iteration_after", "child_state", "child_local_step_at_finish", "observation", "content", "outputs"],
+    },
+    Facts { kinds: &["confirm_policy"], keys: &["confirm", "error"] },
+    Facts { kinds: &["confirm_batch"], keys: &["wait"] },
+    Facts { kinds: &["confirm_v0"], keys: &["state", "states", "observation", "republished", "state_after_observation"] },
+    Facts { kinds: &["parallel"], keys: &["events", "executed", "discarded", "serialised", "parallel"] },
+    Facts { kinds: &["runtime"], keys: &["observation", "ran", "content", "exit_code"] },
+    Facts {
+        kinds: &["beat"],
+        keys: &[
+            "observation",
+            "content",
+            "loop_continues",
+            "stuck",
+            "status",
+            "verdict",
+            "mode",
+            "executed",
+            "executed_before_answer",
+            "stored_bytes_contain_secret",
+            "errors_after_restart",
+            "re_executed",
+            "outcome",
+            "loads",
+            "events_kept",
+            "reports_gap",
+            "other_conversations_blocked",
+        ],
+    },
+    Facts { kinds: &["codec", "codec_error"], keys: &["dict", "memory", "error"] },
+    Facts { kinds: &["truncate", "read_lines"], keys: &["content"] },
+    Facts { kinds: &["write_lines"], keys: &["text"] },
+    Facts { kinds: &["search"], keys: &["ids", "contents", "count"] },
+    Facts { kinds: &["replay"], keys: &["task", "replayed", "waits"] },
+    Facts { kinds: &["unmatched"], keys: &["pending"] },
+    Facts { kinds: &["event_tree"], keys: &["path", "error"] },
+    Facts { kinds: &["plan"], keys: &["results", "tree", "current", "text", "finished"] },
+    Facts { kinds: &["micro"], keys: &["trigger"] },
+];
+
+/// A fact by another name that the reference has for it in some cases. The runner reports the fact
+/// once; the comparison looks it up.
+pub struct Name {
+    pub kind: &'static str,
+    pub name: &'static str,
+    /// The documented key, dotted.
+    pub of: &'static str,
+}
+
+const fn name(kind: &'static str, name: &'static str, of: &'static str) -> Name {
+    Name { kind, name, of }
+}
+
+/// Other names of facts of OpenHands.
+pub const OPENHANDS_NAMES: &[Name] = &[
+    name("confirm_v0", "state_after_observation", "state"),
+    name("delegate", "content", "observation.content"),
+    name("delegate", "outputs", "observation.extras.outputs"),
+    name("runtime", "content", "observation.content"),
+    name("runtime", "exit_code", "observation.extras.exit_code"),
+];
+
+/// Other names of facts of RoomKit.
+pub const ROOMKIT_NAMES: &[Name] = &[
+    name("submit_then_cancel", "child_metadata", "child_room_metadata"),
+    name("submit_then_cancel", "result_error", "result.error"),
+    name("handle", "notify", "delegate_called_with.notify"),
+    name("handle", "delegate_context", "delegate_called_with.context"),
+];
+
+/// Adds to what was reported of a case its facts by their other names.
+pub fn with_names(names: &[Name], kind: &str, got: &Value) -> Value {
+    let mut named = got.clone();
+    for Name { name, of, .. } in names.iter().filter(|name| name.kind == kind) {
+        if let Some(fact) = of.split('.').try_fold(got, |value, part| value.get(part)) {
+            named[*name] = fact.clone();
+        }
+    }
+    named
+}
+
 /// One background task, from its delegation to what came of its result.
 const TASKS: &[&str] = &["delegate", "delegate_inline", "delegate_then_close_parent", "submit", "submit_then_cancel"];
 
@@ -72,6 +165,7 @@ pub const ROOMKIT: &[Facts] = &[
             "result.metadata",
             "child_bindings",
             "child_binding",
+            "child_room_metadata",
             "worker_input",
             "hooks",
             "hook_order",
@@ -90,7 +184,6 @@ pub const ROOMKIT: &[Facts] = &[
             "outcome",
         ],
     },
-    Facts { kinds: &["delegate", "delegate_inline", "delegate_then_close_parent", "submit"], keys: &["child_room_metadata"] },
     Facts {
         kinds: &["delegate"],
         keys: &[

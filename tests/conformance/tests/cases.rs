@@ -1,5 +1,6 @@
 //! Every scenario of tests/data/conformance, as `cargo xtask conformance` plays it.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -30,6 +31,65 @@ fn scenarios_show_what_they_should() {
     let (shown, told) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     let failed: String = told.lines().filter(|line| !line.ends_with(" passed")).map(|line| format!("{line}\n")).collect();
     assert!(output.status.success(), "{}\n{failed}", shown.lines().last().unwrap_or_default());
+    // A case that is played no more, or in another way, changes a count.
+    assert_eq!(packs(&shown), packs(counted(&page("internals/conformance.md"))), "what was played, and what the page says");
+    assert_eq!(rules_of_differing(&told), documented_rules(&page("conformance.md")), "what differs by which rule, and what the page says");
+}
+
+fn page(name: &str) -> String {
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{}: {error}", page.display()))
+}
+
+/// The block of the page that shows the counts.
+fn counted(page: &str) -> &str {
+    let section = page.split("\n## ").find(|section| section.starts_with("How cases are counted")).expect("the page has the section");
+    section.split("```").nth(1).expect("the section shows the counts")
+}
+
+/// One line for each pack, and the sum.
+fn packs(shown: &str) -> Vec<&str> {
+    shown.lines().filter(|line| line.contains(": played on the host: ") || line.contains(" passed, ")).collect()
+}
+
+/// Each case that differs as documented, with the rules whose rows explain it.
+fn rules_of_differing(told: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut differing: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut last = None;
+    for line in told.lines() {
+        match line.strip_prefix("    ") {
+            None => last = line.split_once(" differs, as documented").map(|(id, _)| id.to_owned()),
+            Some(row) => {
+                let rule = row.split_once(": ").map(|(rule, _)| rule).filter(|rule| !rule.starts_with('.'));
+                if let (Some(id), Some(rule)) = (&last, rule) {
+                    differing.entry(id.clone()).or_default().insert(rule.to_owned());
+                }
+            }
+        }
+    }
+    differing
+}
+
+/// The tables of what differs: cases, then rules, each of which is a rule of docs/differences.md.
+fn documented_rules(page_of_cases: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let differences = page("differences.md");
+    let rules: Vec<&str> = differences.lines().filter_map(|line| line.strip_prefix("| ")?.split(" | ").next()).collect();
+    let mut documented: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    for section in page_of_cases.split("\n### ").filter(|section| section.starts_with("Differ as documented")) {
+        for row in section.lines().filter_map(|line| line.strip_prefix("| ")) {
+            let cells: Vec<&str> = row.split(" | ").collect();
+            for id in cells[0].split(", ").filter(|id| id.chars().any(|letter| letter.is_ascii_digit())) {
+                for rule in cells[1].split(", ") {
+                    assert!(
+                        rules.iter().any(|cell| cell.split(", ").any(|known| known == rule)),
+                        "docs/differences.md has no row for {rule}"
+                    );
+                    documented.entry(id.to_owned()).or_default().insert(rule.to_owned());
+                }
+            }
+        }
+    }
+    documented
 }
 
 #[test]

@@ -59,8 +59,9 @@ fn a_case_that_states_what_is_done_otherwise_is_neither_passed_nor_failed() {
         (Some(0), "roomkit: played on the host: 0, differ as documented: 1\n0 passed, 0 failed, 0 skipped, 1 differ as documented\n")
     );
     assert!(told.contains("D10 differs, as documented"), "{told}");
-    // Only those that are listed are let off.
-    let (code, shown, _) = played(&[nested("D99")]);
+    // The limit excuses nothing below it.
+    let three = json!({ "op": "delegate_nested", "levels": 3 });
+    let (code, shown, _) = played(&[case("x", &worker(), &three, &json!({ "all_completed": false }))]);
     assert!(code == Some(1) && shown.ends_with("0 passed, 1 failed, 0 skipped\n"), "{shown}");
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use conclave_conformance::End;
 use conclave_conformance::counts::Counts;
-use conclave_conformance::schema::{LANGROID, ROOMKIT, keys, kinds, undocumented};
+use conclave_conformance::schema::{LANGROID, OPENHANDS, OPENHANDS_NAMES, ROOMKIT, ROOMKIT_NAMES, keys, kinds, undocumented, with_names};
 use serde_json::json;
 
 fn none(_: &str) -> Option<&str> {
@@ -27,7 +27,7 @@ fn a_key_that_is_not_documented_is_named_with_those_that_are() {
 /// One key for each fact: a kind has no key twice, and no two kinds' tables overlap in one.
 #[test]
 fn no_kind_has_a_key_twice() {
-    for pack in [LANGROID, ROOMKIT] {
+    for pack in [LANGROID, OPENHANDS, ROOMKIT] {
         for kind in kinds(pack) {
             let all = pack.iter().filter(|facts| facts.kinds.contains(&kind)).map(|facts| facts.keys.len()).sum::<usize>();
             assert_eq!(all, keys(pack, kind).len(), "{kind}");
@@ -73,15 +73,30 @@ fn of_page(page: &str, heading: &str) -> BTreeSet<(String, String)> {
 
 #[test]
 fn the_page_has_every_key_that_the_runner_can_report_and_no_other() {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals/conformance.md");
-    let page = std::fs::read_to_string(page).expect("the page is there");
-    for (heading, pack) in [("langroid", LANGROID), ("roomkit", ROOMKIT)] {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/internals");
+    for (page, heading, pack) in
+        [("conformance.md", "langroid", LANGROID), ("conformance.md", "roomkit", ROOMKIT), ("conformance-openhands.md", "Keys", OPENHANDS)]
+    {
+        let page = std::fs::read_to_string(folder.join(page)).expect("the page is there");
         let of_kind = |kind: &'static str| keys(pack, kind).into_iter().map(move |key| (kind.to_owned(), key.to_owned()));
         let reported: BTreeSet<_> = kinds(pack).into_iter().flat_map(of_kind).collect();
         let told = of_page(&page, heading);
         assert_eq!(told.difference(&reported).collect::<Vec<_>>(), Vec::<&(String, String)>::new(), "told and never reported");
         assert_eq!(reported.difference(&told).collect::<Vec<_>>(), Vec::<&(String, String)>::new(), "reported and not told");
     }
+}
+
+#[test]
+fn a_fact_by_another_name_is_a_documented_key_of_its_kind() {
+    for (pack, names) in [(OPENHANDS, OPENHANDS_NAMES), (ROOMKIT, ROOMKIT_NAMES)] {
+        for name in names {
+            let keys = keys(pack, name.kind);
+            let fact = name.of.split('.').next().unwrap_or_default();
+            assert!(keys.contains(&name.name) && keys.contains(&fact), "{}: {} is {}", name.kind, name.name, name.of);
+        }
+    }
+    let got = with_names(OPENHANDS_NAMES, "runtime", &json!({ "observation": { "content": "c" } }));
+    assert_eq!(got, json!({ "observation": { "content": "c" }, "content": "c" }), "what is not there has no other name either");
 }
 
 /// The functions that cases call alone are those of the product: each place that the page cites holds the call.

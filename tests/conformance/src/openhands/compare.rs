@@ -1,10 +1,10 @@
 //! Where what a case expects and what was seen differ. Everything that is expected must be there; what is data (events, plans, texts) must
 //! be exactly so, of what happened more may be seen than a case looks at.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::Case;
 use super::wording::plain;
+use crate::documented::Difference;
 
 /// Kinds whose results are data.
 const EXACT: [&str; 12] = [
@@ -25,11 +25,11 @@ const EXACT: [&str; 12] = [
 /// Kinds in which the host words sentences itself: those of a case become tokens too.
 const WORDED: [&str; 3] = ["controller", "limit", "delegate"];
 
-/// One line for each difference.
-pub(super) fn differences(case: &Case<'_>, got: &Value) -> Vec<String> {
+/// Returns each place where they differ.
+pub(super) fn differences(kind: &str, expect: &Value, got: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
-    let expect = if WORDED.contains(&case.kind) { tokens(case.expect) } else { case.expect.clone() };
-    below(&expect, got, "", EXACT.contains(&case.kind), &mut differences);
+    let expect = if WORDED.contains(&kind) { tokens(expect) } else { expect.clone() };
+    below(&expect, got, "", EXACT.contains(&kind), &mut differences);
     differences
 }
 
@@ -42,20 +42,21 @@ fn tokens(value: &Value) -> Value {
     }
 }
 
-fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &mut Vec<String>) {
+fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &mut Vec<Difference>) {
     match (expected, got) {
         (Value::Object(fields), Value::Object(seen)) => {
             for (key, value) in fields {
                 let path = format!("{path}.{key}");
-                match (seen.get(key), started(key, value, seen)) {
+                match (seen.get(key), asks(key, value, seen)) {
                     (Some(found), _) => below(value, found, &path, exact, differences),
-                    (None, Some(true)) => {}
-                    (None, _) => differences.push(format!("{path}: expected {value}, and there is none")),
+                    (None, Some(Ok(()))) => {}
+                    (None, Some(Err(found))) => differences.push(Difference::new(&path, Some(value), Some(found))),
+                    (None, None) => differences.push(Difference::new(&path, Some(value), None)),
                 }
             }
             if exact && !path.is_empty() {
-                let more = seen.keys().filter(|key| !fields.contains_key(*key));
-                differences.extend(more.map(|key| format!("{path}.{key}: is there, and was not expected")));
+                let more = seen.iter().filter(|(key, _)| !fields.contains_key(*key));
+                differences.extend(more.map(|(key, found)| Difference::new(&format!("{path}.{key}"), None, Some(found))));
             }
         }
         (Value::Array(items), Value::Array(seen)) if items.len() == seen.len() => {
@@ -64,13 +65,18 @@ fn below(expected: &Value, got: &Value, path: &str, exact: bool, differences: &m
             }
         }
         // An event by its name alone.
-        (Value::String(_), Value::Object(seen))
-            if !exact && ["observation", "action"].iter().any(|key| seen.get(*key) == Some(expected)) => {}
+        (Value::String(name), Value::Object(seen)) if !exact && is_named(name, seen) => {}
         (Value::String(one), Value::String(other)) if path == ".error" && is_same_error(one, other) => {}
         (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => {}
         _ if expected == got => {}
-        _ => differences.push(format!("{path}: expected {expected}, got {got}")),
+        _ => differences.push(Difference::new(path, Some(expected), Some(got))),
     }
+}
+
+/// `{"observation": "error", …}` and `{"agent_error": "…"}` have a name.
+fn is_named(name: &str, event: &Map<String, Value>) -> bool {
+    let has_name = ["observation", "action"].iter().any(|key| event.get(*key).is_some_and(|value| value == name));
+    has_name || (event.len() == 1 && event.contains_key(name))
 }
 
 /// What the reference raises has its class or a name of the case's; these mean one thing.
@@ -96,14 +102,35 @@ fn is_same_error(one: &str, other: &str) -> bool {
     one == other || ERRORS.iter().any(|names| names.contains(&one.as_str()) && names.contains(&other.as_str()))
 }
 
-/// `content_prefix` is what `content` begins with, and `content_contains` what is in it.
-fn started(key: &str, value: &Value, seen: &serde_json::Map<String, Value>) -> Option<bool> {
-    let of = |endings: &[&str]| seen.get(endings.iter().find_map(|ending| key.strip_suffix(ending))?)?.as_str();
-    let part = value.as_str()?;
-    match of(&["_prefix", "_starts_with", "_startswith", "_starts"]) {
-        Some(whole) => Some(whole.starts_with(part)),
-        None => of(&["_contains"]).map(|whole| whole.contains(part)),
-    }
+/// What a key with an ending asks of the one in front of it: what a text begins with, what is in it, the last of a list.
+const ENDINGS: [(&str, fn(&Value, &Value) -> bool); 6] = [
+    ("_prefix", starts_with),
+    ("_starts_with", starts_with),
+    ("_startswith", starts_with),
+    ("_starts", starts_with),
+    ("_contains", |whole, part| texts(whole, part).is_some_and(|(whole, part)| whole.contains(part))),
+    ("_tail", |list, last| list.as_array().is_some_and(|list| list.last().unwrap_or(&Value::Null) == last)),
+];
+
+fn texts<'a>(one: &'a Value, other: &'a Value) -> Option<(&'a str, &'a str)> {
+    Some((one.as_str()?, other.as_str()?))
+}
+
+fn starts_with(whole: &Value, start: &Value) -> bool {
+    texts(whole, start).is_some_and(|(whole, start)| whole.starts_with(start))
+}
+
+/// Returns the key that a key with an ending asks something of.
+pub(super) fn asked_of(key: &str) -> Option<&str> {
+    ENDINGS.iter().find_map(|(ending, _)| key.strip_suffix(ending))
+}
+
+/// Whether the key in front of an ending is as it asks, else what is there; `None` without an ending, or without such a key.
+fn asks<'a>(key: &str, wanted: &Value, seen: &'a Map<String, Value>) -> Option<Result<(), &'a Value>> {
+    ENDINGS.iter().find_map(|(ending, is)| {
+        let found = seen.get(key.strip_suffix(ending)?)?;
+        Some(if is(found, wanted) { Ok(()) } else { Err(found) })
+    })
 }
 
 #[cfg(test)]
@@ -113,7 +140,7 @@ mod tests {
     use super::*;
 
     fn found(kind: &str, expect: &Value, got: &Value) -> Vec<String> {
-        differences(&Case { kind, era: "", input: &Value::Null, expect }, got)
+        differences(kind, expect, got).iter().map(ToString::to_string).collect()
     }
 
     #[test]
@@ -133,6 +160,9 @@ mod tests {
         assert_eq!(found("runtime", &json!({ "content_prefix": "b" }), &got).len(), 1);
         assert!(found("runtime", &json!({ "content_contains": "bc" }), &got).is_empty());
         assert_eq!(found("runtime", &json!({ "content_contains": "x" }), &got).len(), 1);
+        let got = json!({ "history": [["run", "run"], ["message", "null"]] });
+        assert!(found("controller", &json!({ "history_tail": ["message", "null"] }), &got).is_empty());
+        assert_eq!(found("controller", &json!({ "history_tail": ["run", "run"] }), &got).len(), 1);
     }
 
     #[test]
@@ -154,5 +184,8 @@ mod tests {
         assert!(found("beat", &json!({ "observation": "error" }), &got).is_empty());
         assert_eq!(found("beat", &json!({ "observation": "null" }), &got).len(), 1);
         assert_eq!(found("codec", &json!({ "observation": "error" }), &got).len(), 1);
+        let got = json!({ "events": [{ "agent_error": "x" }, "observation"] });
+        assert!(found("parallel", &json!({ "events": ["agent_error", "observation"] }), &got).is_empty());
+        assert_eq!(found("parallel", &json!({ "events": ["observation", "observation"] }), &got).len(), 1);
     }
 }

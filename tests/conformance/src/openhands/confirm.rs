@@ -111,11 +111,14 @@ pub(super) async fn batch(case: &Case<'_>) -> Result<Value, String> {
     Ok(json!({ "wait": !seen.asked.is_empty() }))
 }
 
+/// The argument that says which call of its message one is, from 0.
+pub(super) const PLACE: &str = "place";
+
 /// A message that calls these tools, all at once.
 pub(super) fn called(names: &[&str]) -> Turn {
     let call = |(at, name): (usize, &&str)| {
         let id = format!("call-{at}");
-        ToolCall { id, ..ToolCall::new(format!("world.{name}"), json!({})) }
+        ToolCall { id, ..ToolCall::new(format!("world.{name}"), json!({ PLACE: at })) }
     };
     Action::Reply(Reply { tool_calls: names.iter().enumerate().map(call).collect(), ..Reply::default() }).into_turn()
 }
@@ -147,10 +150,10 @@ pub(super) async fn v0(case: &Case<'_>) -> Result<Value, String> {
         other => other.name(),
     });
     let observation = observation.map(|name| json!({ "observation": name }));
-    Ok(match case.get("user") {
-        Some(_) => json!({ "states": seen.states(), "state_after_observation": state, "observation": observation }),
-        None => json!({ "state": state, "states": seen.states() }),
-    })
+    let log = seen.log(case.wire());
+    // The same action once more, as the log has it.
+    let republished = log.iter().filter(|event| event["action"] == kind).nth(1).map(|event| event["args"].clone());
+    Ok(json!({ "state": state, "states": seen.states(), "observation": observation, "republished": republished }))
 }
 
 /// What an action of this kind needs.

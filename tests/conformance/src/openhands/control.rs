@@ -52,8 +52,8 @@ fn shown(case: &Case<'_>, seen: &Seen) -> Result<Value, String> {
     Ok(json!({
         "agent_steps": part.played, "state": seen.state.as_str(), "states": seen.states(), "published": published,
         "error": outcome.filter(|_| !is_success).map(|outcome| plain(&outcome.reason)).unwrap_or_default(),
-        "outputs": outcome.and_then(|outcome| outcome.value.clone()), "history": history, "history_tail": history.last(),
-        "observation": observation, "iteration": part.played,
+        "outputs": outcome.and_then(|outcome| outcome.value.clone()), "history": history, "observation": observation,
+        "iteration": seen.recorded_steps(),
     }))
 }
 
@@ -87,5 +87,7 @@ pub(super) async fn limit(case: &Case<'_>) -> Result<Value, String> {
     let part = seen.part()?;
     let reason = part.outcome.as_ref().map(|outcome| plain(&outcome.reason)).unwrap_or_default();
     let result = |at: usize| if at < part.played { json!("ok") } else { json!({ "error": reason }) };
-    Ok(json!({ "results": (0..steps).map(result).collect::<Vec<_>>(), "current": part.played, "max": max }))
+    Ok(json!({
+        "results": (0..steps).map(result).collect::<Vec<_>>(), "current": seen.recorded_steps(), "max": seen.most_turns(),
+    }))
 }

@@ -41,13 +41,13 @@ pub(super) async fn play(case: &Case<'_>) -> Result<Value, String> {
     let content = told.map(|told| worded(&json!({ "content": heard(&seen.parts, told) }))["content"].clone()).unwrap_or_default();
     let mut observation = told.map(|told| told.to_json(Era::V2025)).unwrap_or_default();
     if told.is_some() {
-        observation["content"] = content.clone();
+        observation["content"] = content;
     }
     let before = case.get("parent_iteration").and_then(Value::as_u64).unwrap_or_default();
     // The parent steps once to delegate and once after that; what its child steps is the child's.
     let iteration = before + seen.iterations.len() as u64;
     Ok(json!({
-        "parent_state": seen.state.as_str(), "content": content, "observation": observation, "outputs": observation.pointer("/extras/outputs"),
+        "parent_state": seen.state.as_str(), "observation": observation,
         "parent_iteration_after": iteration, "child_local_step_at_finish": child_steps, "child_state": child_state.last(),
     }))
 }

@@ -55,8 +55,7 @@ pub(super) async fn runtime(runner: &Runner, case: &Case<'_>) -> Result<Value, S
     let last = script.len() - 1;
     let seen = Conversation::new(script, executors).with_files(files(case)).hold(runner).await?;
     let observation = seen.observation(last)?;
-    let (exit_code, content) = (observation["extras"]["exit_code"].clone(), observation["content"].clone());
-    Ok(json!({ "observation": observation, "exit_code": exit_code, "content": content, "ran": seen.ran() }))
+    Ok(json!({ "observation": observation, "ran": seen.ran() }))
 }
 
 /// What is in the workspace at first: `files`, or what the path that is read is said to be.

@@ -1,36 +1,47 @@
-//! Several calls of one message, carried out by the room's round, and guards, played by a gate.
+//! Several calls of one message, carried out by the room's round.
 
-use conclave_runtime::consult::GateVerdict;
-use conclave_runtime::native::{Check, Failure, IntoTurn, Plugin};
+use conclave_runtime::action::Observation;
+use conclave_runtime::ids::CallId;
 use conclave_runtime::notice::Notice;
 use serde_json::{Value, json};
 
 use super::Case;
-use super::confirm::called;
+use super::confirm::{PLACE, called};
 use super::stage::{Move, Seen, Stage, Told};
 
 pub(super) async fn parallel(case: &Case<'_>) -> Result<Value, String> {
     if let Some(declared) = case.get("declared").and_then(Value::as_object) {
-        let names: Vec<&str> = declared.keys().map(String::as_str).collect();
-        return serialised(&names, case.flag("same_tool")).await;
+        let names: Vec<String> = declared.keys().cloned().collect();
+        return at_once(&names, case.flag("same_tool")).await;
     }
     let calls = case.list("calls")?;
     let name =
         |call: &Value| call.as_str().or_else(|| call.get("tool")?.as_str()).or_else(|| call.get("name")?.as_str()).map(str::to_owned);
     let names = calls.iter().map(|call| name(call).ok_or_else(|| format!("{call} is no call"))).collect::<Result<Vec<String>, String>>()?;
     let seen = round(&names, calls).await?;
-    let results: Vec<_> =
-        seen.since.last().into_iter().flat_map(|since| since.iter()).filter_map(|past| past.observation.as_ref()).collect();
-    let in_short = case.expect.get("events").and_then(Value::as_array).is_some_and(|events| events.iter().all(Value::is_string));
-    let event = |told: &&conclave_runtime::action::Observation| match told {
-        conclave_runtime::action::Observation::Tool(result) if !result.is_error => json!("observation"),
-        _ if in_short => json!("agent_error"),
+    let results = seen.since.last().into_iter().flat_map(|since| since.iter()).filter_map(|past| past.observation.as_ref());
+    let event = |told: &Observation| match told {
+        Observation::Tool(result) if !result.is_error => json!("observation"),
         told => json!({ "agent_error": told.content() }),
     };
-    // The order in which tools began is the scheduler's; the case names them in the order of their calls.
-    let executed: Vec<&String> = names.iter().filter(|name| seen.executed.contains(name)).collect();
-    let discarded: Vec<&String> = names.iter().filter(|name| !seen.executed.contains(name)).collect();
-    Ok(json!({ "events": results.iter().map(event).collect::<Vec<_>>(), "executed": executed, "discarded": discarded }))
+    let events: Vec<Value> = results.map(event).collect();
+    let (executed, discarded) = by_call(&names, seen.executed);
+    Ok(json!({ "events": events, "executed": executed, "discarded": discarded }))
+}
+
+/// The calls whose tools ran, each as often as one ran, and the others, in the order of the message. The tools themselves say that they ran;
+/// in which order is left to whatever schedules them, since they begin at the same time. One that nobody called comes last.
+fn by_call(names: &[String], mut ran: Vec<String>) -> (Vec<String>, Vec<String>) {
+    let (mut executed, mut discarded) = (Vec::new(), Vec::new());
+    for name in names {
+        match ran.iter().position(|other| other == name) {
+            Some(at) => executed.push(ran.swap_remove(at)),
+            None => discarded.push(name.clone()),
+        }
+    }
+    ran.sort_unstable();
+    executed.extend(ran);
+    (executed, discarded)
 }
 
 /// `finish` is a tool whose result ends the task.
@@ -58,47 +69,85 @@ async fn round(names: &[String], calls: &[Value]) -> Result<Seen, String> {
     Stage { tools, task, ..Stage::of(vec![Move::Turn(called(&words))]) }.play().await
 }
 
-/// Which calls had to wait for another one of their message: those that began only after one had ended.
-async fn serialised(names: &[&str], same_tool: bool) -> Result<Value, String> {
-    let called: Vec<String> = names.iter().map(|name| if same_tool { "t".to_owned() } else { (*name).to_owned() }).collect();
-    let seen = round(&called, &vec![Value::Null; called.len()]).await?;
-    let steps = seen.notices().filter_map(|notice| match notice {
-        Notice::ToolCalled { .. } => Some(true),
-        Notice::ToolAnswered { .. } => Some(false),
-        _ => None,
-    });
-    let at_once = steps.take_while(|begins| *begins).count();
-    let waited: Vec<&&str> = names.iter().skip(at_once).collect();
-    let groups = if waited.is_empty() { json!([]) } else { json!([names]) };
-    Ok(json!({ "serialised": groups, "parallel": at_once > 1 }))
+/// Which calls ran one after another, and whether two ran at the same time, by the notices of their beginnings and ends.
+async fn at_once(names: &[String], same_tool: bool) -> Result<Value, String> {
+    let tools: Vec<String> = names.iter().map(|name| if same_tool { "t".to_owned() } else { name.clone() }).collect();
+    let seen = round(&tools, &vec![Value::Null; tools.len()]).await?;
+    let mut spans: Vec<Span> = Vec::new();
+    for (at, notice) in seen.notices().enumerate() {
+        match notice {
+            Notice::ToolCalled { call, arguments, .. } => {
+                let place = arguments.get(PLACE).and_then(Value::as_u64).and_then(|place| names.get(usize::try_from(place).ok()?));
+                let name = place.ok_or_else(|| format!("a tool was called that the case does not call: {arguments}"))?.clone();
+                spans.push(Span { call: call.clone(), name, begins: at, ends: usize::MAX });
+            }
+            Notice::ToolAnswered { call: Some(call), .. } => {
+                spans.iter_mut().filter(|span| span.call == *call).for_each(|span| span.ends = at);
+            }
+            _ => {}
+        }
+    }
+    if spans.len() != names.len() {
+        return Err(format!("{} of {} calls ran", spans.len(), names.len()));
+    }
+    Ok(json!({ "serialised": serialised(&spans), "parallel": overlaps(&spans) }))
 }
 
-/// A hook's command is a gate: it ends well and lets pass, ends with 2 and blocks, or fails.
-pub(super) async fn hook(case: &Case<'_>) -> Result<Value, String> {
-    let word = case.get("stdout_json").or_else(|| case.get("stdout")).cloned().unwrap_or_default();
-    let word = word.as_str().and_then(|text| serde_json::from_str(text).ok()).unwrap_or(word);
-    let blocks = word.get("decision").is_some_and(|decision| decision == "deny" || decision == "block")
-        || word.get("continue").is_some_and(|goes_on| goes_on == &json!(false));
-    let exit = case.get("exit").and_then(Value::as_i64);
-    let gate = Plugin::gate("guard", move |_: Check| {
-        std::future::ready(match exit {
-            Some(2) => Ok(GateVerdict::Block { reason: "the hook says no".to_owned() }),
-            Some(0) if blocks => Ok(GateVerdict::Block { reason: "the hook says no".to_owned() }),
-            Some(0) => Ok(GateVerdict::Allow),
-            _ => Err(Failure::new("the hook failed")),
-        })
-    });
-    let delegation = conclave_runtime::action::Action::from_args("delegate_task", &json!({ "agent": "child", "task": "work" }));
-    let delegation = delegation.map_err(|error| error.to_string())?.into_turn();
-    let more = "[plugins.guard]\nsource = \"native:guard\"\n[[gates]]\non = \"delegate\"\nplugin = \"guard\"\n".to_owned();
-    let child = Some(("child".to_owned(), Vec::new()));
-    let seen = Stage { child, more, plugins: vec![gate], ..Stage::of(vec![Move::Turn(delegation)]) }.play().await?;
-    let has = |is: &dyn Fn(&Notice) -> bool| seen.notices().any(is);
-    let (began, blocked) =
-        (has(&|notice| matches!(notice, Notice::BackgroundStarted { .. })), has(&|notice| matches!(notice, Notice::GateBlocked { .. })));
-    match (began, blocked) {
-        (true, false) => Ok(json!({ "verdict": "allow" })),
-        (false, true) => Ok(json!({ "verdict": "deny" })),
-        other => Err(format!("the delegation neither began nor was blocked: {other:?}")),
+/// From the notice of a call's beginning to that of its end.
+struct Span {
+    call: CallId,
+    name: String,
+    begins: usize,
+    ends: usize,
+}
+
+impl Span {
+    fn overlaps(&self, other: &Self) -> bool {
+        self.begins < other.ends && other.begins < self.ends
+    }
+}
+
+fn overlaps(spans: &[Span]) -> bool {
+    spans.iter().enumerate().any(|(at, span)| spans[at + 1..].iter().any(|other| span.overlaps(other)))
+}
+
+/// Groups of calls of which none overlaps the next.
+fn serialised(spans: &[Span]) -> Vec<Vec<&str>> {
+    let mut groups: Vec<Vec<&Span>> = Vec::new();
+    for span in spans {
+        match groups.iter_mut().find(|group| group.iter().all(|other| !other.overlaps(span))) {
+            Some(group) => group.push(span),
+            None => groups.push(vec![span]),
+        }
+    }
+    groups.retain(|group| group.len() > 1);
+    groups.into_iter().map(|group| group.into_iter().map(|span| span.name.as_str()).collect()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(words: &[&str]) -> Vec<String> {
+        words.iter().map(|word| (*word).to_owned()).collect()
+    }
+
+    #[test]
+    fn each_call_is_executed_as_often_as_its_tool_ran() {
+        let called = texts(&["a", "b", "a"]);
+        assert_eq!(by_call(&called, texts(&["b", "a"])), (texts(&["a", "b"]), texts(&["a"])));
+        assert_eq!(by_call(&called, texts(&["b", "a", "a", "c"])), (texts(&["a", "b", "a", "c"]), texts(&[])));
+        assert_eq!(by_call(&called, Vec::new()), (Vec::new(), called));
+    }
+
+    #[test]
+    fn calls_are_serialised_only_when_none_overlaps_another() {
+        let span = |name: &str, begins: usize, ends: usize| Span { call: CallId(begins as u64), name: name.to_owned(), begins, ends };
+        let one_by_one = [span("a", 0, 1), span("b", 2, 3)];
+        assert_eq!((serialised(&one_by_one), overlaps(&one_by_one)), (vec![vec!["a", "b"]], false));
+        let at_once = [span("a", 0, 2), span("b", 1, 3)];
+        assert_eq!((serialised(&at_once).len(), overlaps(&at_once)), (0, true));
+        let one_beside = [span("a", 0, 2), span("c", 1, 5), span("b", 3, 4)];
+        assert_eq!((serialised(&one_beside), overlaps(&one_beside)), (vec![vec!["a", "b"]], true));
     }
 }

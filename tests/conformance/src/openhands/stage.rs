@@ -12,7 +12,7 @@ use conclave_runtime::approve::Approver;
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
-use conclave_runtime::event::Record;
+use conclave_runtime::event::{Event, Record};
 use conclave_runtime::ids::{ChannelId, TaskName};
 use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, Tool, finish};
@@ -126,6 +126,19 @@ impl Seen {
             _ => None,
         };
         self.notices().filter_map(state).collect()
+    }
+
+    /// The steps that the journal holds.
+    pub(super) fn recorded_steps(&self) -> usize {
+        self.records.iter().filter(|record| matches!(record.event, Event::AgentStepped { .. })).count()
+    }
+
+    /// The steps that the newest run may take, as the journal has its limits.
+    pub(super) fn most_turns(&self) -> Option<u64> {
+        self.records.iter().rev().find_map(|record| match &record.event {
+            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => opening.limits.turns,
+            _ => None,
+        })
     }
 
     /// The log that `conclave trajectory export` writes of it.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use conclave_core::control::stuck::StuckKind;
 use conclave_runtime::action::Action;
-use conclave_runtime::message::Message;
+use conclave_runtime::message::{Entity, Message};
 use conclave_runtime::native::{IntoTurn, say};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
@@ -203,7 +203,8 @@ pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
             other => return Err(format!("a script has no {other:?}")),
         });
     }
-    let seen = Script::of(entries).play(4).await?;
+    let script = Script::of(entries);
+    let seen = script.play(4).await?;
     let part = seen.part()?;
     let status = match &part.outcome {
         _ if is_stuck(part) => "stuck".to_owned(),
@@ -214,13 +215,40 @@ pub(super) async fn sdk(case: &Case<'_>) -> Result<Value, String> {
     };
     // A script says how it went on, a list of events only what was found in it.
     Ok(match case.get("script") {
-        Some(_) => json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": 0 }),
+        Some(_) => json!({ "status": status, "nudges": nudges(&seen), "corrective_nudges": corrective_nudges(&seen, &script) }),
         None => json!({ "stuck": is_stuck(part) }),
     })
 }
 
+fn is_nudge(message: &Message) -> bool {
+    message.text().starts_with("The same action with the same arguments has failed")
+}
+
 /// The host's words on a row of failures.
 fn nudges(seen: &Seen) -> usize {
-    let is_nudge = |message: &Message| message.text().starts_with("The same action with the same arguments has failed");
     seen.notices().filter(|notice| matches!(notice, Notice::MessagePosted { message, .. } if is_nudge(message))).count()
+}
+
+/// Words that an agent is given after a turn in which it said nothing, before it is asked again.
+fn corrective_nudges(seen: &Seen, script: &Script) -> usize {
+    let mut words = 0;
+    for (part, (_, moves)) in seen.parts.iter().zip(&script.parts) {
+        let mut steps = 0_usize;
+        for notice in &part.notices {
+            match notice {
+                Notice::StepStarted { .. } => steps += 1,
+                Notice::MessagePosted { message, .. } => {
+                    let was_silent = steps.checked_sub(1).and_then(|step| moves.get(step)).is_some_and(is_silent);
+                    let is_hosts = message.sender != Entity::Llm && message.sender != Entity::User;
+                    words += usize::from(was_silent && is_hosts && !message.text().is_empty() && !is_nudge(message));
+                }
+                _ => {}
+            }
+        }
+    }
+    words
+}
+
+fn is_silent(made: &Move) -> bool {
+    matches!(made, Move::Turn(turn) if *turn == nothing())
 }

@@ -3,25 +3,29 @@
 
 use serde_json::{Map, Value};
 
-/// One line for each difference.
-pub(super) fn differences(expected: &Value, got: &Value) -> Vec<String> {
+use crate::documented::Difference;
+
+/// Returns each place where they differ.
+pub(super) fn differences(expected: &Value, got: &Value) -> Vec<Difference> {
     let mut differences = Vec::new();
     below(expected, got, "", &mut differences);
     differences
 }
 
-fn below(expected: &Value, got: &Value, path: &str, differences: &mut Vec<String>) {
+fn below(expected: &Value, got: &Value, path: &str, differences: &mut Vec<Difference>) {
     match (expected, got) {
         (Value::Object(fields), Value::Object(seen)) => {
             for (key, value) in fields {
                 let path = format!("{path}.{key}");
                 match (seen.get(key), about(key, value, seen)) {
                     (Some(found), _) => below(value, found, &path, differences),
-                    (None, Some(Ok(()))) => {}
-                    (None, Some(Err(found))) => differences.push(format!("{path}: expected {value}, got {found}")),
+                    (None, Some((found, failed))) => differences.extend(failed.into_iter().map(|(place, wanted)| {
+                        let path = place.map_or_else(|| path.clone(), |place| format!("{path}[{place}]"));
+                        Difference::new(&path, Some(wanted), Some(found))
+                    })),
                     // What is expected to be null may as well not be there.
                     (None, None) if value.is_null() => {}
-                    (None, None) => differences.push(format!("{path}: expected {value}, and there is none")),
+                    (None, None) => differences.push(Difference::new(&path, Some(value), None)),
                 }
             }
         }
@@ -33,7 +37,7 @@ fn below(expected: &Value, got: &Value, path: &str, differences: &mut Vec<String
         (Value::Number(one), Value::Number(other)) if one.as_f64() == other.as_f64() => {}
         (Value::String(text), Value::String(found)) if is_placeholder(text) && !found.is_empty() => {}
         _ if expected == got => {}
-        _ => differences.push(format!("{path}: expected {expected}, got {got}")),
+        _ => differences.push(Difference::new(path, Some(expected), Some(got))),
     }
 }
 
@@ -43,10 +47,11 @@ fn is_placeholder(text: &str) -> bool {
 
 type Asks = fn(&Value, &Value) -> bool;
 
+/// Endings that ask for several things, each of which is missed by itself.
+const PARTS: [&str; 3] = ["contains", "_contains", "_include"];
+
 /// What a key with an ending asks of the one in front of it.
-const ASKS: [(&str, Asks); 9] = [
-    ("_contains", holds),
-    ("_include", holds),
+const ASKS: [(&str, Asks); 7] = [
     ("_has_key", has_keys),
     ("_lacks", lacks),
     ("_matches", matches),
@@ -58,18 +63,25 @@ const ASKS: [(&str, Asks); 9] = [
 
 /// Returns the key that a key with an ending asks something of.
 pub(super) fn asked_of(key: &str) -> Option<&str> {
-    ASKS.iter().find_map(|(ending, _)| key.strip_suffix(ending))
+    let mut endings = ASKS.iter().map(|(ending, _)| ending).chain(&PARTS[1..]);
+    endings.find_map(|ending| key.strip_suffix(ending))
 }
 
-/// What a key with an ending asks of the field in front of it; none when there is no such ending, or no such field.
-fn about(key: &str, wanted: &Value, seen: &Map<String, Value>) -> Option<Result<(), Value>> {
-    if key == "contains" {
-        let text = seen.get("text")?;
-        return Some(if holds(text, wanted) { Ok(()) } else { Err(text.clone()) });
+/// What is missed, with its place where several things are asked for.
+type Missed<'a> = Vec<(Option<usize>, &'a Value)>;
+
+/// What a key with an ending asks of the field in front of it: the field, and what of it is missed. `None` when there is no such ending, or no
+/// such field.
+fn about<'a>(key: &str, wanted: &'a Value, seen: &'a Map<String, Value>) -> Option<(&'a Value, Missed<'a>)> {
+    let of = |ending: &str| if key == "contains" { seen.get("text") } else { seen.get(key.strip_suffix(ending)?) };
+    if let Some(found) = PARTS.iter().find_map(|ending| of(ending)) {
+        let parts = wanted.as_array().map(|parts| parts.iter().enumerate().map(|(place, part)| (Some(place), part)).collect());
+        let parts: Missed<'a> = parts.unwrap_or_else(|| vec![(None, wanted)]);
+        return Some((found, parts.into_iter().filter(|(_, part)| !holds_one(found, part)).collect()));
     }
     ASKS.iter().find_map(|(ending, asks)| {
-        let found = seen.get(key.strip_suffix(ending)?)?;
-        Some(if asks(found, wanted) { Ok(()) } else { Err(found.clone()) })
+        let found = of(ending)?;
+        Some((found, if asks(found, wanted) { Vec::new() } else { vec![(None, wanted)] }))
     })
 }
 
@@ -95,10 +107,6 @@ fn holds_one(found: &Value, one: &Value) -> bool {
         },
         _ => false,
     }
-}
-
-fn holds(found: &Value, wanted: &Value) -> bool {
-    each(wanted).into_iter().all(|one| holds_one(found, one))
 }
 
 fn lacks(found: &Value, wanted: &Value) -> bool {
@@ -134,7 +142,7 @@ mod tests {
             json!({ "ms_lt": 6, "a_has_key": "b", "id": "<id>", "id_prefix": "task-" }),
             json!({ "a": { "c_lacks": ["z"] }, "ms_in": [4, 5], "id_matches": "^task-[0-9]$" }),
         ] {
-            assert_eq!(differences(&right, &got), Vec::<String>::new(), "{right}");
+            assert_eq!(differences(&right, &got), Vec::new(), "{right}");
         }
         for wrong in [
             json!({ "a": { "b": 2 } }),

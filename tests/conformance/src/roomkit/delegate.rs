@@ -113,7 +113,7 @@ fn is_elsewhere(open: &Open, case: &Case<'_>) -> bool {
 
 async fn one(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
     let mut stage = staged(case);
-    let reads_on = case.then.as_object().is_some_and(|then| then.keys().any(|key| key.starts_with("notify_prompt")));
+    let reads_on = case.asks_for("notify_prompt");
     if (reads_on || !conversation(case).is_empty()) && stage.channels.is_empty() {
         stage.channels.push(("terminal".to_owned(), Default::default()));
     }

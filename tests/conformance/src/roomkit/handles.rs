@@ -10,7 +10,7 @@ use conclave_runtime::{TaskHandle, WaitError};
 use serde_json::{Map, Value, json};
 
 use super::agents::Script;
-use super::delegate::{background, child_metadata, error, result, settled, shown};
+use super::delegate::{background, result, settled, shown};
 use super::stage::{Open, Stage};
 use super::{Case, names};
 use crate::Runner;
@@ -136,13 +136,8 @@ async fn cancel(open: &Open, case: &Case<'_>) -> Result<Value, String> {
         return Ok(json!({ "status": names::state(record.state), "result": result(open, &record) }));
     }
     let mut got = shown(open, &record, returned);
-    if let Some(fields) = got.as_object_mut() {
-        fields.remove("child_room_metadata");
-    }
     got["returns"] = json!(answers.first().copied().unwrap_or_default());
     got["second"] = json!(again);
-    got["result_error"] = json!(error(open, &record));
-    got["child_metadata"] = child_metadata(open, &record);
     Ok(got)
 }
 

@@ -129,8 +129,6 @@ async fn handle(runner: &Runner, case: &Case<'_>) -> Result<Value, String> {
         "room_id": open.room(), "agent_id": record.agent, "task": record.task, "context": context, "share_channels": shared,
         "notify": record.notify,
     });
-    got["notify"] = json!(record.notify);
-    got["delegate_context"] = context;
     if case.get("cache_has").is_some() {
         got["max_entries"] = json!(most_entries(&open, &caller).await?);
     }
