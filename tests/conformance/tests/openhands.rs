@@ -76,6 +76,10 @@ fn a_case_differs_as_documented_only_at_the_keys_of_its_row() {
     let regressed = sdk(json!({ "nudges": 2, "corrective_nudges": 1, "status": "finished" }));
     let (code, shown) = played(&[otherwise, agrees]);
     assert_eq!((code, shown.lines().last()), (Some(0), Some("1 passed, 0 failed, 0 skipped, 1 differ as documented")), "{shown}");
+    let cut = "\n[... Observation truncated due to length ...]\n";
+    let truncated = case("truncate", &json!({ "content": "abc", "max_chars": 1 }), &json!({ "content": format!("{cut}abc") }));
+    let (code, shown) = played(&[truncated]);
+    assert_eq!((code, shown.lines().last()), (Some(0), Some("0 passed, 0 failed, 0 skipped, 1 differ as documented")), "{shown}");
     let (code, shown) = played(&[regressed]);
     assert_eq!((code, shown.lines().last()), (Some(1), Some("0 passed, 1 failed, 0 skipped")), "{shown}");
 }

@@ -102,8 +102,10 @@ fn is_same_error(one: &str, other: &str) -> bool {
     one == other || ERRORS.iter().any(|names| names.contains(&one.as_str()) && names.contains(&other.as_str()))
 }
 
+type Asks = fn(&Value, &Value) -> bool;
+
 /// What a key with an ending asks of the one in front of it: what a text begins with, what is in it, the last of a list.
-const ENDINGS: [(&str, fn(&Value, &Value) -> bool); 6] = [
+const ENDINGS: [(&str, Asks); 6] = [
     ("_prefix", starts_with),
     ("_starts_with", starts_with),
     ("_startswith", starts_with),

@@ -57,6 +57,11 @@ pub(super) fn otherwise(case: &Case<'_>) -> Vec<Documented> {
     match case.kind {
         "stuck_pairs" | "stuck_events" => circling(case),
         "stuck_sdk" => sdk(case),
+        // Half of such a limit is nought, and the reference's slice from minus nought is the whole text.
+        "truncate" if case.number("max_chars").is_ok_and(|max| max < 2) => {
+            let cut = "\n[... Observation truncated due to length ...]\n";
+            one("O-009: of a text that is cut to less than two characters nothing is left", "content", json!(cut))
+        }
         "micro" if is_within_a_word(case) => one("O-126: a trigger is a whole word", "trigger", Value::Null),
         "parallel" => parallel(case),
         "confirm_v0" => confirmed(case),

@@ -79,7 +79,7 @@ async fn at_once(names: &[String], same_tool: bool) -> Result<Value, String> {
             Notice::ToolCalled { call, arguments, .. } => {
                 let place = arguments.get(PLACE).and_then(Value::as_u64).and_then(|place| names.get(usize::try_from(place).ok()?));
                 let name = place.ok_or_else(|| format!("a tool was called that the case does not call: {arguments}"))?.clone();
-                spans.push(Span { call: call.clone(), name, begins: at, ends: usize::MAX });
+                spans.push(Span { call: *call, name, begins: at, ends: usize::MAX });
             }
             Notice::ToolAnswered { call: Some(call), .. } => {
                 spans.iter_mut().filter(|span| span.call == *call).for_each(|span| span.ends = at);
