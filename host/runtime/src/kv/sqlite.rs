@@ -8,7 +8,7 @@ use std::time::Duration;
 use conclave_core::grant::KvGrant;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::{KvError, KvOwner, KvStore, after, fits, weight};
+use super::{KvError, KvOwner, KvStore, fits, weight};
 use crate::durable_file;
 
 /// Of the tables below; a file with a higher one was written by a newer host.
@@ -20,19 +20,37 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS kv (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, key BLOB NOT NULL, value BLOB NOT NULL,
     PRIMARY KEY (home, plugin, manifest, key)) WITHOUT ROWID";
 
-/// What each owner holds, so that a quota is held without a look at all keys. Changed in the transaction that changes `kv`.
+/// What each owner holds, so that a quota is held without a look at all keys. Changed in the statement that changes `kv`.
 const USED: &str = "CREATE TABLE IF NOT EXISTS used (
     home TEXT NOT NULL, plugin TEXT NOT NULL, manifest TEXT NOT NULL, keys INTEGER NOT NULL, bytes INTEGER NOT NULL,
     PRIMARY KEY (home, plugin, manifest)) WITHOUT ROWID";
-/// For a file of format 1, which had no sums.
-const SUM_UP: &str = "INSERT OR REPLACE INTO used (home, plugin, manifest, keys, bytes)
+/// The sums are the file's own work: a host of format 1 that has had the file open since before they came writes on, and knows nothing of
+/// them. The conflict clause of the statement that fires a trigger holds in the trigger too, so nothing here relies on one of its own; and
+/// what a `REPLACE` replaces fires no trigger for its removal, so it is subtracted before.
+const SUMMING: &str = "CREATE TRIGGER used_put BEFORE INSERT ON kv BEGIN
+    INSERT INTO used (home, plugin, manifest, keys, bytes) SELECT NEW.home, NEW.plugin, NEW.manifest, 0, 0
+        WHERE NOT EXISTS (SELECT 1 FROM used WHERE home = NEW.home AND plugin = NEW.plugin AND manifest = NEW.manifest);
+    UPDATE used SET
+        keys = keys + 1 - (SELECT count(*) FROM kv
+            WHERE home = NEW.home AND plugin = NEW.plugin AND manifest = NEW.manifest AND key = NEW.key),
+        bytes = bytes + length(NEW.key) + length(NEW.value) - coalesce((SELECT length(key) + length(value) FROM kv
+            WHERE home = NEW.home AND plugin = NEW.plugin AND manifest = NEW.manifest AND key = NEW.key), 0)
+        WHERE home = NEW.home AND plugin = NEW.plugin AND manifest = NEW.manifest;
+END;
+CREATE TRIGGER used_removed AFTER DELETE ON kv BEGIN
+    UPDATE used SET keys = keys - 1, bytes = bytes - length(OLD.key) - length(OLD.value)
+        WHERE home = OLD.home AND plugin = OLD.plugin AND manifest = OLD.manifest;
+END;";
+const IS_SUMMED: &str = "SELECT count(*) = 2 FROM sqlite_schema WHERE type = 'trigger' AND name IN ('used_put', 'used_removed')";
+/// For a file that is not summed up yet.
+const SUM_UP: &str = "DROP TRIGGER IF EXISTS used_put; DROP TRIGGER IF EXISTS used_removed; DELETE FROM used;
+    INSERT INTO used (home, plugin, manifest, keys, bytes)
     SELECT home, plugin, manifest, count(*), sum(length(key) + length(value)) FROM kv GROUP BY home, plugin, manifest";
 
 const WEIGHT: &str = "SELECT length(key) + length(value) FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?";
 const USAGE: &str = "SELECT keys, bytes FROM used WHERE home = ? AND plugin = ? AND manifest = ?";
 const PUT: &str = "INSERT OR REPLACE INTO kv (home, plugin, manifest, key, value) VALUES (?, ?, ?, ?, ?)";
 const DELETE: &str = "DELETE FROM kv WHERE home = ? AND plugin = ? AND manifest = ? AND key = ?";
-const PUT_USAGE: &str = "INSERT OR REPLACE INTO used (home, plugin, manifest, keys, bytes) VALUES (?, ?, ?, ?, ?)";
 
 /// Values of all plugins in one file, which several programs may use at once.
 #[derive(Debug)]
@@ -107,8 +125,9 @@ fn connect(path: &Path) -> Result<Connection, KvError> {
     }
     transaction.execute_batch(TABLE)?;
     transaction.execute_batch(USED)?;
-    if found < SCHEMA {
+    if !transaction.query_row(IS_SUMMED, [], |row| row.get::<_, bool>(0))? {
         transaction.execute_batch(SUM_UP)?;
+        transaction.execute_batch(SUMMING)?;
     }
     transaction.pragma_update(None, "user_version", SCHEMA)?;
     transaction.commit()?;
@@ -138,17 +157,13 @@ impl KvStore for Sqlite {
         }
         let values = params![owner.home, owner.plugin, owner.manifest, key.as_bytes(), value];
         transaction.prepare_cached(PUT)?.execute(values)?;
-        put_usage(&transaction, owner, after(now, old, Some(new)))?;
         Ok(transaction.commit()?)
     }
 
     fn delete(&self, owner: &KvOwner, key: &str) -> Result<(), KvError> {
         let mut opened = self.opened()?;
         let transaction = opened.connection()?.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        let Some(old) = held(&transaction, owner, key)? else { return Ok(()) };
-        let now = usage(&transaction, owner)?;
         transaction.prepare_cached(DELETE)?.execute(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()])?;
-        put_usage(&transaction, owner, after(now, Some(old), None))?;
         Ok(transaction.commit()?)
     }
 
@@ -188,12 +203,6 @@ fn held(transaction: &Transaction<'_>, owner: &KvOwner, key: &str) -> rusqlite::
     let mut query = transaction.prepare_cached(WEIGHT)?;
     let found = query.query_row(params![owner.home, owner.plugin, owner.manifest, key.as_bytes()], |row| row.get::<_, i64>(0));
     Ok(found.optional()?.map(|weight| u64::try_from(weight).unwrap_or(0)))
-}
-
-fn put_usage(transaction: &Transaction<'_>, owner: &KvOwner, used: KvGrant) -> rusqlite::Result<()> {
-    let [keys, bytes] = [used.keys, used.bytes].map(|number| i64::try_from(number).unwrap_or(i64::MAX));
-    transaction.prepare_cached(PUT_USAGE)?.execute(params![owner.home, owner.plugin, owner.manifest, keys, bytes])?;
-    Ok(())
 }
 
 #[cfg(test)]
@@ -318,6 +327,46 @@ mod tests {
     }
 
     #[test]
+    fn a_host_of_format_1_that_has_the_file_open_keeps_the_sums_right() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kv.sqlite");
+        prepare(&path).unwrap();
+        // As that host opened it, with the statements that it has.
+        let old = Connection::open(&path).unwrap();
+        old.pragma_update(None, "trusted_schema", false).unwrap();
+        old.execute_batch(TABLE).unwrap();
+        old.pragma_update(None, "user_version", 1).unwrap();
+        let KvOwner { home, plugin, manifest } = owner();
+        let mut put = old.prepare(PUT).unwrap();
+        let mut put = |key: &str, value: &[u8]| put.execute(params![home, plugin, manifest, key.as_bytes(), value]).unwrap();
+        put("a", b"12345");
+        let store = Sqlite::new(&path);
+        let most = KvGrant { bytes: 20, keys: 3 };
+        store.set(&owner(), "b", b"12345", most).unwrap();
+        assert_eq!(noted_and_counted(&path), [Some((2, 12)); 2]);
+        // The quota of a host that knows of the sums holds whatever the other one does.
+        put("a", b"1234567890123");
+        assert_eq!(noted_and_counted(&path), [Some((2, 20)); 2]);
+        assert!(matches!(store.set(&owner(), "c", b"", most), Err(KvError::Full(_))));
+        old.execute(DELETE, params![home, plugin, manifest, b"a"]).unwrap();
+        put("b", b"");
+        assert_eq!(noted_and_counted(&path), [Some((1, 1)); 2]);
+        store.set(&owner(), "c", &[7; 18], most).unwrap();
+        assert_eq!(noted_and_counted(&path), [Some((2, 20)); 2]);
+    }
+
+    #[test]
+    fn a_file_whose_sums_nobody_kept_is_summed_up_again() {
+        let temp = tempfile::tempdir().unwrap();
+        let path = temp.path().join("kv.sqlite");
+        Sqlite::new(&path).set(&owner(), "a", b"12345", KvGrant::default()).unwrap();
+        let spoilt = "DROP TRIGGER used_put; UPDATE used SET bytes = 0; INSERT INTO used VALUES ('/', 'gone', 'm', 9, 9)";
+        Connection::open(&path).unwrap().execute_batch(spoilt).unwrap();
+        Sqlite::new(&path).get(&owner(), "a").unwrap();
+        assert_eq!(noted_and_counted(&path), [Some((1, 6)); 2]);
+    }
+
+    #[test]
     fn no_step_of_a_set_looks_at_other_keys() {
         let temp = tempfile::tempdir().unwrap();
         let path = temp.path().join("kv.sqlite");
@@ -335,6 +384,6 @@ mod tests {
         }
         let one_row = plan(USAGE);
         assert!(matches!(&one_row[..], [one] if one.starts_with("SEARCH used") && one.contains("AND manifest=?")), "{one_row:?}");
-        assert_eq!((plan(PUT), plan(PUT_USAGE)), (vec![], vec![]), "an insert looks at nothing");
+        assert_eq!(plan(PUT), Vec::<String>::new(), "an insert looks at nothing");
     }
 }
