@@ -14,6 +14,7 @@ use super::folder::{Entry, Trouble, read_at};
 use crate::bindings::conclave::plugin::files;
 pub(crate) use crate::bindings::conclave::plugin::files::FileError;
 use crate::sandbox::{CallState, Packed, Recalled};
+use listings::Begun;
 pub(crate) use listings::Listings;
 pub(crate) use told::Told;
 
@@ -156,7 +157,11 @@ impl CallState {
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
         let target = format!("{path} after {after:?}, {count}");
         let Listed { entries, cost } = match self.past.recall::<Listed>(LIST, &target) {
-            Recalled::Before(listed) => listed,
+            Recalled::Before(listed) => {
+                let last = listed.entries.as_ref().ok().and_then(|entries| entries.last()).map(|entry| entry.name.clone());
+                self.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
+                listed
+            }
             Recalled::Lost => Listed { entries: Err(Told::lost()), cost: 0 },
             Recalled::Now => {
                 let listed = self.list_now(path, place, after, count).await;
@@ -171,17 +176,22 @@ impl CallState {
 
     async fn list_now(&mut self, path: &str, place: Place, after: Option<String>, count: usize) -> Listed {
         let left = self.grantee.limits().read.saturating_sub(self.read.get());
-        let begun = self.listings.take(&place);
+        let (begun, paid) = match self.listings.take(&place) {
+            Some(Begun::Read(listing)) => (Some(listing), 0),
+            Some(Begun::Before(paid)) if paid.leads_on(after.as_deref()) => (None, paid.seen),
+            Some(Begun::Before(_)) | None => (None, 0),
+        };
         let (grantee, there) = (Arc::clone(&self.grantee), place.clone());
         // How long a directory is shows only when it has been read.
-        let list = move || grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, left / ENTRY);
+        let most = (left / ENTRY).saturating_add(paid);
+        let list = move || grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, most);
         let page = self.off_loop(list).await.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
         match page {
             Ok(page) => {
                 if let Some(rest) = page.rest {
                     self.listings.keep(place, rest);
                 }
-                Listed { entries: Ok(page.entries), cost: page.seen * ENTRY }
+                Listed { entries: Ok(page.entries), cost: page.seen.saturating_sub(paid) * ENTRY }
             }
             Err(trouble) => {
                 let cost = if matches!(trouble, Trouble::TooMany) { left } else { 0 };
@@ -265,5 +275,67 @@ mod tests {
         assert_eq!(state.read.get(), 6 * ENTRY, "nothing is looked at for no entries");
         assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY));
         assert!(matches!(state.read_piece("/f/a", 0, 1).await, Err(FileError::QuotaExceeded(_))), "what was looked at is used up");
+    }
+
+    #[tokio::test]
+    async fn a_listing_that_goes_on_in_another_attempt_is_paid_for_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let add = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
+        ["a", "b", "c"].into_iter().for_each(add);
+        // Enough for all of it once, and for one entry that comes later.
+        let mut state = listing(temp.path(), 4 * ENTRY);
+        let page = |after: &str| (!after.is_empty()).then(|| after.to_owned());
+        let names = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.name).collect::<String>();
+        // Each attempt is told again what the one before was, and gets one page further.
+        for pages in 1..=4 {
+            let mut after = String::new();
+            for expected in ["a", "b", "c", ""].into_iter().take(pages) {
+                let listed = state.list_piece("/f", page(&after), 1).await.unwrap();
+                after = names(listed);
+                assert_eq!(after, expected);
+            }
+            assert_eq!(state.read.get(), 3 * ENTRY, "{pages} pages");
+            state.park();
+            state = state.again();
+        }
+        assert_eq!(names(state.list_piece("/f", None, 1).await.unwrap()), "a");
+        assert_eq!(names(state.list_piece("/f", page("a"), 1).await.unwrap()), "b");
+        assert_eq!(names(state.list_piece("/f", page("b"), 1).await.unwrap()), "c");
+        assert!(state.list_piece("/f", page("c"), 1).await.unwrap().is_empty());
+        add("d");
+        assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(_))), "a new listing is paid for");
+    }
+
+    #[tokio::test]
+    async fn what_came_since_the_attempt_before_is_paid_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let add = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
+        ["a", "b"].into_iter().for_each(add);
+        let begun = || async {
+            let mut state = listing(temp.path(), 3 * ENTRY);
+            state.list_piece("/f", None, 1).await.unwrap();
+            state.park();
+            state = state.again();
+            state.list_piece("/f", None, 1).await.unwrap();
+            state
+        };
+        let (mut goes_on, mut begins_anew) = (begun().await, begun().await);
+        add("c");
+        goes_on.list_piece("/f", Some("a".to_owned()), 1).await.unwrap();
+        assert_eq!(goes_on.read.get(), 3 * ENTRY);
+        // It does not go on from where the page before it ended.
+        let refused = begins_anew.list_piece("/f", Some("0".to_owned()), 1).await;
+        assert!(matches!(refused, Err(FileError::QuotaExceeded(_))));
+    }
+
+    /// A call that can act, so that what it reads is kept for its next attempt.
+    fn listing(dir: &std::path::Path, read: u64) -> CallState {
+        let mut setup = setup();
+        setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
+        let dir = dir.to_str().unwrap().to_owned();
+        let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::ReadWrite, bytes: 1 << 20, files: 10 };
+        setup.grants.files.push(grant);
+        setup.limits.read = read;
+        state(setup)
     }
 }

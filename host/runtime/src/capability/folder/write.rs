@@ -87,7 +87,8 @@ impl Folder {
         Ok(sync()?)
     }
 
-    /// Waits until a file or a directory, under its name, is on the disk. What is gone, or was never for writing, needs nothing.
+    /// Waits until a file or a directory, under its name, is on the disk; by way of a link, what it leads to inside the folder. What is
+    /// gone, or was never for writing, needs nothing, and neither does what cannot be opened: nobody writes it through this folder.
     pub(crate) fn sync(&self, rest: &str) -> Result<(), Trouble> {
         if self.ledger.is_none() {
             return Ok(());
@@ -95,21 +96,25 @@ impl Folder {
         if rest.is_empty() {
             return Ok(sync_directory(&self.dir)?);
         }
+        // Whoever reads follows links inside the folder, so this does. What leads nowhere or outside has nothing here but its name.
+        let real = self.dir.canonicalize(rest).ok().and_then(|path| path.into_os_string().into_string().ok());
+        let rest = real.as_deref().unwrap_or(rest);
+        if ["", "."].contains(&rest) {
+            return Ok(sync_directory(&self.dir)?);
+        }
         let reached = match self.reach(rest) {
             Ok(reached) if reached.missing.is_empty() => reached,
-            Ok(_) | Err(Trouble::NotFound) => return Ok(()),
+            Ok(_) | Err(Trouble::NotFound | Trouble::Link) => return Ok(()),
             Err(trouble) => return Err(trouble),
         };
         match reached.dir.symlink_metadata(reached.leaf) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-            Ok(metadata) if metadata.is_dir() => sync_directory(&reached.dir.open_dir_nofollow(reached.leaf).map_err(no_link)?)?,
-            _ => {
-                if let Some(existing) = existing(&reached.dir, reached.leaf)? {
-                    existing.file.sync_all()?;
-                }
-            }
+            Ok(metadata) if metadata.is_dir() => allowed(reached.dir.open_dir_nofollow(reached.leaf).and_then(|dir| sync_directory(&dir)))?,
+            // Opening a device or a pipe can do something by itself.
+            Ok(metadata) if metadata.is_file() => allowed(sync_file(&reached.dir, reached.leaf))?,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
         }
-        Ok(sync_directory(&reached.dir)?)
+        Ok(allowed(sync_directory(&reached.dir))?)
     }
 
     /// Walks down to the directory of a file.
@@ -235,6 +240,22 @@ fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &Change<'_>) ->
         sync_directory(dir)?;
     }
     Ok(())
+}
+
+/// Makes a file's bytes durable. Some systems sync what is open for writing alone, and some files can only be read.
+fn sync_file(dir: &Dir, leaf: &str) -> io::Result<()> {
+    let open = |options: &mut OpenOptions| dir.open_with(leaf, options.nonblock(true).follow(FollowSymlinks::No));
+    let file = open(OpenOptions::new().write(true)).or_else(|_| open(OpenOptions::new().read(true)))?;
+    // It may have been exchanged for something else in between.
+    if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
+}
+
+/// What the operating system lets nobody of this host open needs no syncing.
+fn allowed(synced: io::Result<()>) -> io::Result<()> {
+    match synced {
+        Err(error) if [io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound].contains(&error.kind()) => Ok(()),
+        synced => synced,
+    }
 }
 
 /// Makes the names in a directory durable.

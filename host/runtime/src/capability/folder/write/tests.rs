@@ -142,6 +142,36 @@ fn no_link_is_written_through_or_replaced() {
 }
 
 /// The lexical wall stands before this one; this one must hold by itself.
+/// Whoever runs these tests as root may open all of them; then it is the links and the names that show it.
+#[test]
+fn a_sync_depends_on_no_permission_to_write() {
+    let place = Place::new();
+    let mode = |path: &str, mode: u32| fs::set_permissions(place.inside(path), fs::Permissions::from_mode(mode)).unwrap();
+    for (path, bits) in [("read.txt", 0o444), ("write.txt", 0o222), ("shut.txt", 0o000)] {
+        place.put(path, "x").unwrap();
+        mode(path, bits);
+    }
+    place.put("sub/a.txt", "a").unwrap();
+    fs::hard_link(place.inside("sub/a.txt"), place.inside("second.txt")).unwrap();
+    symlink("sub/a.txt", place.inside("link")).unwrap();
+    symlink("sub", place.inside("to-sub")).unwrap();
+    symlink(".", place.inside("self")).unwrap();
+    symlink("nowhere", place.inside("dangling")).unwrap();
+    symlink("round", place.inside("round")).unwrap();
+    symlink(place.outside("key"), place.inside("out")).unwrap();
+    symlink(place.outside(""), place.inside("to-out")).unwrap();
+    let pipe = std::process::Command::new("mkfifo").arg(place.inside("pipe")).status().unwrap();
+    assert!(pipe.success());
+    for path in ["read.txt", "write.txt", "shut.txt", "sub", "sub/a.txt", "second.txt", "gone.txt", "no/such/file", ""] {
+        assert!(place.folder.sync(path).is_ok(), "{path}: {:?}", place.folder.sync(path));
+    }
+    for path in ["link", "to-sub", "to-sub/a.txt", "self", "dangling", "round", "round/a", "out", "to-out", "to-out/key", "pipe"] {
+        assert!(place.folder.sync(path).is_ok(), "{path}: {:?}", place.folder.sync(path));
+    }
+    assert_eq!(fs::read_to_string(place.outside("key")).unwrap(), "secret");
+    assert!(matches!(place.folder.sync("../outside/key"), Err(Trouble::LeadsOutside)));
+}
+
 #[test]
 fn climbing_is_refused_by_the_handle_too() {
     let place = Place::new();
