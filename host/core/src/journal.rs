@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::event::{Event, RULES, Record};
-use crate::json_depth::{JSON_DEPTH_MAX, JsonError, from_json};
+use crate::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_too_deep};
 use crate::notice::Notice;
 use crate::room::Room;
 use crate::setup::Setup;
@@ -70,15 +70,27 @@ impl JournalError {
     }
 }
 
+/// A record that no journal takes, because none could be read again that holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "record {seq} is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep), and a journal with it could not be read again. Hand over \
+     inputs and metadata that are nested less deep"
+)]
+pub struct RecordTooDeep {
+    pub seq: u64,
+}
+
 /// Returns one record as a line of a journal, without its end. It holds the room's secret: it is for journals alone.
-#[must_use]
-pub fn to_line(record: &Record) -> String {
+///
+/// # Errors
+/// When it is nested deeper than [`from_lines`] reads.
+pub fn to_line(record: &Record) -> Result<String, RecordTooDeep> {
     let mut line = shown(record);
     if let Event::RoomOpened { secret, .. } = &record.event {
         line.pop();
         line.push_str(&format!(",\"secret\":\"{}\"}}", secret.to_hex()));
     }
-    line
+    if is_too_deep(&line) { Err(RecordTooDeep { seq: record.seq }) } else { Ok(line) }
 }
 
 /// Returns one record as JSON, without the room's secret.

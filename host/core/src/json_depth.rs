@@ -36,6 +36,16 @@ pub fn from_json<T: DeserializeOwned>(text: &str) -> Result<T, JsonError> {
 /// the place where a parser would stop.
 #[must_use]
 pub fn is_too_deep(text: &str) -> bool {
+    is_deeper_than(text, JSON_DEPTH_MAX)
+}
+
+/// The same for another bound, such as for a text that is put inside another one.
+#[must_use]
+pub fn is_deeper_than(text: &str, levels: usize) -> bool {
+    // So many brackets do not fit in: most records are short.
+    if text.len() <= levels {
+        return false;
+    }
     let (mut depth, mut in_text, mut escaped) = (0_usize, false, false);
     for byte in text.bytes() {
         match byte {
@@ -44,7 +54,7 @@ pub fn is_too_deep(text: &str) -> bool {
             b'"' => in_text = !in_text,
             b'{' | b'[' if !in_text => {
                 depth += 1;
-                if depth > JSON_DEPTH_MAX {
+                if depth > levels {
                     return true;
                 }
             }

@@ -331,17 +331,23 @@ struct JsonLinesJournal {
     file: File,
 }
 
+impl JsonLinesJournal {
+    fn failure(&self, cause: std::io::Error) -> JournalFailure {
+        JournalFailure { room: self.room.clone(), place: self.path.display().to_string(), cause }
+    }
+}
+
 impl Journal for JsonLinesJournal {
     fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
         let mut lines = String::new();
         for record in entry.records {
-            lines.push_str(&to_line(record));
+            let line = to_line(record).map_err(|error| self.failure(std::io::Error::new(std::io::ErrorKind::InvalidInput, error)))?;
+            lines.push_str(&line);
             lines.push('\n');
         }
         // One write, so that a crash leaves whole lines and at most one torn one at the end.
         let written = self.file.write_all(lines.as_bytes());
-        let failure = |cause| JournalFailure { room: self.room.clone(), place: self.path.display().to_string(), cause };
-        written.map(|()| Keeping::Kept).map_err(failure)
+        written.map(|()| Keeping::Kept).map_err(|cause| self.failure(cause))
     }
 
     /// On a thread of its own: a disk takes its time.
@@ -367,7 +373,31 @@ impl Journal for JsonLinesJournal {
 
 #[cfg(test)]
 mod tests {
+    use conclave_core::event::{Event, Opening as Run, Principal, RULES};
+    use conclave_core::ids::Millis;
+    use serde_json::json;
+
     use super::*;
+
+    #[tokio::test]
+    async fn a_record_that_could_not_be_read_again_is_refused_and_not_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let (journals, room) = (JsonLines::in_folder(temp.path()), RoomId::from("a"));
+        let mut journal = journals.open(&room).unwrap().await.unwrap();
+        let record = |seq: u64, levels: usize| {
+            let inputs = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+            let event = Event::RunStarted { setup: None, opening: Run { inputs, ..Run::default() } };
+            Arc::new(Record { seq, at: Millis(1), principal: Principal("ada".into()), rules: RULES, event })
+        };
+        let entry = |records| Entry { records, waits: &[], outcome: None, spent: Spent::default() };
+        let fine = record(0, 100);
+        journal.append(&entry(std::slice::from_ref(&fine))).unwrap();
+        let refused = journal.append(&entry(&[record(1, 1), record(2, 300)])).err().unwrap().to_string();
+        assert!(refused.contains("record 2 ") && refused.contains("record_too_deep"), "{refused}");
+        drop(journal);
+        let reopened = journals.reopen(&room).await.unwrap().unwrap();
+        assert_eq!(reopened.records, [Record::clone(&fine)], "all of a batch or none");
+    }
 
     #[test]
     fn a_journal_with_a_record_that_is_nested_too_deep_is_refused_with_its_number() {

@@ -131,7 +131,7 @@ fn the_secret_of_a_room_is_told_to_nobody_who_follows_it() {
         _ => None,
     });
     // Nor is it in the value that a program gets.
-    assert!(recorded.into_iter().all(|record| !conclave_core::journal::to_line(record).contains(&hex)));
+    assert!(recorded.into_iter().all(|record| !conclave_core::journal::to_line(record).unwrap().contains(&hex)));
 }
 
 #[test]

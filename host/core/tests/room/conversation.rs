@@ -170,7 +170,7 @@ impl World {
         let written = serde_json::to_value(self.room()).expect("a room is serialisable");
         let read: Room = serde_json::from_value(written.clone()).expect("and can be read");
         assert_eq!(serde_json::to_value(&read).expect("again"), written);
-        let line = conclave_core::journal::to_line;
+        let line = |record| conclave_core::journal::to_line(record).expect("it is not deep");
         let lines: Vec<String> = self.recorded.records.iter().map(line).collect();
         let records = lines.iter().map(|line| serde_json::from_str(line).expect("a line is a record"));
         assert!(Unfinished::fold(records).room == *self.room(), "the fold of the lines is another room");

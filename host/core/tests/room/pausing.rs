@@ -290,7 +290,7 @@ fn a_journal_from_before_pauses_reads() {
     let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
     assert!(state.get("pausing").is_none(), "what is not there is not written");
     let record = Record { seq: 0, at: START, principal: Principal("tester".into()), rules: RULES, event: pause() };
-    let line = conclave_core::journal::to_line(&record);
+    let line = conclave_core::journal::to_line(&record).expect("it is not deep");
     assert_eq!(conclave_core::journal::from_lines(&(line + "\n")).expect("it reads"), [record]);
 }
 

@@ -3,10 +3,11 @@
 use conclave_core::action::{Action, Reply, Turn};
 use conclave_core::delivery::Decision;
 use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record, UsedByPlugin};
+use conclave_core::event::{Event, Opening, Principal, RULES, Record, UsedByPlugin};
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{CallId, Millis, PluginName};
-use conclave_core::journal::{JournalError, from_lines, to_line};
+use conclave_core::journal::{self, JournalError, RecordTooDeep, from_lines};
+use conclave_core::json_depth::JSON_DEPTH_MAX;
 use conclave_core::message::ToolCall;
 use conclave_core::model::{Completion, Stop, Usage};
 use conclave_core::room::Room;
@@ -47,6 +48,10 @@ fn finish() -> Turn {
 
 fn call(name: &str) -> ToolCall {
     ToolCall { id: String::new(), name: name.to_owned(), arguments: json!({}), untrusted: false }
+}
+
+fn line_of(record: &Record) -> String {
+    journal::to_line(record).expect("it is not deep")
 }
 
 fn record(seq: u64, event: Event) -> Record {
@@ -299,14 +304,30 @@ fn what_a_plugin_nests_as_deep_as_it_may_can_be_read_back() {
     let text = deep.to_string();
     let deep: Value = serde_json::from_str(&text).expect("as deep as a plugin may nest");
     let turn = Turn { action: Action::Finish { outputs: deep }, ..finish() };
-    let line = to_line(&record(0, stepped(0, turn)));
+    let line = line_of(&record(0, stepped(0, turn)));
     let read = from_lines(&(line.clone() + "\n")).expect("the room can be resumed");
-    assert_eq!(to_line(&read[0]), line);
+    assert_eq!(line_of(&read[0]), line);
+}
+
+#[test]
+fn a_record_that_could_not_be_read_again_is_not_written() {
+    let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let deep = |levels: usize| {
+        let opening = Opening { inputs: nested(levels), ..Opening::default() };
+        record(7, Event::RunStarted { setup: None, opening })
+    };
+    // The record, its opening, and the rest.
+    let most = JSON_DEPTH_MAX - 2;
+    let line = journal::to_line(&deep(most)).expect("as deep as a line may be");
+    assert!(matches!(from_lines(&(line + "\n")), Err(JournalError::Gap { found: 7, .. })), "it is read");
+    let refused = journal::to_line(&deep(most + 1)).expect_err("it would never be read");
+    assert_eq!(refused, RecordTooDeep { seq: 7 });
+    assert!(refused.to_string().contains("record_too_deep"), "{refused}");
 }
 
 #[test]
 fn a_record_that_is_nested_too_deep_is_named_and_not_read() {
-    let whole = to_line(&record(0, stepped(0, finish())));
+    let whole = line_of(&record(0, stepped(0, finish())));
     for levels in [300, 100_000] {
         let nested = format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
         let deep = format!(r#"{{"seq":1,"at":1,"principal":"x","rules":{RULES},"event":"agent-stepped","call":0,"answer":{nested}}}"#);
@@ -325,21 +346,21 @@ fn a_record_that_is_nested_too_deep_is_named_and_not_read() {
 fn the_secret_of_a_room_is_in_its_journal_and_in_nothing_else_that_is_written_of_it() {
     let case: Case = serde_json::from_value(json!({ "name": "by hand", "expect": {} })).expect("a case");
     let opened = record(0, Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET });
-    let (hex, line) = (SECRET.to_hex(), to_line(&opened));
+    let (hex, line) = (SECRET.to_hex(), line_of(&opened));
     assert!(line.contains(&hex));
     assert_eq!(from_lines(&(line.clone() + "\n")).expect("it reads"), std::slice::from_ref(&opened));
     // A journal without it is none of this host's.
     let without = line.replace(&format!(",\"secret\":\"{hex}\""), "") + "\n";
     assert!(matches!(from_lines(&without), Err(JournalError::Malformed { .. })));
-    let room = conclave_core::journal::fold([opened.clone()]);
+    let room = journal::fold([opened.clone()]);
     assert_eq!(room.secret(), Some(&SECRET));
-    let told = conclave_core::journal::retold([opened.clone()]);
+    let told = journal::retold([opened.clone()]);
     let written = [
         serde_json::to_string(&opened).expect("a record is JSON"),
         serde_json::to_string(&opened.event).expect("an event is JSON"),
         opened.to_string(),
         format!("{opened:?} {room:?} {told:?}"),
-        to_line(&std::sync::Arc::new(opened.clone()).without_secret()),
+        line_of(&std::sync::Arc::new(opened.clone()).without_secret()),
     ];
     let bytes = format!("{:?}", SECRET.as_bytes());
     assert!(written.iter().all(|text| !text.contains(&hex) && !text.contains(bytes.trim_matches(['[', ']']))), "{written:#?}");
@@ -351,12 +372,12 @@ fn numbers_come_back_from_a_journal_to_the_last_digit() {
         (1..2_000).map(|n| f64::from(n).sqrt() * 1e-7 / 3.0).chain([f64::MAX, f64::MIN_POSITIVE, 9.007_199_254_740_993e15]).collect();
     let outputs = json!({ "numbers": numbers, "largest": u64::MAX, "smallest": i64::MIN });
     let event = record(0, stepped(0, Turn { action: Action::Finish { outputs }, ..finish() }));
-    assert_eq!(from_lines(&(to_line(&event) + "\n")).expect("it is whole"), vec![event]);
+    assert_eq!(from_lines(&(line_of(&event) + "\n")).expect("it is whole"), vec![event]);
 }
 
 #[test]
 fn a_torn_last_line_is_left_out_and_any_other_damage_is_reported() {
-    let lines: Vec<String> = (0..3).map(|seq| to_line(&record(seq, stepped(seq, finish())))).collect();
+    let lines: Vec<String> = (0..3).map(|seq| line_of(&record(seq, stepped(seq, finish())))).collect();
     let torn = format!("{}\n{}\n{}", lines[0], lines[1], &lines[2][..20]);
     assert_eq!(from_lines(&torn).expect("the rest is whole").len(), 2);
     let broken = format!("{}\n{}\n{}\n", lines[0], &lines[1][..20], lines[2]);
@@ -371,7 +392,7 @@ fn a_torn_last_line_is_left_out_and_any_other_damage_is_reported() {
 #[test]
 fn other_rules_are_named_also_when_their_events_are_unknown_here() {
     let known = Record { rules: RULES + 1, ..record(0, stepped(0, finish())) };
-    assert!(matches!(from_lines(&(to_line(&known) + "\n")), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1));
+    assert!(matches!(from_lines(&(line_of(&known) + "\n")), Err(JournalError::OtherRules { seq: 0, found }) if found == RULES + 1));
     let unknown = r#"{"seq":0,"at":1,"principal":"x","rules":9,"event":"room-forked","from":3}"#.to_owned() + "\n";
     assert!(matches!(from_lines(&unknown), Err(JournalError::OtherRules { seq: 0, found: 9 })));
     let same_rules = unknown.replace("\"rules\":9", &format!("\"rules\":{RULES}"));

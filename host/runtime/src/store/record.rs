@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::event::{Event, Opening, Principal, Record};
-use conclave_core::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_too_deep};
+use conclave_core::journal::RecordTooDeep;
+use conclave_core::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep};
 use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::Setup;
 use serde::Serialize;
@@ -55,19 +56,33 @@ pub(super) enum RowError {
     TooDeep,
 }
 
+/// Why a record is no row.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoRow {
+    #[error(transparent)]
+    TooDeep(#[from] RecordTooDeep),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
 /// Makes rows; remembers setups that it has made JSON of.
 #[derive(Default)]
 pub(super) struct Rows(Mutex<Vec<(Arc<Setup>, Part)>>);
 
 impl Rows {
     /// The row of a record, and the blobs that it refers to.
-    pub(super) fn of(&self, record: &Record) -> Result<(Row, Vec<Part>), serde_json::Error> {
+    pub(super) fn of(&self, record: &Record) -> Result<(Row, Vec<Part>), NoRow> {
         // Named one by one: a new field must not be forgotten here.
         let (mut body, mut parts) = match &record.event {
             Event::RoomOpened { setup, opening, secret } => self.opened("room-opened", setup, opening, Some(secret))?,
             Event::RunStarted { setup: Some(setup), opening } => self.opened("run-started", setup, opening, None)?,
             event => (serde_json::to_string(event)?, BTreeMap::new()),
         };
+        // A field that is a part stands one level deeper in the event.
+        let is_deep = |part: &Part| std::str::from_utf8(&part.bytes).is_ok_and(|text| is_deeper_than(text, JSON_DEPTH_MAX - 1));
+        if is_too_deep(&body) || parts.values().any(is_deep) {
+            return Err(RecordTooDeep { seq: record.seq }.into());
+        }
         if body.len() > LARGE {
             body = split(&body, &mut parts)?;
         }
@@ -212,7 +227,44 @@ fn malformed(error: &serde_json::Error) -> RowError {
 
 #[cfg(test)]
 mod tests {
+    use conclave_core::event::RULES;
+    use conclave_core::ids::Millis;
+    use conclave_core::room::Room;
+    use conclave_core::setup::PluginSetup;
+
     use super::*;
+
+    #[test]
+    fn a_record_that_could_not_be_read_again_is_no_row() {
+        let nested = |levels: usize| (0..levels).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+        let setup = |levels: usize| {
+            let mut setup = Setup::clone(Room::new().setup());
+            let plugin = PluginSetup { config: nested(levels), ..crate::sandbox::testing::setup() };
+            setup.plugins.insert("p".into(), Arc::new(plugin));
+            Arc::new(setup)
+        };
+        let opening = |levels: usize, text: &str| {
+            let content = Some(text.to_owned());
+            Opening { content, inputs: nested(levels), ..Opening::default() }
+        };
+        let secret = RoomSecret::WITHHELD;
+        let long = "x".repeat(LARGE);
+        // What the event, its field and the place in the setup leave.
+        for (event, most) in [
+            (&(|levels| Event::RunStarted { setup: None, opening: opening(levels, "") }) as &dyn Fn(usize) -> Event, JSON_DEPTH_MAX - 2),
+            (&|levels| Event::RunStarted { setup: None, opening: opening(levels, &long) }, JSON_DEPTH_MAX - 2),
+            (&|levels| Event::RunStarted { setup: Some(setup(levels)), opening: opening(0, "") }, JSON_DEPTH_MAX - 4),
+            (&|levels| Event::RoomOpened { setup: setup(levels), opening: opening(0, ""), secret: secret.clone() }, JSON_DEPTH_MAX - 4),
+        ] {
+            let rows = Rows::default();
+            let record = |levels| Record { seq: 3, at: Millis(1), principal: Principal("ada".into()), rules: RULES, event: event(levels) };
+            let (row, parts) = rows.of(&record(most)).unwrap();
+            let read = |sha256: &str| parts.iter().find(|part| part.sha256 == sha256).map(|part| Arc::clone(&part.bytes));
+            assert!(row.record(read).is_ok(), "as deep as a record may be is read");
+            let refused = rows.of(&record(most + 1)).map(|(row, _)| row).unwrap_err();
+            assert!(matches!(refused, NoRow::TooDeep(RecordTooDeep { seq: 3 })), "{refused}");
+        }
+    }
 
     #[test]
     fn a_row_that_is_nested_too_deep_is_refused_before_a_tree_is_built() {

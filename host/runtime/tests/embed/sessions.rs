@@ -53,7 +53,7 @@ async fn agents_remember_from_run_to_run_and_the_journal_holds_all_of_it() {
     let records = journals.records(session.room());
     let starts = records.iter().filter(|record| matches!(record.event, Event::RunStarted { setup: None, .. })).count();
     assert!(matches!(records[0].event, Event::RoomOpened { .. }) && starts == 2, "{records:?}");
-    let lines: String = records.iter().map(|record| to_line(record) + "\n").collect();
+    let lines: String = records.iter().map(|record| to_line(record).unwrap() + "\n").collect();
     let folded = fold(from_lines(&lines).unwrap());
     assert_eq!(folded.outcome().and_then(|outcome| outcome.content.clone()), Some(third));
     assert_eq!(folded.history(&desk_name()), session.history(&desk_name()));

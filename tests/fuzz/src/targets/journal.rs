@@ -41,7 +41,7 @@ fn with_number(line: &str, key: &str, number: u64) -> Option<String> {
 }
 
 fn written_and_read(records: &[Record]) {
-    let lines: String = records.iter().map(|record| to_line(record) + "\n").collect();
+    let lines: String = records.iter().map(|record| to_line(record).expect("what was read is written") + "\n").collect();
     let read = from_lines(&lines).unwrap_or_else(|error| panic!("what was written is read: {error}"));
     assert_eq!(read, records, "records are read back as they were");
     // A torn end was never acknowledged; what comes before it is whole.
