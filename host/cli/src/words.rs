@@ -1,6 +1,7 @@
 //! What is said to a run that another process has under way: put into the mail of its store, and journalled there or taken back. Nothing
 //! is left there that somebody would hear long afterwards.
 
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use conclave_core::event::Event;
@@ -111,8 +112,14 @@ pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: Output) -> Resu
 
 /// Why a run is paused; none when it is not, or when that cannot be read.
 pub(crate) fn paused(reader: &Reader, run: &RoomId) -> Option<String> {
-    let mut paused = None;
+    let (mut paused, mut received) = (None, BTreeSet::new());
     for record in reader.records(run).ok()? {
+        if let Event::ControlReceived { id, .. } = &record.event
+            && !received.insert(id.clone())
+        {
+            // It took effect before.
+            continue;
+        }
         match record.event.effective() {
             Event::Paused { reason } => paused = Some(reason.clone()),
             Event::Unpaused | Event::RunStarted { .. } => paused = None,

@@ -133,6 +133,9 @@ impl Found {
     }
 
     fn event(&mut self, of: &Retold) {
+        if !of.has_effect {
+            return;
+        }
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),

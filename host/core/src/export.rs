@@ -19,7 +19,9 @@ pub fn log(records: impl IntoIterator<Item = Record>, era: Era) -> Vec<Value> {
     let mut log = Log { era, events: Vec::new(), steps: BTreeMap::new(), turns: BTreeMap::new(), heard: BTreeSet::new() };
     let mut room = Room::new();
     for Record { at, event, .. } in records {
-        log.take(at, event.effective());
+        if let Some(event) = room.effect_of(&event) {
+            log.take(at, event);
+        }
         room.handle(event, at);
         while let Some(notice) = room.poll_notice() {
             log.told(at, &notice);

@@ -161,10 +161,11 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
             Event::RunStarted { setup: Some(anew), .. } => setup = Some(Arc::clone(anew)),
             _ => {}
         }
+        let has_effect = room.effect_of(&record.event).is_some();
         room.handle(record.event.clone(), record.at);
         while room.poll_effect().is_some() {}
         let told = std::iter::from_fn(|| room.poll_notice()).collect();
-        all.push(Retold { record, told, setup: setup.clone() });
+        all.push(Retold { record, has_effect, told, setup: setup.clone() });
     }
     all
 }
@@ -173,6 +174,8 @@ pub fn retold(records: impl IntoIterator<Item = Record>) -> Vec<Retold> {
 #[derive(Clone, Debug)]
 pub struct Retold {
     pub record: Record,
+    /// False for a control message that took effect before.
+    pub has_effect: bool,
     pub told: Vec<Notice>,
     /// None: the journal does not begin as one does.
     pub setup: Option<Arc<Setup>>,

@@ -497,6 +497,15 @@ impl Room {
         self.controls.contains(id)
     }
 
+    /// What the event will do, asked before it is handled: what a control message carries, nothing where that message took effect before.
+    #[must_use]
+    pub fn effect_of<'e>(&self, event: &'e Event) -> Option<&'e Event> {
+        match event {
+            Event::ControlReceived { id, .. } if self.has_received(id) => None,
+            event => Some(event.effective()),
+        }
+    }
+
     /// What the room runs with.
     #[must_use]
     pub fn setup(&self) -> &Arc<Setup> {

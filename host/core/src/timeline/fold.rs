@@ -156,7 +156,9 @@ impl Now<'_> {
         // As the room has it: a clock that goes back stands still.
         self.at = self.at.max(record.at);
         self.fold.last = self.fold.last.max(self.at);
-        self.happened(record.event.effective(), room);
+        if let Some(event) = room.effect_of(&record.event) {
+            self.happened(event, room);
+        }
         room.handle(record.event, record.at);
         while let Some(notice) = room.poll_notice() {
             self.told(notice);

@@ -2,7 +2,10 @@
 
 use conclave_core::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::ids::{Millis, RoomId};
+use conclave_core::journal::retold;
 use conclave_core::timeline::{Given, Timeline, What};
+use conclave_core::trajectory::Era;
+use conclave_core::{audit, export};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use serde_json::{Value, json};
@@ -150,6 +153,33 @@ fn calls_side_by_side_have_the_time_of_their_own_report() {
 
 fn record(seq: u64, at: u64, event: Event) -> Record {
     Record { seq, at: START.plus(at), principal: Principal("tester".into()), rules: RULES, event }
+}
+
+#[test]
+fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived() {
+    let control = |id: &str, message: Event| Event::ControlReceived { id: id.into(), message: Box::new(message) };
+    let mut records = ran(&approval());
+    // The approval is waited for.
+    records.truncate(2);
+    let said = Event::UserSaid { task: None, text: "hurry".to_owned(), attachments: Vec::new() };
+    let pause = Event::Paused { reason: "lunch".to_owned() };
+    let stop = Event::Cancelled { reason: "enough".to_owned() };
+    for (id, message) in [("c1", said), ("c2", pause.clone()), ("c3", Event::Unpaused), ("c2", pause), ("c4", stop)] {
+        for _ in 0..2 {
+            let seq = records.len() as u64;
+            records.push(record(seq, 100 * seq, control(id, message.clone())));
+        }
+    }
+    let log = export::log(records.clone(), Era::V2024);
+    let hurried = log.iter().filter(|event| event["source"] == "user" && event["args"]["content"] == "hurry").count();
+    assert_eq!(hurried, 1, "{log:?}");
+    let entries = audit::entries(&retold(records.clone()));
+    let of = |kind: audit::Kind| entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.what.as_str()).collect::<Vec<_>>();
+    assert_eq!(of(audit::Kind::Stopped), ["somebody paused the run: lunch", "the run was stopped: enough"]);
+    assert_eq!(of(audit::Kind::Resumed), ["somebody let the paused run go on"]);
+    let timeline = Timeline::of([records]).expect("a timeline");
+    let stops = timeline.rows.iter().filter(|row| row.what.kind() == "stopped").count();
+    assert_eq!((stops, timeline.ended.map(|ended| ended.reason)), (1, Some("enough".to_owned())), "{:?}", timeline.rows);
 }
 
 #[test]
