@@ -10,7 +10,7 @@ use crate::consult::Question;
 use crate::delivery::{Speech, Wake};
 use crate::event::Opening;
 use crate::grant::Denial;
-use crate::ids::{BackgroundId, CallId, ChannelId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
+use crate::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, TaskName, TimerId};
 use crate::model::{Completion, ModelError, Prompt};
 use crate::outcome::Outcome;
 use crate::policy::ApprovalRequest;
@@ -50,8 +50,9 @@ pub enum Effect {
     Speak { call: CallId, speech: Box<Speech> },
     /// Tell whoever asked what came of it. No event answers it.
     Reply { request: RequestId, reply: Result<Reply, Refusal> },
-    /// Say something to the background task that this call runs. No event answers it.
-    TellTask { call: CallId, text: String },
+    /// Say something to the background task that this call runs, as a control message of this id: it is said again when the host goes on
+    /// after it had stopped, and the task hears it once. No event answers it.
+    TellTask { call: CallId, id: ControlId, text: String },
     /// The background task that this call runs goes on alone: nobody waits for its answer any more. No event answers it.
     DetachTask { call: CallId },
     /// Answer: `TimerFired`, at this time or later.

@@ -1,7 +1,7 @@
 //! What a room that was cut off has under way, found by folding its journal: what is to be started again, and what must not be. Decides
 //! nothing about the room, which goes on by events like any other.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::delivery::DeliveryView;
@@ -19,6 +19,9 @@ use crate::view::AgentView;
 /// What an attempt is told whose end nobody knows.
 pub const INTERRUPTED: &str =
     "interrupted: the host stopped while this was under way, and nobody can say whether it happened; it was not repeated";
+
+/// Messages to one background task that are said again. Only the newest can be missing in its journal, and a room remembers more ids.
+const TELLS: usize = 256;
 
 /// What a call of a plugin begins with, as the room had it when the call was made. A call that is run again begins with the same.
 #[derive(Clone, Debug)]
@@ -67,6 +70,8 @@ pub struct Unfinished {
     models: BTreeMap<(CallId, u32), Effect>,
     timers: BTreeMap<TimerId, Millis>,
     traces: BTreeMap<CallId, Trace>,
+    /// What background tasks under way were told, oldest first.
+    tells: BTreeMap<CallId, VecDeque<Effect>>,
     /// Of the last record.
     last: Millis,
     /// Calls that were looked at.
@@ -95,6 +100,7 @@ impl Unfinished {
             models,
             timers,
             traces,
+            tells: BTreeMap::new(),
             last: Millis::default(),
             #[cfg(test)]
             visited: 0,
@@ -137,6 +143,7 @@ impl Unfinished {
         if !self.room.is_in_flight(call) {
             self.effects.remove(&call);
             self.traces.remove(&call);
+            self.tells.remove(&call);
         }
     }
 
@@ -174,6 +181,13 @@ impl Unfinished {
                 }
             }
             Effect::SetTimer { timer, at } => drop(self.timers.insert(*timer, *at)),
+            Effect::TellTask { call, .. } if self.room.is_in_flight(*call) => {
+                let tells = self.tells.entry(*call).or_default();
+                if tells.len() == TELLS {
+                    tells.pop_front();
+                }
+                tells.push_back(effect);
+            }
             _ => {
                 // One that was held back while the room was paused may be for a call that is over by now.
                 if let Some(call) = effect.starts().filter(|call| self.room.is_in_flight(*call)) {
@@ -204,6 +218,8 @@ impl Unfinished {
             }
         }
         let plain = |effect: Effect| Again { effect, start: None, trace: Arc::default() };
+        // Whether a child room has kept them is known to that room alone, which ignores what it has. After it is there again.
+        again.extend(self.tells.values().flatten().cloned().map(plain));
         again.extend(self.models.values().cloned().map(plain));
         let down = now.since(self.last);
         again.extend(self.timers.iter().map(|(timer, at)| plain(Effect::SetTimer { timer: *timer, at: at.plus(down) })));

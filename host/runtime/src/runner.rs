@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use conclave_core::delegation::BackgroundState;
 use conclave_core::delivery::EndedTask;
-use conclave_core::ids::{BackgroundId, RoomId, TaskName};
+use conclave_core::ids::{BackgroundId, ControlId, RoomId, TaskName};
 
 use crate::clock::BoxFuture;
 use crate::room_handle::WaitError;
@@ -45,8 +45,9 @@ pub trait TaskRunner: Send + Sync + 'static {
     /// Stops a task, also in the middle of a step; false when it is not here. Its end is told as ever.
     fn cancel(&self, room: &RoomId, reason: &str) -> bool;
 
-    /// Says something to a task; false when it is not here.
-    fn message(&self, room: &RoomId, text: &str) -> bool;
+    /// Says something to a task; false when it is not here. What comes under the same id again, because a host went on after it had
+    /// stopped, is heard once: the id goes to the room with the text.
+    fn message(&self, room: &RoomId, id: &ControlId, text: &str) -> bool;
 
     /// Waits until a task is over, and leaves it alone whatever comes of that.
     ///

@@ -60,6 +60,9 @@ pub(super) struct BackgroundTask {
     /// Automatic answers that led to it.
     #[serde(default)]
     chain_depth: u32,
+    /// Messages that it was told.
+    #[serde(default)]
+    told: u64,
     /// It has its end, and what it used is still to come.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     is_stopped: bool,

@@ -23,6 +23,7 @@ use conclave_core::request::{Refusal, RefusalCode, Reply as Answer, Request, Req
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
 use conclave_core::toolbox::{HostTool, TaskTool};
+use conclave_core::unfinished::{Again, Unfinished};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -494,10 +495,10 @@ fn an_agent_asks_after_tells_and_stops_its_own_tasks_alone() {
     }
     desk.calls("tell_task", json!({ "task_id": "task-2", "text": "hurry" }));
     let told = |effect: &Effect| match effect {
-        Effect::TellTask { call, text } => Some((*call, text.clone())),
+        Effect::TellTask { call, id, text } => Some((*call, id.to_string(), text.clone())),
         _ => None,
     };
-    assert_eq!(desk.take(told), Some((call, "hurry".to_owned())));
+    assert_eq!(desk.take(told), Some((call, "task-2-told-0".to_owned(), "hurry".to_owned())));
     desk.calls("tell_task", json!({ "task_id": "task-2", "text": "" }));
     assert_eq!(desk.reads()["error"], json!("bad_arguments"));
     desk.calls("cancel_task", json!({ "task_id": "task-2" }));
@@ -510,6 +511,38 @@ fn an_agent_asks_after_tells_and_stops_its_own_tasks_alone() {
     let reply = desk.asks(Request::TellTask { task: "task-9".into(), text: "hurry".to_owned() });
     assert_eq!(refused(reply), RefusalCode::UnknownTask);
     desk.folds();
+}
+
+#[test]
+fn what_a_task_was_told_is_said_again_under_its_id_by_a_host_that_goes_on() {
+    let told = |records: &[Record]| -> Vec<(String, String)> {
+        let again = Unfinished::fold(records.iter().cloned()).resumption(START.plus(1_000)).again;
+        let starts = again.iter().position(|again| matches!(again.effect, Effect::StartBackground { .. }));
+        let told = |(place, again): (usize, &Again)| match &again.effect {
+            Effect::TellTask { id, text, .. } => {
+                assert!(starts.is_some_and(|starts| starts < place), "after its room is there again");
+                Some((id.to_string(), text.clone()))
+            }
+            _ => None,
+        };
+        again.iter().enumerate().filter_map(told).collect()
+    };
+    let mut desk = Desk::open_with(plain(), |_| {}, |opening| opening.hold = true);
+    desk.delegates(to("slow")).expect("started");
+    let (call, id, _) = desk.begun();
+    let mut said = Vec::new();
+    for text in ["hurry", "hurry", "stop"] {
+        assert!(matches!(desk.asks(Request::TellTask { task: id.clone(), text: text.to_owned() }), Ok(Answer::Done)));
+        said.push((format!("task-1-told-{}", said.len()), text.to_owned()));
+    }
+    assert_eq!(told(&desk.records), said);
+    for number in 3..300 {
+        desk.asks(Request::TellTask { task: id.clone(), text: number.to_string() }).expect("told");
+    }
+    let newest = told(&desk.records);
+    assert_eq!((newest.len(), newest.last().map(|(_, text)| text.as_str())), (256, Some("299")));
+    desk.ended(call, done("fine"));
+    assert_eq!(told(&desk.records), [], "nobody there reads it");
 }
 
 #[test]

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use conclave_core::delivery::EndedTask;
 use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
-use conclave_core::ids::{BackgroundId, CallId};
+use conclave_core::ids::{BackgroundId, CallId, ControlId};
 use conclave_core::setup::Setup;
 
 use super::pausing::pause_as;
@@ -71,10 +71,10 @@ impl Driver {
         self.shared.runner.submit(Submission::new(Child { parent, id, opening, events, progressing }, run, place));
     }
 
-    pub(super) fn tell_child(&self, call: CallId, text: &str) {
+    pub(super) fn tell_child(&self, call: CallId, id: &ControlId, text: &str) {
         if let Some(UnderWay::Child { room, .. }) = self.under_way.get(&call) {
             // It may be over; then its parent has its end on the way.
-            self.shared.runner.message(room, text);
+            self.shared.runner.message(room, id, text);
         }
     }
 

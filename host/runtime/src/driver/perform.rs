@@ -80,7 +80,7 @@ impl Driver {
                 self.start(call, fallback, async move { Event::Spoken { call, failure: channels.speak(*speech).await.err() } });
             }
             Effect::Reply { request, reply } => self.outside.requests.answer(request, reply),
-            Effect::TellTask { call, text } => self.tell_child(call, &text),
+            Effect::TellTask { call, id, text } => self.tell_child(call, &id, &text),
             Effect::DetachTask { call } => self.detach_child(call),
             Effect::SetTimer { timer, at } => self.timers.set(timer, at),
             Effect::AbandonCall { call } => self.abandon_call(call),

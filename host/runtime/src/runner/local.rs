@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use conclave_core::delegation::BackgroundState;
 use conclave_core::delivery::EndedTask;
-use conclave_core::ids::RoomId;
+use conclave_core::ids::{ControlId, RoomId};
 use tokio::sync::watch;
 
 use super::{ProgressStream, Reins, Submission, Submitted, TaskRunner};
@@ -187,8 +187,8 @@ impl TaskRunner for LocalRunner {
         self.0.stop(room, reason)
     }
 
-    fn message(&self, room: &RoomId, text: &str) -> bool {
-        self.0.lock().here.get(room).map(|here| here.reins.tell(text)).is_some()
+    fn message(&self, room: &RoomId, id: &ControlId, text: &str) -> bool {
+        self.0.lock().here.get(room).map(|here| here.reins.tell(id, text)).is_some()
     }
 
     fn wait(&self, room: &RoomId, at_most: Option<Duration>) -> BoxFuture<'static, Result<Arc<EndedTask>, WaitError>> {

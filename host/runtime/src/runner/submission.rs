@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use conclave_core::delegation::BackgroundState;
 use conclave_core::delivery::{BackgroundStatus, EndedTask};
 use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
-use conclave_core::ids::{BackgroundId, RoomId};
+use conclave_core::ids::{BackgroundId, ControlId, RoomId};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
@@ -119,9 +119,10 @@ impl Reins {
         let _ = self.events.send(Event::Cancelled { reason: reason.to_owned() });
     }
 
-    /// Says something to it; its agent reads it in its next step.
-    pub fn tell(&self, text: &str) {
-        let _ = self.events.send(Event::UserSaid { task: None, text: text.to_owned(), attachments: Vec::new() });
+    /// Says something to it; its agent reads it in its next step, once however often it comes under this id.
+    pub fn tell(&self, id: &ControlId, text: &str) {
+        let message = Box::new(Event::UserSaid { task: None, text: text.to_owned(), attachments: Vec::new() });
+        let _ = self.events.send(Event::ControlReceived { id: id.clone(), message });
     }
 
     /// What its guests say of their progress from now on.

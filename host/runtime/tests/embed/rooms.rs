@@ -11,7 +11,7 @@ use conclave_runtime::binding::{Activity, Binding, ChannelKind};
 use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::delegation::{BackgroundState, Delegation, OnClose};
-use conclave_runtime::ids::{BackgroundId, ChannelId, RoomId, TaskName};
+use conclave_runtime::ids::{BackgroundId, ChannelId, ControlId, RoomId, TaskName};
 use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening, Reopening};
 use conclave_runtime::native::{self, Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
@@ -298,8 +298,8 @@ impl TaskRunner for Held {
         self.waiting.lock().unwrap().get(room).map(|reins| reins.cancel(reason)).is_some()
     }
 
-    fn message(&self, room: &RoomId, text: &str) -> bool {
-        self.waiting.lock().unwrap().get(room).map(|reins| reins.tell(text)).is_some()
+    fn message(&self, room: &RoomId, id: &ControlId, text: &str) -> bool {
+        self.waiting.lock().unwrap().get(room).map(|reins| reins.tell(id, text)).is_some()
     }
 
     fn wait(
@@ -494,6 +494,39 @@ async fn a_held_room_that_was_cut_off_goes_on() {
         .collect::<Vec<_>>();
     assert_eq!(numbers.len(), 4);
     assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "{numbers:?}");
+}
+
+#[tokio::test]
+async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
+    // Whether the child room had kept it is all that differs.
+    for is_kept in [false, true] {
+        let (bench, room_id) = (Bench::default(), RoomId::from("r"));
+        let prepared = bench.prepared("").await;
+        let kept = {
+            let journals = MemoryJournals::default();
+            let options = RunOptions { journals: Arc::new(journals.clone()), ids: Arc::new(room_id.clone()), ..RunOptions::default() };
+            let (room, _hosted) = prepared.open_room(options).unwrap();
+            let task = room.delegate(work("wait for a word")).await.unwrap();
+            bench.begun().await;
+            room.tell(&task.id, "hurry").await.unwrap();
+            journals
+        };
+        let cut_off = MemoryJournals::default();
+        let said = |event: &Event| matches!(event.effective(), Event::UserSaid { .. });
+        for room in kept.rooms() {
+            let records = kept.records(&room).into_iter();
+            let before = records.take_while(|record| !matches!(record.event, Event::Cancelled { .. }) && (is_kept || !said(&record.event)));
+            put(&cut_off, &room, before);
+        }
+        let options = RunOptions { journals: Arc::new(cut_off.clone()), ..RunOptions::default() };
+        let (room, _hosted) = prepared.reopen(&room_id, options).await.unwrap().host_on();
+        let task = room.tasks()[0].id.clone();
+        bench.go_on();
+        let ended = room.wait(&task, None).await.unwrap();
+        assert_eq!(ended.output.as_deref(), Some("done: hurry"), "kept by the child: {is_kept}");
+        let child = cut_off.records(&RoomId::from("r/1"));
+        assert_eq!(child.iter().filter(|record| said(&record.event)).count(), 1, "kept by the child: {is_kept}");
+    }
 }
 
 /// Puts records into journals as if a host had left them.

@@ -11,7 +11,7 @@ use super::opening::cut;
 use crate::delegation::{BackgroundRecord, BackgroundState};
 use crate::delivery::DeliveryState;
 use crate::effect::Effect;
-use crate::ids::{BackgroundId, FrameId, TaskName};
+use crate::ids::{BackgroundId, ControlId, FrameId, TaskName};
 use crate::message::{Label, ToolCall};
 use crate::request::{Refusal, RefusalCode, Reply, RequestId};
 use crate::toolbox::HostTool;
@@ -42,9 +42,12 @@ impl Room {
         }
         let Some(record) = self.tasks.get(id) else { return Err(unknown(id)) };
         let state = record.state;
-        match self.background.get(id).filter(|task| !task.is_stopped) {
+        match self.background.get_mut(id).filter(|task| !task.is_stopped) {
             Some(task) => {
-                self.effects.push_back(Effect::TellTask { call: task.call, text });
+                // Unique in the child room, which hears its parent alone; what other processes send has ids of random bytes.
+                let control = ControlId::from(format!("{id}-told-{}", task.told));
+                task.told += 1;
+                self.effects.push_back(Effect::TellTask { call: task.call, id: control, text });
                 Ok(())
             }
             None if state.is_end() => {

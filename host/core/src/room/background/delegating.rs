@@ -188,6 +188,7 @@ impl Room {
             waiter,
             structured: opening.structured.is_some(),
             chain_depth: opening.chain_depth,
+            told: 0,
             is_stopped: false,
         };
         self.tasks.begin(number, &running, room.clone(), checked.by, delegation.key);

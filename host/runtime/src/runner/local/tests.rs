@@ -131,12 +131,12 @@ async fn waiting_leaves_a_task_alone() {
     assert_eq!(runner.wait(&room, None).await, Err(WaitError::Unknown));
     let mut task = submit(&runner, endless("r/1"));
     assert_eq!(runner.wait(&room, Some(Duration::ZERO)).await, Err(WaitError::TimedOut));
-    assert!(runner.inspect(&room).is_some() && runner.message(&room, "hurry"));
+    assert!(runner.inspect(&room).is_some() && runner.message(&room, &"told".into(), "hurry"));
     let waits = runner.wait(&room, None);
     runner.cancel(&room, "enough");
     assert_eq!(waits.await.unwrap().status, BackgroundStatus::Cancelled);
     assert_eq!(task.end().await.task.status, BackgroundStatus::Cancelled);
-    assert!(!runner.message(&room, "too late") && runner.progress(&room).is_none());
+    assert!(!runner.message(&room, &"told".into(), "too late") && runner.progress(&room).is_none());
 }
 
 #[tokio::test]
