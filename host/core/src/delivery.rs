@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::channel::Binding;
 use crate::ids::{BackgroundId, ChannelId, Millis, PluginName, RoomId, TaskName};
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{EndCause, Outcome, Status};
 
 pub use crate::channel::{Activity, Channel, ChannelKind};
 
@@ -47,7 +47,11 @@ pub struct EndedTask {
     pub task: String,
     pub status: BackgroundStatus,
     pub output: Option<String>,
+    /// Why it was not completed, for people.
     pub error: Option<String>,
+    /// The same for programs, where a host ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<EndCause>,
     pub duration_ms: u64,
     pub metadata: Value,
     /// Speeches about it that were tried and not accepted.
@@ -80,6 +84,7 @@ impl EndedTask {
             task: String::new(),
             status,
             error: (!completed).then(|| said_no.unwrap_or_else(|| outcome.reason.clone())),
+            cause: outcome.cause.filter(|_| !completed),
             output: answer.filter(|_| completed),
             duration_ms: 0,
             // What it handed in with `submit_result`; the parent knows whether that was asked for.
@@ -97,6 +102,7 @@ impl EndedTask {
             task: String::new(),
             status: BackgroundStatus::Interrupted,
             error: Some(reason),
+            cause: None,
             output: None,
             duration_ms: 0,
             metadata: Value::Null,

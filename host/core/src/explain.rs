@@ -136,15 +136,17 @@ pub fn explain(setup: &Setup, question: &Question) -> Result<Explanation, NoAnsw
 /// Explains a refusal that has happened, as it was recorded.
 #[must_use]
 pub fn explain_denial(setup: &Setup, plugin: &PluginName, record: &DenialRecord, task: Option<&TaskName>) -> Explanation {
+    let mut explanation = with(setup, &question_of(plugin, record, task), Some(Box::new(record.clone())));
+    explanation.capability.clone_from(&record.denial.capability);
+    explanation
+}
+
+/// What was asked when this was refused.
+fn question_of(plugin: &PluginName, record: &DenialRecord, task: Option<&TaskName>) -> Question {
     let denial = &record.denial;
     let capability = Capability::named(&denial.capability);
-    let mut question = Question::new(plugin.clone(), capability.unwrap_or(Capability::Exec)).of(denial.target.clone());
-    question.task = task.cloned();
-    // Which of the two was tried is not recorded; the line that is proposed says it.
-    question.writes = record.suggestion.as_ref().is_some_and(|line| line.contains("read-write"));
-    let mut explanation = with(setup, &question, Some(Box::new(record.clone())));
-    explanation.capability.clone_from(&denial.capability);
-    explanation
+    let question = Question::new(plugin.clone(), capability.unwrap_or(Capability::Exec)).of(denial.target.clone());
+    Question { task: task.cloned(), writes: record.writes, ..question }
 }
 
 fn with(setup: &Setup, question: &Question, refused: Option<Refused>) -> Explanation {

@@ -63,6 +63,9 @@ pub struct DenialRecord {
     /// The smallest line of config that would allow it; none where no ready-made line should be offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub suggestion: Option<String>,
+    /// Of files: the path was to be written, not only read.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub writes: bool,
 }
 
 /// Which models, and how much of them.
@@ -364,6 +367,7 @@ impl Rights<'_> {
             layer,
             reason: reason.to_owned(),
             suggestion,
+            writes: false,
         })
     }
 }

@@ -141,6 +141,10 @@ impl<'a> Rights<'a> {
     /// # Errors
     /// Not asked for, not granted, a path that can name nothing, outside every folder, or a folder that may only be read.
     pub fn may_touch<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
+        self.folder_of(path, writes).map_err(|record| Box::new(DenialRecord { writes, ..*record }))
+    }
+
+    fn folder_of<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
         self.require(Capability::Files, path, || self.wider_files(path, writes))?;
         let parsed = GuestPath::parse(path).map_err(|reason| self.refuse(Capability::Files, path, Layer::Runtime, reason, None))?;
         let Some(index) = self.grants.files.iter().position(|folder| folder.at == parsed.folder) else {

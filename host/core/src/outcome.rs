@@ -47,6 +47,19 @@ pub enum Status {
     InternalError,
 }
 
+/// Why the host itself ended a task, as a code that stays the same when the reason beside it is reworded. Never taken from what an agent
+/// says: a worker that fails with the host's words has no cause.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "kebab-case")]
+pub enum EndCause {
+    /// The time that the room was given is over.
+    WallTime,
+    /// It was cancelled, and nobody said why.
+    Cancelled,
+    /// Its result was never handed in with `submit_result`, so often was it asked.
+    NoStructuredResult { attempts: u64 },
+}
+
 impl Status {
     /// The task got to an end that its operator wanted.
     #[must_use]
@@ -91,6 +104,7 @@ impl Outcome {
         Self {
             status,
             reason: reason.into(),
+            cause: None,
             content: None,
             value: None,
             recipient: None,
@@ -109,6 +123,9 @@ pub struct Outcome {
     pub status: Status,
     /// Why, in one sentence for people.
     pub reason: String,
+    /// The same for programs, where the host ended it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<EndCause>,
     /// The text of the result; none when there is none.
     pub content: Option<String>,
     /// The result, when it is more than text.

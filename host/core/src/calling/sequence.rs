@@ -4,6 +4,7 @@
 use std::fmt;
 
 use regex::{Regex, RegexBuilder};
+use regex_syntax::ast::ErrorKind;
 use serde::{Deserialize, Serialize};
 
 /// One event that a sequence waits for. Written, and in a journal, as its token: `T`, `T[name]`, `C[pattern]`.
@@ -38,6 +39,45 @@ pub struct Sequence {
     events: Vec<Expected>,
 }
 
+/// Why a text is no done sequence.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SequenceError {
+    #[error("a done sequence may have {MOST_BYTES} bytes, this one has {bytes}")]
+    TooLong { bytes: usize },
+    #[error("a done sequence needs at least one event: {MAY_STAND}")]
+    Empty,
+    #[error("only T[tool] and C[pattern] take brackets, {letter} does not: `{token}`")]
+    Brackets { letter: char, token: String },
+    #[error("`{token}` is no event of a done sequence: {MAY_STAND}")]
+    Unknown { token: String },
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+}
+
+/// A pattern that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the pattern `{pattern}` cannot be used: {why}")]
+pub struct PatternError {
+    pub problem: PatternProblem,
+    /// Its beginning, for people.
+    pattern: String,
+    /// In words, for people.
+    why: String,
+}
+
+/// What is wrong with a pattern, for whoever knows how it could be written instead.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PatternProblem {
+    /// It looks ahead or behind.
+    LookAround,
+    /// It names what a group matched before.
+    Backreference,
+    /// It needs too much memory when compiled.
+    TooBig,
+    /// It is no regular expression for another reason.
+    Syntax,
+}
+
 /// A message of a chain, as its task classified it (L-094).
 #[derive(Clone, Copy, Debug)]
 pub struct Happened<'a> {
@@ -70,14 +110,14 @@ impl Sequence {
     ///
     /// # Errors
     /// More than 16 KiB, an event that there is not, brackets after another letter than `T` or `C`, a pattern that cannot be used, no event at all.
-    pub fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, SequenceError> {
         if text.len() > MOST_BYTES {
-            return Err(format!("a done sequence may have {MOST_BYTES} bytes, this one has {}", text.len()));
+            return Err(SequenceError::TooLong { bytes: text.len() });
         }
         let tokens = split(text);
         let events = tokens.iter().map(|token| token.trim()).filter(|token| !token.is_empty()).map(event).collect::<Result<Vec<_>, _>>()?;
         if events.is_empty() {
-            return Err(format!("a done sequence needs at least one event: {MAY_STAND}"));
+            return Err(SequenceError::Empty);
         }
         Ok(Self { source: text.to_owned(), events })
     }
@@ -148,12 +188,12 @@ fn split(text: &str) -> Vec<&str> {
     tokens
 }
 
-fn event(token: &str) -> Result<Expected, String> {
+fn event(token: &str) -> Result<Expected, SequenceError> {
     if let Some((letter, inside)) = bracketed(token) {
         return match letter {
             'T' => Ok(Expected::SpecificTool(inside.to_owned())),
             'C' => Ok(Expected::ContentMatch(Some(Pattern::new(inside)?))),
-            _ => Err(format!("only T[tool] and C[pattern] take brackets, {letter} does not: `{}`", shown(token))),
+            _ => Err(SequenceError::Brackets { letter, token: shown(token) }),
         };
     }
     match token {
@@ -167,7 +207,7 @@ fn event(token: &str) -> Result<Expected, String> {
         word if word.eq_ignore_ascii_case("agent") => Ok(Expected::AgentResponse),
         word if word.eq_ignore_ascii_case("llm") => Ok(Expected::LlmResponse),
         word if word.eq_ignore_ascii_case("user") => Ok(Expected::UserResponse),
-        _ => Err(format!("`{}` is no event of a done sequence: {MAY_STAND}", shown(token))),
+        _ => Err(SequenceError::Unknown { token: shown(token) }),
     }
 }
 
@@ -191,15 +231,18 @@ impl Pattern {
     ///
     /// # Errors
     /// It is no regular expression, uses look-around or back-references, or needs too much memory.
-    pub fn new(source: &str) -> Result<Self, String> {
+    pub fn new(source: &str) -> Result<Self, PatternError> {
         let compiled = RegexBuilder::new(source).case_insensitive(true).size_limit(PATTERN_BYTES).dfa_size_limit(PATTERN_BYTES).build();
         compiled.map(Self).map_err(|error| {
-            let why = match error {
-                regex::Error::CompiledTooBig(limit) => format!("it needs more than {limit} bytes when compiled"),
+            let (problem, why) = match error {
+                regex::Error::CompiledTooBig(limit) => (PatternProblem::TooBig, format!("it needs more than {limit} bytes when compiled")),
                 // The last line of a syntax error says what is wrong, those before it draw where.
-                error => error.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned(),
+                error => {
+                    let told = error.to_string();
+                    (problem_of(source), told.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned())
+                }
             };
-            format!("the pattern `{}` cannot be used: {why}", shown(source))
+            PatternError { problem, pattern: shown(source), why }
         })
     }
 
@@ -207,6 +250,15 @@ impl Pattern {
     #[must_use]
     pub fn as_str(&self) -> &str {
         self.0.as_str()
+    }
+}
+
+/// The kind of a syntax error: the regex crate itself hands over nothing but a text, in which the pattern stands too.
+fn problem_of(source: &str) -> PatternProblem {
+    match regex_syntax::ast::parse::Parser::new().parse(source).map_err(|error| error.kind().clone()) {
+        Err(ErrorKind::UnsupportedLookAround) => PatternProblem::LookAround,
+        Err(ErrorKind::UnsupportedBackreference) => PatternProblem::Backreference,
+        _ => PatternProblem::Syntax,
     }
 }
 
@@ -244,9 +296,9 @@ impl From<Expected> for String {
 }
 
 impl TryFrom<String> for Expected {
-    type Error = String;
+    type Error = SequenceError;
 
-    fn try_from(token: String) -> Result<Self, String> {
+    fn try_from(token: String) -> Result<Self, SequenceError> {
         event(&token)
     }
 }
@@ -258,9 +310,9 @@ impl From<Sequence> for String {
 }
 
 impl TryFrom<String> for Sequence {
-    type Error = String;
+    type Error = SequenceError;
 
-    fn try_from(text: String) -> Result<Self, String> {
+    fn try_from(text: String) -> Result<Self, SequenceError> {
         Self::parse(&text)
     }
 }
@@ -316,8 +368,26 @@ mod tests {
             (&"T,".repeat(9000), "may have 16384 bytes"),
             ("C[(?:a{1000}){1000}]", "bytes when compiled"),
         ] {
-            let error = Sequence::parse(text).unwrap_err();
+            let error = Sequence::parse(text).unwrap_err().to_string();
             assert!(error.contains(why), "{text:?}: {error}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_pattern_is_not_read_in_its_words() {
+        let problem = |text: &str| match Sequence::parse(text) {
+            Err(SequenceError::Pattern(error)) => error.problem,
+            other => panic!("{other:?}"),
+        };
+        for (text, wanted) in [
+            ("C[a(?=b)]", PatternProblem::LookAround),
+            ("C[(?<!b)a]", PatternProblem::LookAround),
+            (r"C[(a)\1]", PatternProblem::Backreference),
+            ("C[(?:a{1000}){1000}]", PatternProblem::TooBig),
+            ("C[(]", PatternProblem::Syntax),
+            ("C[look-around backreference when compiled (]", PatternProblem::Syntax),
+        ] {
+            assert_eq!(problem(text), wanted, "{text}");
         }
     }
 

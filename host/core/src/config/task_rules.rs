@@ -9,7 +9,7 @@ use super::reader::{Item, Reader, Table};
 use super::task::flag;
 use super::wording::{code, string};
 use super::{Compat, json};
-use crate::calling::sequence::Sequence;
+use crate::calling::sequence::{PatternProblem, Sequence, SequenceError};
 use crate::message::ToolCall;
 use crate::setup::{LoopRules, NoTool, ReturnType, TextRules};
 
@@ -26,27 +26,23 @@ pub(super) fn sequences(reader: &mut Reader, table: &Table<'_>) -> Vec<Sequence>
         let Some(text) = entry.string(reader) else { continue };
         match Sequence::parse(text) {
             Ok(sequence) => sequences.push(sequence),
-            Err(error) => entry.wrong(reader, &format!("cannot be {}: {error}", code(text)), pattern_help(&error)),
+            Err(error) => entry.wrong(reader, &format!("cannot be {}: {error}", code(text)), pattern_help(&error).map(str::to_owned)),
         }
     }
     sequences
 }
 
 /// Of a pattern that cannot be used, a sequence without one would be no help.
-fn pattern_help(error: &str) -> Option<String> {
-    if !error.starts_with("the pattern ") {
-        return None;
-    }
-    let help = if error.contains("look-around") {
-        "write the pattern without `(?=`, `(?!`, `(?<=` and `(?<!`: match what is there, and give what must not be there no sequence"
-    } else if error.contains("backreference") {
-        "write the pattern without `\\1` and the like: name what may come again"
-    } else if error.contains("when compiled") {
-        "write a shorter pattern, or one with smaller counts"
-    } else {
-        r"put a backslash before a sign that means itself, in single quotes: `'C[\(done\)]'`"
-    };
-    Some(help.to_owned())
+fn pattern_help(error: &SequenceError) -> Option<&'static str> {
+    let SequenceError::Pattern(error) = error else { return None };
+    Some(match error.problem {
+        PatternProblem::LookAround => {
+            "write the pattern without `(?=`, `(?!`, `(?<=` and `(?<!`: match what is there, and give what must not be there no sequence"
+        }
+        PatternProblem::Backreference => "write the pattern without `\\1` and the like: name what may come again",
+        PatternProblem::TooBig => "write a shorter pattern, or one with smaller counts",
+        PatternProblem::Syntax => r"put a backslash before a sign that means itself, in single quotes: `'C[\(done\)]'`",
+    })
 }
 
 /// `returns` (L-050i).

@@ -11,7 +11,7 @@ use super::names::check_alias;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::task::flag;
-use super::wording::{code, string, suggest};
+use super::wording::{code, did_you_mean, string, suggest};
 use super::{Compat, Listed, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry};
 use crate::grant::ToolPattern;
 use crate::ids::{PluginName, TaskName};
@@ -95,7 +95,7 @@ fn listed(reader: &mut Reader, references: &mut References, item: &Item<'_>, tex
         references.add_pattern(item, text);
         return Some(ToolEntry::new(Listed::Plugins(ToolPattern(text.to_owned()))));
     }
-    let near = suggest(text, &ORCHESTRATION_TOOLS, "").filter(|help| help.starts_with("did you mean"));
+    let near = did_you_mean(text, ORCHESTRATION_TOOLS);
     let help = near.or_else(|| {
         let is_word = super::check_task_name(text).is_ok();
         is_word.then(|| around.meant(text))

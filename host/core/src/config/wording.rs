@@ -74,10 +74,13 @@ pub(crate) fn money(micro_usd: u64) -> String {
 /// The name among these that was most likely meant, or all of them; none when there are none.
 pub(crate) fn suggest<T: AsRef<str> + Display>(written: &str, known: &[T], noun: &str) -> Option<String> {
     let names = || known.iter().map(AsRef::as_ref);
-    if let Some(near) = nearest(written, names()) {
-        return Some(format!("did you mean {}?", code(near)));
-    }
-    (!known.is_empty()).then(|| format!("{noun}: {}", names().map(code).collect::<Vec<_>>().join(", ")))
+    let all = || format!("{noun}: {}", names().map(code).collect::<Vec<_>>().join(", "));
+    did_you_mean(written, names()).or_else(|| (!known.is_empty()).then(all))
+}
+
+/// The name that was most likely meant, as a question.
+pub(crate) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(written, known).map(|near| format!("did you mean {}?", code(near)))
 }
 
 /// The name that differs least, when it differs by little enough to be meant.

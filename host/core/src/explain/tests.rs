@@ -184,7 +184,8 @@ fn the_key_that_decides_is_named() {
 fn a_refusal_that_happened_is_explained_by_what_was_recorded() {
     let setup = setup();
     let denial = Denial { capability: "tools".into(), target: "notes.list".into(), detail: String::new() };
-    let record = DenialRecord { denial, layer: Layer::Runtime, reason: "desk has made the 5 calls".into(), suggestion: None };
+    let record =
+        DenialRecord { denial, layer: Layer::Runtime, reason: "desk has made the 5 calls".into(), suggestion: None, writes: false };
     let explanation = explain_denial(&setup, &"desk".into(), &record, None);
     let last = explanation.layers.last().unwrap();
     assert_eq!((last.layer, last.verdict, last.text.as_str()), (Layer::Runtime, Verdict::No, "desk has made the 5 calls"));
@@ -194,6 +195,25 @@ fn a_refusal_that_happened_is_explained_by_what_was_recorded() {
         let record = DenialRecord { layer, ..record.clone() };
         assert_eq!(explain_denial(&setup, &plugin.into(), &record, None).refused_by(), Some(layer));
     }
+}
+
+#[test]
+fn a_recorded_refusal_says_itself_whether_it_was_to_be_written() {
+    let setup = setup();
+    let folder = "/read-write/a.md";
+    for (target, writes) in [(folder, false), (folder, true), ("/else/a.md", false), ("/else/a.md", true)] {
+        let refused = Question { writes, ..ask("notes", Capability::Files, target) };
+        let record = layers::decide(&setup, &refused).unwrap_err();
+        // The proposed line grants `read-write` for another folder as well, so its words tell nothing.
+        assert!(record.suggestion.as_ref().is_some_and(|line| line.contains("read-write")), "{record:?}");
+        let journal = serde_json::to_string(&record).unwrap();
+        let record: DenialRecord = serde_json::from_str(&journal).unwrap();
+        let question = question_of(&"notes".into(), &record, None);
+        assert_eq!(question.writes, writes, "{journal}");
+        assert_eq!(explain_denial(&setup, &"notes".into(), &record, None), explain(&setup, &refused).unwrap());
+    }
+    let old = json!({ "capability": "files", "target": folder, "detail": "", "layer": "config", "reason": "no" });
+    assert!(!serde_json::from_value::<DenialRecord>(old).unwrap().writes, "as hosts before wrote it");
 }
 
 #[test]

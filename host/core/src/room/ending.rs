@@ -10,14 +10,15 @@ use super::frame::{Answer, Frame, Read, Responder, Wait};
 use super::posting::text_form;
 use super::returns;
 use super::steps::is_empty;
-use super::{Phase, Purpose, Room};
+use super::{Invariant, Phase, Purpose, Room};
+use crate::budget::Budget;
 use crate::calling::routing;
 use crate::calling::sequence::{Happened, Kind};
 use crate::effect::Effect;
 use crate::ids::{CallId, FrameId, TaskName};
 use crate::message::{Entity, Message, Signal, ToolCall};
 use crate::notice::Notice;
-use crate::outcome::{Outcome, Status};
+use crate::outcome::{EndCause, Outcome, Status};
 use crate::setup::ReturnType;
 use crate::toolbox::{HostTool, ToolTarget, Toolbox};
 
@@ -26,16 +27,22 @@ use crate::toolbox::{HostTool, ToolTarget, Toolbox};
 pub(super) struct Ending {
     pub(super) status: Status,
     pub(super) reason: String,
+    pub(super) cause: Option<EndCause>,
 }
 
 impl Ending {
     pub(super) fn new(status: Status, reason: impl Into<String>) -> Self {
-        Self { status, reason: reason.into() }
+        Self { status, reason: reason.into(), cause: None }
+    }
+
+    /// The room's time is over.
+    pub(super) fn out_of_time() -> Self {
+        let reason = Budget::Wall.reason();
+        Self { cause: Some(EndCause::WallTime), ..Self::new(Budget::Wall.status(), reason) }
     }
 }
 
 /// Words with which a user ends a task (L-086).
-pub(super) const TIME_IS_OVER: &str = "the run took longer than limits.run.wall allows";
 const QUIT_WORDS: [&str; 6] = ["q", "x", "quit", "exit", "bye", "DONE"];
 
 impl Room {
@@ -49,7 +56,7 @@ impl Room {
         // Where somebody is asked for more, the timer has it.
         let asks = self.asks_for_more();
         if is_root && !asks && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
-            return Some(Ending::new(Status::Timeout, TIME_IS_OVER));
+            return Some(Ending::out_of_time());
         }
         // L-050f: the lower of both; a hard stop where it is the run's.
         let of_run = self.opening.limits.task_turns.filter(|limit| steps >= *limit);
@@ -280,7 +287,7 @@ impl Room {
             }
             next = above;
         }
-        self.stop_work(ending.status, &ending.reason);
+        self.stop_work(ending);
     }
 
     /// A run whose last step failed has no answer, however it came to its end: the host's word about the failure is none.
@@ -450,6 +457,7 @@ impl Room {
             message,
             spent: self.spent,
             used: self.used.clone(),
+            cause: ending.cause,
             ..Outcome::new(ending.status, ending.reason)
         });
         self.drop_top_up();
@@ -484,7 +492,7 @@ impl Room {
         let Some((frame, task)) = self.task_of(root) else { return };
         let name = frame.task.clone();
         if !task.interactive {
-            self.stop_work(Status::Kill, reason);
+            self.stop_work(Ending::new(Status::Kill, reason));
             return;
         }
         if self.calls.values().any(|purpose| *purpose == Purpose::User { frame: root }) {
@@ -534,6 +542,12 @@ impl Room {
 
     /// A hard stop of everything that goes on in the room.
     pub(super) fn stop(&mut self, status: Status, reason: &str) {
+        self.stop_with(Ending::new(status, reason));
+    }
+
+    /// The same, with a cause.
+    pub(super) fn stop_with(&mut self, ending: Ending) {
+        let Ending { status, ref reason, .. } = ending;
         let was_held = self.is_held();
         if was_held {
             self.shut(reason);
@@ -541,7 +555,7 @@ impl Room {
         let was_running = matches!(self.phase, Phase::Running { .. });
         let is_first = self.begin_stop(reason);
         if let Phase::Running { root } = self.phase {
-            self.end_frame(root, Ending::new(status, reason));
+            self.end_frame(root, ending.clone());
         }
         self.frames.clear();
         self.runnable.clear();
@@ -557,7 +571,7 @@ impl Room {
                 if is_first && self.goes_on_after_stop(&id, reason) {
                     continue;
                 }
-                self.background_stopped(&id, reason);
+                self.background_stopped(&id, &ending);
             }
             self.abandon(call);
         }

@@ -184,10 +184,10 @@ impl Room {
     }
 
     /// A hard stop of the work that goes on for whoever spoke: of a held room only the turn ends, and what goes on beside it goes on.
-    pub(super) fn stop_work(&mut self, status: Status, reason: &str) {
+    pub(super) fn stop_work(&mut self, ending: Ending) {
         match self.phase {
-            Phase::Running { root } if self.is_held() => self.end_frame(root, Ending::new(status, reason)),
-            _ => self.stop(status, reason),
+            Phase::Running { root } if self.is_held() => self.end_frame(root, ending),
+            _ => self.stop_with(ending),
         }
     }
 

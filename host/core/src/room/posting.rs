@@ -317,6 +317,7 @@ pub(super) fn unknown_plugin(plugin: &PluginName, capability: Capability, target
         layer: Layer::Config,
         reason: format!("the config has no plugin {plugin}"),
         suggestion: None,
+        writes: false,
     })
 }
 

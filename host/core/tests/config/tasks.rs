@@ -128,6 +128,24 @@ fn each_word_of_a_rule_means_one_thing() {
 }
 
 #[test]
+fn the_help_for_a_pattern_goes_by_what_is_wrong_with_it_and_not_by_its_words() {
+    let help = |pattern: &str| {
+        let text = Parts { task: &format!("done_sequences = ['C[{pattern}]']"), ..Parts::default() }.text();
+        parse(&text).unwrap_err().to_string()
+    };
+    for (pattern, told) in [
+        ("a(?=b)", "write the pattern without `(?=`"),
+        (r"(a)\1", "name what may come again"),
+        ("(?:a{1000}){1000}", "write a shorter pattern"),
+        ("look-around(", "put a backslash before a sign"),
+        ("backreference(", "put a backslash before a sign"),
+        ("when compiled(", "put a backslash before a sign"),
+    ] {
+        assert!(help(pattern).contains(told), "{pattern}: {}", help(pattern));
+    }
+}
+
+#[test]
 fn a_rule_that_does_nothing_is_a_warning() {
     let config = good(&Parts { task: "llm_delegate = true", ..Parts::default() }.text());
     assert!(config.warnings.to_string().contains("`llm_delegate` does nothing without `single_round`"), "{}", config.warnings);

@@ -11,6 +11,7 @@ use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
 use conclave_core::message::{Blob, Entity, Message, ToolCall};
 use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::outcome::EndCause;
 use conclave_core::policy::Approval;
 use conclave_core::request::{Announcement, Inbound, Request, RequestId};
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
@@ -561,6 +562,7 @@ fn background_ended(choices: &mut Choices<'_>, call: CallId) -> Event {
         status: if choices.flag() { BackgroundStatus::Completed } else { BackgroundStatus::Interrupted },
         output: text(choices),
         error: text(choices),
+        cause: [None, Some(EndCause::WallTime), Some(EndCause::NoStructuredResult { attempts: u64::MAX })][choices.below(3)],
         duration_ms: u64::MAX,
         attempts: 0,
         metadata: Value::Null,

@@ -18,7 +18,7 @@ use conclave_core::ids::{BackgroundId, CallId, Millis};
 use conclave_core::journal::fold;
 use conclave_core::message::ToolCall;
 use conclave_core::notice::Notice;
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::outcome::{EndCause, Outcome, Status};
 use conclave_core::request::{Refusal, RefusalCode, Reply as Answer, Request, RequestId};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
@@ -410,10 +410,23 @@ fn each_end_is_recorded_told_once_and_says_why() {
             Some("too slow"),
         ),
         (
-            EndedTask::from_outcome(&Outcome::new(Status::Timeout, "the run took longer than limits.run.wall allows")),
+            EndedTask::from_outcome(&Outcome {
+                cause: Some(EndCause::WallTime),
+                ..Outcome::new(Status::Timeout, "the run took longer than limits.run.wall allows")
+            }),
             BackgroundState::TimedOut,
             None,
             Some("it took longer than its deadline allows (tasks.slow.deadline, or the one of the call)"),
+        ),
+        (
+            // A worker that says so itself is not late.
+            EndedTask::from_outcome(&Outcome {
+                content: Some("the run took longer than limits.run.wall allows".to_owned()),
+                ..Outcome::new(Status::Rejected, "slow says that it cannot be done")
+            }),
+            BackgroundState::Failed,
+            None,
+            Some("the run took longer than limits.run.wall allows"),
         ),
         (EndedTask::interrupted("child room not found".to_owned()), BackgroundState::Interrupted, None, Some("child room not found")),
     ];

@@ -8,7 +8,7 @@ use conclave_core::fault::CallReport;
 use conclave_core::ids::{CallId, ControlId, TaskName, TimerId};
 use conclave_core::message::{Entity, Label, ToolCall};
 use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::outcome::{EndCause, Status};
 use conclave_core::policy::Approval;
 use conclave_core::tool::ToolOutcome;
 use conclave_core::unfinished::Unfinished;
@@ -171,7 +171,8 @@ fn time_in_a_pause_counts_against_no_limit() {
     let [(wall, 160_000)] = timers(&mut recorded)[..] else { panic!("it is set anew") };
     assert!(recorded.room.outcome().is_none());
     recorded.handle(Event::TimerFired { timer: wall }, at(160_000));
-    assert_eq!(recorded.room.outcome().expect("its time is over").status, Status::Timeout);
+    let outcome = recorded.room.outcome().expect("its time is over");
+    assert_eq!((outcome.status, outcome.cause), (Status::Timeout, Some(EndCause::WallTime)));
 }
 
 #[test]

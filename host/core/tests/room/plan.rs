@@ -265,6 +265,7 @@ impl Ended {
             status: self.status.unwrap_or(BackgroundStatus::Completed),
             output: self.output.clone(),
             error: self.error.clone(),
+            cause: None,
             duration_ms: 0,
             attempts: 0,
             metadata: Value::Null,

@@ -43,22 +43,31 @@ pub(crate) fn broken(kind: FaultKind, grantee: &Grantee) -> Fault {
     Fault::new(kind, grantee.limit_sentence(kind))
 }
 
-/// Limits that the engine itself keeps. It has no types for two of them; the tests of every limit hold these texts in place.
+/// What the engine says, whole, when a limit that it keeps itself is broken and it has no type for that. Nothing of a guest's stands in
+/// these texts, and an error that only holds one of them beside other words is another error. The tests of every limit hold them in place.
+const ENGINE_TEXTS: [(&str, FaultKind); 3] = [
+    ("cannot allocate another handle: store handle limit exceeded", FaultKind::Handles),
+    ("cannot lend resource: store handle limit exceeded", FaultKind::Handles),
+    ("too much data is being copied between the host and the guest: fuel allocated for hostcalls has been exhausted", FaultKind::Output),
+];
+/// The same, before the number of instances.
+const TOO_MANY_INSTANCES: &str = "resource limit exceeded: instance count too high at ";
+
+/// Limits that the engine itself keeps.
 fn broken_in_engine(error: &Error) -> Option<FaultKind> {
     if let Some(broken) = error.downcast_ref::<Broken>() {
         return Some(broken.0);
     }
-    if matches!(error.downcast_ref::<ResourceTableError>(), Some(ResourceTableError::Full)) {
+    let is_full = |cause: &(dyn std::error::Error + 'static)| matches!(cause.downcast_ref(), Some(ResourceTableError::Full));
+    if error.chain().any(is_full) {
         return Some(FaultKind::Handles);
     }
     let cause = error.root_cause().to_string();
-    if cause.contains("instance count too high") {
+    let count = cause.strip_prefix(TOO_MANY_INSTANCES);
+    if count.is_some_and(|count| !count.is_empty() && count.bytes().all(|byte| byte.is_ascii_digit())) {
         return Some(FaultKind::Instances);
     }
-    if cause.contains("store handle limit exceeded") || cause.contains("resource table has no free keys") {
-        return Some(FaultKind::Handles);
-    }
-    cause.contains("fuel allocated for hostcalls has been exhausted").then_some(FaultKind::Output)
+    ENGINE_TEXTS.iter().find(|(text, _)| *text == cause).map(|(_, kind)| *kind)
 }
 
 fn recursion() -> Fault {
@@ -105,5 +114,20 @@ mod tests {
         assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::Trap, "unknown handle index 7\\n"));
         let shown = ToolError::Fault { fault }.to_text("notes.add");
         assert_eq!(shown.matches("stopped").count(), 1, "{shown}");
+    }
+
+    #[test]
+    fn the_engines_words_beside_others_are_no_broken_limit() {
+        let state = state(setup());
+        let kind = |text: String| fault(&Error::msg(text).context("error while executing"), &state, "").kind;
+        let texts = ENGINE_TEXTS.iter().map(|(text, kind)| ((*text).to_owned(), *kind));
+        let known = texts.chain([(format!("{TOO_MANY_INSTANCES}31"), FaultKind::Instances)]);
+        for (text, broken) in known {
+            assert_eq!(kind(text.clone()), broken, "{text}");
+            assert_eq!(kind(format!("unknown import: `{text}`")), FaultKind::Trap, "{text}");
+        }
+        let full = || Error::from(ResourceTableError::Full);
+        assert_eq!(fault(&full(), &state, "").kind, FaultKind::Handles);
+        assert_eq!(fault(&full().context("while a handle was made"), &state, "").kind, FaultKind::Handles);
     }
 }

@@ -207,6 +207,7 @@ fn refuse(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[
         layer: Layer::Host,
         reason: format!("this host gives plugins no network; the plugin called {function}"),
         suggestion: None,
+        writes: false,
     };
     state.refuse(record);
 }

@@ -193,7 +193,7 @@ impl CallState {
         for (capability, (count, layer)) in std::mem::take(&mut self.more) {
             let reason = format!("{count} more refusals of `{capability}` in this call: only the first of a call are listed one by one");
             let denial = Denial { capability, target: format!("{count} more"), detail: "too many to list".to_owned() };
-            let record = DenialRecord { denial, layer, reason, suggestion: None };
+            let record = DenialRecord { denial, layer, reason, suggestion: None, writes: false };
             self.tell_denied(record);
         }
     }

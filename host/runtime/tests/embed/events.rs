@@ -140,6 +140,7 @@ fn denial() -> DenialRecord {
         layer: Layer::Runtime,
         reason: "this path is outside every granted folder".to_owned(),
         suggestion: None,
+        writes: false,
     }
 }
 
@@ -174,6 +175,7 @@ fn notices() -> Vec<Notice> {
         status: BackgroundStatus::Completed,
         output: Some("41 files, mostly about lighthouses".to_owned()),
         error: None,
+        cause: None,
         duration_ms: 950,
         attempts: 0,
         metadata: json!({}),

@@ -25,6 +25,7 @@ pub(super) fn play(case: &Case<'_>) -> Result<Value, String> {
         status,
         output: word("output").map(str::to_owned),
         error: word("error").map(str::to_owned),
+        cause: None,
         duration_ms: milliseconds as u64,
         metadata: given.get("metadata").cloned().unwrap_or_default(),
         attempts: 0,

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::Room;
+use super::super::ending::Ending;
 use super::super::frame::Said;
 use super::ending::Told;
 use super::opening::cut;
@@ -13,6 +14,7 @@ use crate::delivery::DeliveryState;
 use crate::effect::Effect;
 use crate::ids::{BackgroundId, ControlId, FrameId, TaskName};
 use crate::message::{Label, ToolCall};
+use crate::outcome::{EndCause, Status};
 use crate::request::{Refusal, RefusalCode, Reply, RequestId};
 use crate::toolbox::HostTool;
 
@@ -97,7 +99,7 @@ impl Room {
     }
 
     fn cancel_by(&mut self, by: &TaskName, record: &BackgroundRecord) -> Value {
-        if self.stop_task(&record.id, CANCELLED, &Told::ExceptTo(by)) {
+        if self.stop_task(&record.id, &cancelled(""), &Told::ExceptTo(by)) {
             return json!({ "task_id": record.id, "cancelled": true });
         }
         let status = self.tasks.get(&record.id).map_or(record.state, |record| record.state);
@@ -105,10 +107,10 @@ impl Room {
     }
 }
 
-fn cancelled(reason: &str) -> String {
+fn cancelled(reason: &str) -> Ending {
     match reason.trim() {
-        "" | CANCELLED => CANCELLED.to_owned(),
-        reason => format!("{CANCELLED}: {reason}"),
+        "" | CANCELLED => Ending { cause: Some(EndCause::Cancelled), ..Ending::new(Status::Kill, CANCELLED) },
+        reason => Ending::new(Status::Kill, format!("{CANCELLED}: {reason}")),
     }
 }
 

@@ -1,10 +1,11 @@
 //! What becomes of background tasks when their parent is stopped or closed: each one's own `on_close` says (R-063 done right).
 
 use super::super::Room;
+use super::super::ending::Ending;
 use super::ending::Told;
 use crate::delegation::OnClose;
 use crate::ids::BackgroundId;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Status};
 
 impl Room {
     /// The room is closed: tasks are stopped, go on alone, or are waited for in silence.
@@ -13,9 +14,9 @@ impl Room {
         let ids: Vec<(BackgroundId, OnClose)> = running.map(|task| (task.id.clone(), task.on_close)).collect();
         for (id, on_close) in ids {
             match on_close {
-                OnClose::Cascade => drop(self.stop_task(&id, reason, &Told::Nobody("room_closed"))),
+                OnClose::Cascade => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &Told::Nobody("room_closed"))),
                 OnClose::Detach if self.has_begun(&id) => self.detach_task(&id, reason),
-                OnClose::Detach => drop(self.stop_task(&id, reason, &Told::Nobody("room_closed"))),
+                OnClose::Detach => drop(self.stop_task(&id, &Ending::new(Status::Kill, reason), &Told::Nobody("room_closed"))),
                 OnClose::FinishSilently => {}
             }
         }

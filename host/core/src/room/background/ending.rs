@@ -4,18 +4,18 @@
 use serde_json::{Value, json};
 
 use super::super::delivery::Undelivered as Delivering;
-use super::super::ending::TIME_IS_OVER;
+use super::super::ending::Ending;
 use super::super::{Invariant, Purpose, Room};
 use super::asking::CANCELLED;
+use super::structured::never_handed_in;
 use super::{BackgroundTask, Waiter};
 use crate::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
 use crate::effect::Effect;
 use crate::event::{Spent, UsedByPlugin};
 use crate::ids::{BackgroundId, CallId, TaskName};
 use crate::notice::Notice;
+use crate::outcome::{EndCause, Status};
 
-/// Characters of an error that a waiting model reads.
-const NO_STRUCTURED_RESULT: &str = "no_structured_result_after_";
 /// What a task that says nothing at its end is told to have failed of.
 const NO_ANSWER: &str = "it ended without an answer";
 const NO_REASON: &str = "it failed, and gave no reason";
@@ -63,12 +63,13 @@ impl Room {
         let completed = status == BackgroundStatus::Completed;
         // A child knows of one time only; where the run has some left, it was the task's own.
         let of_task = self.opening.deadline.is_none_or(|deadline| self.now < deadline);
-        let error = error.map(|error| match error.as_str() {
-            TIME_IS_OVER if of_task => {
-                format!("it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)", task.task)
+        let cause = said.cause.filter(|_| !completed);
+        let error = match cause {
+            Some(EndCause::WallTime) if of_task => {
+                Some(format!("it took longer than its deadline allows (tasks.{}.deadline, or the one of the call)", task.task))
             }
             _ => error,
-        });
+        };
         let error = error.filter(|error| !error.trim().is_empty()).or_else(|| (!completed).then(|| NO_REASON.to_owned()));
         let mut metadata = task.context.clone();
         if let Some(metadata) = metadata.as_object_mut().filter(|_| task.structured && said.metadata.is_object()) {
@@ -81,6 +82,7 @@ impl Room {
             status,
             output: output.filter(|_| completed),
             error: error.filter(|_| !completed),
+            cause,
             duration_ms: self.now.since(task.started),
             metadata,
             attempts: 0,
@@ -88,9 +90,10 @@ impl Room {
     }
 
     /// The end of a task that was stopped from here.
-    fn stopped(&self, task: &BackgroundTask, error: &str) -> EndedTask {
-        let status = if error == TIME_IS_OVER { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
-        let ended = EndedTask { status, ..EndedTask::interrupted(error.to_owned()) };
+    fn stopped(&self, task: &BackgroundTask, why: &Ending) -> EndedTask {
+        let is_late = why.cause == Some(EndCause::WallTime);
+        let status = if is_late { BackgroundStatus::TimedOut } else { BackgroundStatus::Cancelled };
+        let ended = EndedTask { status, cause: why.cause, ..EndedTask::interrupted(why.reason.clone()) };
         self.end_of(task, ended)
     }
 
@@ -135,10 +138,13 @@ impl Room {
         if let Some(output) = &ended.output {
             answer["output"] = json!(output);
         }
-        if let Some(error) = &ended.error {
-            // a worker's own words about its failure are for people.
-            let is_ours = error == CANCELLED || error.starts_with(NO_STRUCTURED_RESULT);
-            let why = if is_ours { error.clone() } else { format!("the task ended as {}; people can read why", ended.status.as_str()) };
+        if ended.status != BackgroundStatus::Completed {
+            // a worker's own words about its failure are for people. What the model reads is made of the host's cause alone.
+            let why = match ended.cause {
+                Some(EndCause::Cancelled) => CANCELLED.to_owned(),
+                Some(EndCause::NoStructuredResult { attempts }) => never_handed_in(attempts),
+                Some(EndCause::WallTime) | None => format!("the task ended as {}; people can read why", ended.status.as_str()),
+            };
             answer["error"] = json!(why);
         }
         if let Some(result) = ended.metadata.get("result").filter(|_| task.structured) {
@@ -150,7 +156,7 @@ impl Room {
 
     /// Stops a background task while the run goes on; false: there is none that runs. What is set aside for it comes back once its room
     /// has said what it used, or else what is killed and started in turn would spend more than there is.
-    pub(super) fn stop_task(&mut self, id: &BackgroundId, error: &str, told: &Told<'_>) -> bool {
+    pub(super) fn stop_task(&mut self, id: &BackgroundId, why: &Ending, told: &Told<'_>) -> bool {
         let Some(task) = self.background.get_mut(id).filter(|task| !task.is_stopped) else { return false };
         let call = task.call;
         if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
@@ -158,21 +164,21 @@ impl Room {
             let Some(task) = self.background.remove(id) else { return false };
             self.settle_reserve(task.reserved, Spent::default());
             self.abandon(call);
-            let ended = self.stopped(&task, error);
+            let ended = self.stopped(&task, why);
             self.conclude(&task, ended, told);
             return true;
         }
         task.is_stopped = true;
         let task = task.clone();
         self.effects.push_back(Effect::AbandonCall { call });
-        let ended = self.stopped(&task, error);
+        let ended = self.stopped(&task, why);
         self.conclude(&task, ended, told);
         true
     }
 
     /// The operator stops it, by the name of its task.
     pub(in crate::room) fn kill_background(&mut self, id: &BackgroundId, reason: &str) {
-        self.stop_task(id, reason, &Told::Notified);
+        self.stop_task(id, &Ending::new(Status::Kill, reason), &Told::Notified);
     }
 
     /// A frame is over, and with it its calls: nobody waits for results that were to answer them.
@@ -183,7 +189,8 @@ impl Room {
             if let Some(task) = self.background.get_mut(&id) {
                 task.waiter = None;
             }
-            self.stop_task(&id, "whoever waited for it is over", &Told::Nobody("whoever waited for it is over"));
+            let why = Ending::new(Status::Kill, "whoever waited for it is over");
+            self.stop_task(&id, &why, &Told::Nobody("whoever waited for it is over"));
         }
     }
 
@@ -206,7 +213,7 @@ impl Room {
         let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.settle_reserve(task.reserved, unknown);
         if !task.is_stopped {
-            let ended = self.stopped(&task, reason);
+            let ended = self.stopped(&task, why);
             self.conclude(&task, ended, &Told::Nobody(CLOSED));
         }
     }

@@ -11,11 +11,16 @@ use super::super::ending::Ending;
 use super::super::frame::{Frame, Responder, Said};
 use crate::ids::{FrameId, TaskName};
 use crate::message::{Signal, ToolCall};
-use crate::outcome::Status;
+use crate::outcome::{EndCause, Status};
 use crate::toolbox::HostTool;
 
 const NUDGE: &str = "Your task is not over: hand its result in by calling `submit_result` with `status` (completed, failed or blocked), \
                      `summary` and, where there are facts for a program, `data`.";
+
+/// What a program reads of a result that was never handed in.
+pub(super) fn never_handed_in(attempts: u64) -> String {
+    format!("no_structured_result_after_{attempts}_attempts")
+}
 
 /// How far a room is with its result.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -75,10 +80,12 @@ impl Room {
             return Some(ending);
         }
         if self.tasks.structured.asked_again >= retries {
-            let reason = format!("no_structured_result_after_{}_attempts", u64::from(retries) + 1);
+            let attempts = u64::from(retries) + 1;
+            let reason = never_handed_in(attempts);
             let failed = self.failed_result(frame, &reason);
             self.tasks.structured.result = Some(failed);
-            return Some(Ending::new(Status::Error, reason));
+            let cause = Some(EndCause::NoStructuredResult { attempts });
+            return Some(Ending { cause, ..Ending::new(Status::Error, reason) });
         }
         self.tasks.structured.asked_again += 1;
         let message = self.host_message(id, NUDGE.to_owned());

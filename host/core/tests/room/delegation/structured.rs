@@ -2,7 +2,7 @@
 
 use conclave_core::action::Action;
 use conclave_core::delivery::{BackgroundStatus, EndedTask};
-use conclave_core::outcome::Status;
+use conclave_core::outcome::{EndCause, Status};
 use conclave_core::toolbox::HostTool;
 use serde_json::json;
 
@@ -44,6 +44,7 @@ fn a_result_that_is_never_handed_in_is_a_failure_that_says_so() {
     assert!(value["last_output"].as_str().is_some_and(|text| text.contains("raw text")), "{value}");
     let ended = EndedTask::from_outcome(&outcome);
     assert_eq!((ended.status, ended.error.as_deref()), (BackgroundStatus::Failed, Some("no_structured_result_after_3_attempts")));
+    assert_eq!(ended.cause, Some(EndCause::NoStructuredResult { attempts: 3 }));
     desk.folds();
 }
 

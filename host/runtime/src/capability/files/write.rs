@@ -25,7 +25,8 @@ impl CallState {
     }
 
     fn writable(&self, path: &str, place: Place) -> Result<Place, Box<DenialRecord>> {
-        let refuse = |reason: &str| self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
+        let refused = |reason: &str| self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
+        let refuse = |reason: &str| Box::new(DenialRecord { writes: true, ..*refused(reason) });
         let parsed = GuestPath::parse(path).map_err(refuse)?;
         match parsed.check_new() {
             Ok(()) => Ok(place),

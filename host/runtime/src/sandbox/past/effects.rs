@@ -97,7 +97,7 @@ impl Past {
         let kept = self.known().records.get(&ordinal).cloned();
         Box::new(kept.unwrap_or_else(|| {
             let reason = format!("it was refused before the host stopped: {}", denial.detail);
-            DenialRecord { denial, layer: Layer::Runtime, reason, suggestion: None }
+            DenialRecord { denial, layer: Layer::Runtime, reason, suggestion: None, writes: false }
         }))
     }
 }
