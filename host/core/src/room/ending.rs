@@ -489,7 +489,7 @@ impl Room {
     /// has nobody to turn to, and the run ends.
     pub(super) fn stop_turn(&mut self, reason: &str) {
         let Phase::Running { root } = self.phase else { return };
-        let Some((frame, task)) = self.task_of(root) else { return };
+        let Some((frame, task)) = self.task_of(root) else { return self.violated(Invariant::FrameExists, root) };
         let name = frame.task.clone();
         if !task.interactive {
             self.stop_work(Ending::new(Status::Kill, reason));

@@ -8,11 +8,11 @@ use serde_json::json;
 
 use super::background::{Delegating, Origin};
 use super::delivery::Saying;
-use super::{Purpose, Room, TimerPurpose};
+use super::{Invariant, Purpose, Room, TimerPurpose};
 use crate::consult::{self, Advice, GateVerdict, PASSING_MAX, Question};
 use crate::effect::Effect;
 use crate::fault::{CallReport, Fault, FaultKind};
-use crate::ids::{CallId, ChannelId, PluginName};
+use crate::ids::{CallId, ChannelId, FrameId, PluginName};
 use crate::notice::Notice;
 use crate::request::{Inbound, RequestId};
 use crate::setup::GatePoint;
@@ -129,8 +129,11 @@ impl Room {
     }
 
     fn ask_gate(&mut self, number: u64) {
-        let Some(waiting) = self.gating.waiting.get(&number) else { return };
-        let Some(rule) = self.setup.gates.get(waiting.gate).cloned() else { return };
+        let place = self.gating.waiting.get(&number).map(|waiting| waiting.gate);
+        let rule = place.and_then(|place| self.setup.gates.get(place)).cloned();
+        let (Some(waiting), Some(rule)) = (self.gating.waiting.get(&number), rule) else {
+            return self.violated(Invariant::GateKnown, None::<FrameId>);
+        };
         let question = Question::Gate { passing: Box::new(self.shown(&waiting.passing)) };
         let call = self.next_call(Purpose::Gate { plugin: rule.plugin.clone(), number });
         if let Some(waiting) = self.gating.waiting.get_mut(&number) {
@@ -199,7 +202,9 @@ impl Room {
         match verdict {
             Ok(GateVerdict::Allow) => self.go_through(number),
             Ok(GateVerdict::Modify { text }) => {
-                let Some(waiting) = self.gating.waiting.get_mut(&number) else { return };
+                let Some(waiting) = self.gating.waiting.get_mut(&number) else {
+                    return self.violated(Invariant::GateKnown, None::<FrameId>);
+                };
                 if waiting.passing.text() != text {
                     waiting.passing.set_text(text);
                     let point = waiting.passing.point();
@@ -243,7 +248,9 @@ impl Room {
 
     /// It has passed one gate.
     fn go_through(&mut self, number: u64) {
-        let Some(waiting) = self.gating.waiting.get(&number) else { return };
+        let Some(waiting) = self.gating.waiting.get(&number) else {
+            return self.violated(Invariant::GateKnown, None::<FrameId>);
+        };
         match self.gate_from(waiting.passing.point(), waiting.gate + 1) {
             Some(gate) => {
                 if let Some(waiting) = self.gating.waiting.get_mut(&number) {
@@ -261,7 +268,9 @@ impl Room {
     }
 
     fn hold_back(&mut self, number: u64, plugin: &PluginName, reason: &str, told: &str) {
-        let Some(Waiting { passing, .. }) = self.gating.waiting.remove(&number) else { return };
+        let Some(Waiting { passing, .. }) = self.gating.waiting.remove(&number) else {
+            return self.violated(Invariant::GateKnown, None::<FrameId>);
+        };
         let lane = passing.lane().cloned();
         self.tell(Notice::GateBlocked { point: passing.point(), plugin: plugin.clone(), reason: reason.to_owned() });
         self.is_blocked(passing, told);

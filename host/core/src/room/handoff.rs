@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::frame::{Responder, Said};
 use super::micro::with_message;
-use super::{Phase, Room};
+use super::{Invariant, Phase, Room};
 use crate::handoff::{HISTORY_MAX, Handoff, HandoffState, PHASE};
 use crate::ids::{FrameId, TaskName};
 use crate::message::{Entity, Label, Message, ToolCall};
@@ -211,7 +211,7 @@ impl Room {
     }
 
     fn hand_to_task(&mut self, id: FrameId, to: &TaskName, handoff: &Handoff) {
-        let Some(frame) = self.remove_frame(id) else { return };
+        let Some(frame) = self.remove_frame(id) else { return self.violated(Invariant::FrameExists, id) };
         let reason = format!("{} handed the conversation to {to}: {}", handoff.from, handoff.reason);
         self.tell(Notice::TaskEnded { task: frame.task.clone(), status: Status::Done, reason: reason.clone() });
         self.state_at_end(&frame.task, Status::Done, &reason);

@@ -37,6 +37,8 @@ pub enum Invariant {
     StrategyKnown,
     /// A background command that is followed is known.
     CommandKnown,
+    /// What a gate is asked about is known, and the gate is in the setup.
+    GateKnown,
 }
 
 impl Invariant {
@@ -52,12 +54,13 @@ impl Invariant {
             Self::TaskKnown => "task_known",
             Self::StrategyKnown => "strategy_known",
             Self::CommandKnown => "command_known",
+            Self::GateKnown => "gate_known",
         }
     }
 
     /// It is about activations, which all are gone once a stop has ended the run.
     fn is_of_frames(self) -> bool {
-        !matches!(self, Self::TaskKnown | Self::StrategyKnown)
+        !matches!(self, Self::TaskKnown | Self::StrategyKnown | Self::GateKnown)
     }
 }
 
@@ -161,7 +164,7 @@ mod tests {
     use super::super::{About, Purpose};
     use super::*;
     use crate::action::{Action, Turn};
-    use crate::consult::{Advice, Risk, Verdict};
+    use crate::consult::{Advice, GateVerdict, Risk, Verdict};
     use crate::delivery::EndedTask;
     use crate::event::Event;
     use crate::fault::CallReport;
@@ -273,6 +276,23 @@ mod tests {
         let ended = Event::BackgroundEnded { call: CALL, ended, spent: Spent::default(), used: BTreeMap::new() };
         let unknown = waiting(Wait::Call(OTHER), |_| Purpose::Background { id: "task-1".into() });
         assert_ends("the end of a task that is not known", unknown, ended, Invariant::TaskKnown);
+        for (name, verdict) in [
+            ("a gate let pass what is not known", GateVerdict::Allow),
+            ("a gate changed what is not known", GateVerdict::Modify { text: "x".to_owned() }),
+            ("a gate blocked what is not known", GateVerdict::Block { reason: String::new() }),
+        ] {
+            let gated = waiting(Wait::Call(OTHER), |_| Purpose::Gate { plugin: "guard".into(), number: 9 });
+            let advice = Ok(Advice::Gate { verdict });
+            let said = Event::Consulted { call: CALL, answer: advice, report: CallReport::default() };
+            assert_ends(name, gated, said, Invariant::GateKnown);
+        }
+    }
+
+    #[test]
+    fn a_turn_of_a_task_that_is_gone_cannot_be_stopped() {
+        let (mut lost, _) = room(Wait::Call(CALL), |frame| Purpose::Step { frame });
+        lost.frames.clear();
+        assert_ends("a turn without a task", lost, Event::TurnStopped { reason: "enough".to_owned() }, Invariant::FrameExists);
     }
 
     #[test]

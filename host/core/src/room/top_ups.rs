@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use super::approvals::Asked;
 use super::budgets::Short;
 use super::frame::Wait;
-use super::{Phase, Purpose, Room, TimerPurpose};
+use super::{Invariant, Phase, Purpose, Room, TimerPurpose};
 use crate::budget::{Budget, TopUp};
 use crate::effect::Effect;
 use crate::ids::{CallId, FrameId};
@@ -150,7 +150,7 @@ impl Room {
 
     /// Asks the responder anew that could not be asked.
     fn try_again(&mut self, id: FrameId) {
-        let Some(frame) = self.frames.get_mut(&id) else { return };
+        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
         match frame.attempt.take() {
             Some(mut attempt) if frame.only.is_none() => {
                 attempt.rest.push_front(attempt.responder.clone());

@@ -379,7 +379,9 @@ impl Room {
         let polls = |purpose: &Purpose| matches!(purpose, Purpose::Job { about: JobCall::Poll { frame, .. }, .. } if *frame == id);
         let calls: Vec<CallId> = self.calls.iter().filter(|(_, purpose)| polls(purpose)).map(|(call, _)| *call).collect();
         calls.into_iter().for_each(|call| self.abandon(call));
-        let Some(agent) = self.setup.tasks.get(&frame.task).map(|task| task.agent.clone()) else { return };
+        let Some(agent) = self.setup.tasks.get(&frame.task).map(|task| task.agent.clone()) else {
+            return self.violated(Invariant::FrameExists, id);
+        };
         for (command_id, job) in &frame.acting.jobs {
             self.kill_for(&frame.task, &agent, *command_id, &job.plugin);
         }

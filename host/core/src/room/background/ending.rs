@@ -161,7 +161,10 @@ impl Room {
         let call = task.call;
         if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
             // It has not begun, so it used nothing.
-            let Some(task) = self.background.remove(id) else { return false };
+            let Some(task) = self.background.remove(id) else {
+                self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>);
+                return false;
+            };
             self.settle_reserve(task.reserved, Spent::default());
             self.abandon(call);
             let ended = self.stopped(&task, why);
@@ -207,8 +210,8 @@ impl Room {
     }
 
     /// The run is over before the background task is; its room is stopped with it.
-    pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, reason: &str) {
-        let Some(task) = self.background.remove(id) else { return };
+    pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &Ending) {
+        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>) };
         // Nobody will say what it used. A room above would hand out again what this one does not report, so there all of it counts.
         let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.settle_reserve(task.reserved, unknown);
@@ -220,7 +223,7 @@ impl Room {
 
     /// It goes on alone: nobody will say what it used, so all that was set aside for it counts.
     pub(super) fn detach_task(&mut self, id: &BackgroundId, reason: &str) {
-        let Some(task) = self.background.remove(id) else { return };
+        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>) };
         self.settle_reserve(task.reserved, task.reserved);
         self.calls.remove(&task.call);
         self.effects.push_back(Effect::DetachTask { call: task.call });

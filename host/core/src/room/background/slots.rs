@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::super::Room;
 use super::super::frame::{Said, Slot, ToolRound, Wait};
+use super::super::{Invariant, Room};
 use super::Waiter;
 use crate::ids::FrameId;
 use crate::message::Label;
@@ -86,7 +86,10 @@ impl Room {
     }
 
     fn fill(&mut self, waiter: &Waiter, round: &mut ToolRound, mut said: Said, is_data: bool) {
-        let Some(slot) = round.slots.get_mut(waiter.slot).filter(|slot| slot.said.is_none()) else { return };
+        let Some(slot) = round.slots.get_mut(waiter.slot) else { return self.violated(Invariant::SlotExists, waiter.frame) };
+        if slot.said.is_some() {
+            return;
+        }
         slot.now.untrusted |= is_data;
         let (name, is_action) = (slot.call.name.clone(), slot.action.is_some());
         // An action's answer is an observation, not the result of a call.

@@ -33,7 +33,7 @@ impl Room {
         self.end_call(call, answer.is_ok(), &report);
         self.drop_limit(call);
         let Some(mut round) = self.take_round(id, index) else { return };
-        let Some(slot) = round.slots.get(index).cloned() else { return };
+        let Some(slot) = round.slots.get(index).cloned() else { return self.violated(Invariant::SlotExists, id) };
         let (said, then) = if slot.action.is_some() {
             let untrusted =
                 slot.now.untrusted || round.message.labels.contains(&Label::Untrusted) || self.is_from_a_server(id, &slot.now.name);
@@ -156,7 +156,7 @@ impl Room {
         start: impl FnOnce(&mut Self, &mut ToolCall) -> Option<ToolResult>,
     ) {
         let Some(mut round) = self.take_round(id, slot) else { return };
-        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return };
+        let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return self.violated(Invariant::SlotExists, id) };
         let said = start(self, &mut call).map(|result| self.said_result(id, result));
         if let Some(said) = &said {
             self.tell_answer(id, &call.name, said);
