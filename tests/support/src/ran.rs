@@ -140,7 +140,7 @@ impl Ran {
     fn assert_folds(&self) {
         for room in self.journals.rooms() {
             let records = self.journals.records(&room);
-            let lines: String = records.iter().map(|record| to_line(record).unwrap() + "\n").collect();
+            let lines: String = records.iter().map(|record| to_line(record).expect("it is not nested too deep") + "\n").collect();
             let read = from_lines(&lines).expect("a journal that was written can be read");
             let folded = fold(read);
             assert_eq!(folded, fold(records.iter().map(|record| (**record).clone())), "the written form of {room} says the same");
