@@ -84,6 +84,6 @@ impl OpenAi {
 impl ModelClient for OpenAi {
     fn complete(&self, prompt: Prompt, sink: Arc<dyn TextSink>) -> BoxFuture<'static, Result<Completion, ModelFailure>> {
         let shared = Arc::clone(&self.shared);
-        Box::pin(async move { shared.complete(&prompt, sink).await })
+        Box::pin(async move { shared.complete(Arc::new(prompt), sink).await })
     }
 }

@@ -68,9 +68,9 @@ struct Exchange<'a> {
 }
 
 impl Shared {
-    pub(super) async fn complete(&self, prompt: &Prompt, sink: Arc<dyn TextSink>) -> Result<Completion, ModelFailure> {
-        let names = ToolNames::of(prompt);
-        let body = request::body(prompt, &names, &self.settings)?;
+    pub(super) async fn complete(&self, prompt: Arc<Prompt>, sink: Arc<dyn TextSink>) -> Result<Completion, ModelFailure> {
+        let body = request::body_beside(&prompt, &self.settings).await?;
+        let names = ToolNames::of(&prompt);
         let deadline = Instant::now() + self.settings.timeout.min(FOREVER);
         let heard = Heard { sink, is_streamed: prompt.stream, any: AtomicBool::new(false) };
         let request = self.server.request(&["chat", "completions"], Some(body));

@@ -1,6 +1,7 @@
 //! The body of a request. Written in one pass from the borrowed prompt: a history is not copied into values first.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use conclave_core::message::{ToolCall, ToolResult};
 use conclave_core::model::{ModelError, Prompt, ToolChoice, ToolFormat};
@@ -14,6 +15,20 @@ use super::content::{ContentPart, ImageCount};
 use super::messages::{NO_RESULT, Outgoing, arrange};
 use super::names::ToolNames;
 use super::options;
+
+/// The body, as JSON. Where it has attachments, whose bytes may be on a disk, it is made on a thread that may wait for one.
+///
+/// # Errors
+/// As [`body`].
+pub(crate) async fn body_beside(prompt: &Arc<Prompt>, settings: &OpenAiSettings) -> Result<Vec<u8>, ModelError> {
+    let has_attachments = |outgoing: &Outgoing<'_>| matches!(outgoing, Outgoing::Said { attachments, .. } if !attachments.is_empty());
+    if !arrange(prompt).iter().any(has_attachments) {
+        return body(prompt, &ToolNames::of(prompt), settings);
+    }
+    let (prompt, settings) = (Arc::clone(prompt), settings.clone());
+    let made = tokio::task::spawn_blocking(move || body(&prompt, &ToolNames::of(&prompt), &settings));
+    made.await.unwrap_or_else(|_| Err(ModelError::Other { message: "the attachments could not be read".to_owned() }))
+}
 
 /// The body, as JSON.
 ///

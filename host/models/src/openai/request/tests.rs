@@ -51,6 +51,35 @@ fn sent(prompt: &Prompt) -> Value {
     sent_with(prompt, json!({})).unwrap()
 }
 
+/// Says on which thread it was read.
+struct Threads(std::sync::Mutex<Vec<std::thread::ThreadId>>);
+
+impl BlobSource for Threads {
+    fn read(&self, _sha256: &str) -> Option<Arc<[u8]>> {
+        self.0.lock().unwrap().push(std::thread::current().id());
+        Some(b"abc".as_slice().into())
+    }
+}
+
+#[tokio::test]
+async fn an_attachment_is_read_where_a_thread_may_wait_for_a_disk() {
+    let threads = Arc::new(Threads(std::sync::Mutex::default()));
+    let settings = OpenAiSettings { model: "m".to_owned(), images: Arc::clone(&threads) as _, ..OpenAiSettings::default() };
+    let blob = Blob { sha256: "ab".repeat(32), media_type: "image/png".to_owned(), length: 3, name: None };
+    let message = Message { content: Some("Look.".to_owned()), attachments: vec![blob], ..Message::new(0, Entity::User, "user") };
+    let mut history = History::default();
+    history.push(&Arc::new(message));
+    let with_picture = Arc::new(prompt(vec![PromptPiece::History { messages: history, start: 0, end: 1 }]));
+    let sent = super::body_beside(&with_picture, &settings).await.unwrap();
+    assert_eq!(
+        sent,
+        body(&with_picture, &ToolNames::of(&with_picture), &OpenAiSettings { images: Arc::new(Kept), ..settings.clone() }).unwrap()
+    );
+    let read = threads.0.lock().unwrap().clone();
+    assert_eq!(read.len(), 1);
+    assert_ne!(read[0], std::thread::current().id(), "not on the executor's thread");
+}
+
 #[test]
 fn a_small_prompt_makes_a_small_request() {
     assert_eq!(sent(&simple()), json!({"model": "m", "messages": [{"role": "system", "content": "be good"}]}));
