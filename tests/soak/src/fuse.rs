@@ -147,6 +147,8 @@ impl Shared {
         let mut buffer = vec![0; MOST + (64 << 10)];
         loop {
             match (&self.device).read(&mut buffer) {
+                // Some sandboxes put another device in its place, which has nothing to say.
+                Ok(0) => return,
                 Ok(length) => self.take(&buffer[..length]),
                 Err(error) => match error.raw_os_error() {
                     // Interrupted, or a request that was given up.
