@@ -6,6 +6,7 @@ use std::path::Path;
 
 use crate::components;
 use crate::failure::Failure;
+use crate::phase;
 use crate::place::{Place, files_below};
 
 /// Where rules are cited.
@@ -59,6 +60,21 @@ pub(crate) fn guests_are_tested(place: &Place) -> Result<(), Failure> {
         untested.len(),
         guests.len(),
         runners.join(", ")
+    )))
+}
+
+/// Fails when the fuzzer's own lock file, which is not the workspace's, does not fit the dependencies any more: `cargo xtask fuzz` would not
+/// build. Where cargo has no index of the registry, it cannot say, and that is no failure.
+pub(crate) fn fuzzer_is_locked(place: &Place) -> Result<(), Failure> {
+    let manifest = "tests/fuzz/libfuzzer/Cargo.toml";
+    let mut command = place.cargo(["update", "--workspace", "--locked", "--offline", "--manifest-path", manifest]);
+    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
+    if output.status.success() || !String::from_utf8_lossy(&output.stderr).contains("cannot update the lock file") {
+        return Ok(());
+    }
+    Err(Failure::new(format!(
+        "\ntests/fuzz/libfuzzer/Cargo.lock does not fit the dependencies, so `cargo xtask fuzz` does not build. Type:\n\n    \
+         cargo update --workspace --manifest-path {manifest}\n\nand commit what that changes."
     )))
 }
 

@@ -17,7 +17,7 @@ use crate::place::Place;
 const SHOWN_LINES: usize = 60;
 
 /// What is known from a log about the cause, and what to do about it.
-const REMEDIES: [(&str, &str); 5] = [
+const REMEDIES: [(&str, &str); 6] = [
     ("No space left on device", "The disk is full. `cargo clean` frees what earlier builds left; a build needs about 4 GB."),
     (
         "linker `cc` not found",
@@ -30,6 +30,10 @@ const REMEDIES: [(&str, &str); 5] = [
     (
         "failed to download",
         "The first build downloads the crates named in Cargo.lock and needs the network (behind a proxy: set https_proxy).",
+    ),
+    (
+        "libfuzzer/Cargo.lock because --locked",
+        "Dependencies changed. `cargo update --workspace --manifest-path tests/fuzz/libfuzzer/Cargo.toml`, and commit what that changes.",
     ),
     (
         "can't find crate for `core`",

@@ -70,7 +70,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     }
     if asked.filters.is_empty() {
         needs::check_companions(&place)?;
-        return everything(&tests, &mut Phases::new(&place, 19, asked.verbose));
+        return everything(&tests, &mut Phases::new(&place, 20, asked.verbose));
     }
     let mut phases = Phases::new(&place, 5, asked.verbose);
     prepare(&place, &mut phases)?;
@@ -87,6 +87,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, Failur
     phases.check("looking up the rules that code cites", || gates::cited_rules_resolve(place))?;
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
     phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
+    phases.check("looking at the lock file of the fuzzer", || gates::fuzzer_is_locked(place))?;
     phases.run_or(
         "checking the format",
         "rustfmt",
