@@ -38,6 +38,18 @@ pub enum PluginKind {
 }
 
 impl PluginKind {
+    /// Every kind, in the order of the contract.
+    pub const ALL: [Self; 8] = [
+        Self::Agent,
+        Self::Responder,
+        Self::Memory,
+        Self::Tools,
+        Self::DeliveryStrategy,
+        Self::SecurityAnalyzer,
+        Self::Condenser,
+        Self::Gate,
+    ];
+
     /// The name of the interface that it exports.
     #[must_use]
     pub fn as_str(self) -> &'static str {

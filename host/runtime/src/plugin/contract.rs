@@ -35,16 +35,6 @@ const IMPORTS: [&str; 15] = [
 const WASI: [&str; 7] = ["wasi:cli/", "wasi:io/", "wasi:clocks/", "wasi:random/", "wasi:filesystem/", "wasi:sockets/", "wasi:http/"];
 /// Characters of a component's names that are shown.
 const NAME: usize = 200;
-const KINDS: [PluginKind; 8] = [
-    PluginKind::Agent,
-    PluginKind::Responder,
-    PluginKind::Memory,
-    PluginKind::Tools,
-    PluginKind::DeliveryStrategy,
-    PluginKind::SecurityAnalyzer,
-    PluginKind::Condenser,
-    PluginKind::Gate,
-];
 
 /// What the component can serve as.
 ///
@@ -53,7 +43,8 @@ const KINDS: [PluginKind; 8] = [
 /// contract.
 pub(crate) fn check(anatomy: &Anatomy<'_>) -> Result<BTreeSet<PluginKind>, LoadError> {
     anatomy.imports.iter().try_for_each(|import| check_import(import))?;
-    let kinds: BTreeSet<PluginKind> = KINDS.into_iter().filter(|kind| anatomy.exports.contains(&export_name(*kind).as_str())).collect();
+    let kinds: BTreeSet<PluginKind> =
+        PluginKind::ALL.into_iter().filter(|kind| anatomy.exports.contains(&export_name(*kind).as_str())).collect();
     if !kinds.is_empty() {
         return Ok(kinds);
     }
@@ -126,7 +117,7 @@ mod tests {
     fn what_it_exports_says_what_it_is() {
         let kinds = check(&anatomy(&[], &[TOOLS, "something-else", "conclave:plugin/agent@0.1.0-draft"])).unwrap();
         assert_eq!(kinds, BTreeSet::from([PluginKind::Agent, PluginKind::Tools]));
-        for kind in KINDS {
+        for kind in PluginKind::ALL {
             let export = format!("conclave:plugin/{}@0.1.0-draft", kind.as_str());
             assert_eq!(check(&anatomy(&[], &[&export])).unwrap(), BTreeSet::from([kind]));
         }

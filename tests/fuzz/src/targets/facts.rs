@@ -8,17 +8,6 @@ use conclave_core::setup::{PluginFacts, PluginKind};
 use conclave_core::tool::ToolSpec;
 use serde_json::json;
 
-const KINDS: [PluginKind; 8] = [
-    PluginKind::Agent,
-    PluginKind::Responder,
-    PluginKind::Memory,
-    PluginKind::Tools,
-    PluginKind::DeliveryStrategy,
-    PluginKind::SecurityAnalyzer,
-    PluginKind::Condenser,
-    PluginKind::Gate,
-];
-
 /// A plugin that is of every kind, asks for everything without requiring it, and has two tools.
 pub(super) fn versatile() -> PluginFacts {
     let ask = |capability: &Capability| (capability.as_str().to_owned(), Ask { optional: true, ..Ask::default() });
@@ -43,7 +32,7 @@ pub(super) fn versatile() -> PluginFacts {
         }),
         ..ToolSpec::default()
     };
-    PluginFacts { manifest, kinds: KINDS.into(), tools: vec![tool("find"), tool("save")], sha256: "00".repeat(32), mcp: false }
+    PluginFacts { manifest, kinds: PluginKind::ALL.into(), tools: vec![tool("find"), tool("save")], sha256: "00".repeat(32), mcp: false }
 }
 
 /// The same plugin under each of these names.
