@@ -1,5 +1,7 @@
 //! One event of a log: what every event carries, and reading and writing it in the form of either era, or of both at once.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
@@ -190,13 +192,21 @@ impl Event {
         Value::Object(map)
     }
 
+    /// The time as that era writes it. 2024-07 knows no finer time than a microsecond, and one form for each; whatever is no time stays as
+    /// it is, for no form of it could be read.
+    fn timestamp_in(&self, form: Option<Era>) -> Option<Cow<'_, str>> {
+        let text = self.timestamp.as_deref()?;
+        let normal = (form == Some(Era::V2024)).then(|| timestamp::normalised(text)).flatten();
+        Some(normal.map_or(Cow::Borrowed(text), Cow::Owned))
+    }
+
     /// All fields in the order of O-002; without an era, everything both eras know and no derived line.
     fn fields(&self, form: Option<Era>) -> Vec<(&'static str, Json)> {
         let new = form != Some(Era::V2024);
         let mut fields = Vec::new();
         let mut put = |key, json: Option<Json>| fields.extend(json.map(|json| (key, json)));
         put("id", self.id.map(|id| Json::Leaf(id.into())));
-        put("timestamp", self.timestamp.as_ref().map(Json::text));
+        put("timestamp", self.timestamp_in(form).as_deref().map(Json::text));
         put("source", self.source.as_ref().map(|source| Json::text(source.name())));
         put("message", form.map(|era| Json::text(self.message(era))));
         put("cause", self.cause.map(|cause| Json::Leaf(cause.into())));

@@ -1,6 +1,6 @@
 //! Events of the SDK, the tree they form, and which of their calls have no result.
 
-use conclave_trajectory::{Era, SdkEvent, SdkSource, file_name, parse_file_name, translate, tree_of, unmatched_events};
+use conclave_trajectory::{Era, Event, SdkEvent, SdkSource, file_name, parse_file_name, translate, tree_of, unmatched_events};
 use serde_json::{Value, json};
 
 fn action(id: &str, call: &str) -> Value {
@@ -23,6 +23,31 @@ fn events_are_read_and_stored_without_nulls() {
     assert_eq!(stored["action"], json!({"kind": "TerminalAction", "command": "ls"}));
     assert!(stored.get("parent_id").is_none());
     assert_eq!(read(&stored).to_json(), stored);
+}
+
+/// O-006: to read and write again changes nothing further.
+#[test]
+fn a_time_is_written_as_the_era_reads_it() {
+    for (given, in_2024) in [
+        ("2026-01-01T00:00:00.123456789", "2026-01-01T00:00:00.123456"),
+        ("2026-01-01T00:00:00.1234567Z", "2026-01-01T00:00:00.123456+00:00"),
+        ("2026-01-01 00:00", "2026-01-01T00:00:00"),
+        ("2026-01-01T00:00:00.5", "2026-01-01T00:00:00.500000"),
+    ] {
+        let mut value = action("a1", "c1");
+        value["timestamp"] = json!(given);
+        let sdk = read(&value);
+        assert_eq!(sdk.to_json()["timestamp"], given, "the SDK has no normal form");
+        let event = translate(&[sdk]).remove(0);
+        for (era, expected) in [(Era::V2024, in_2024), (Era::V2025, given)] {
+            let written = event.to_json(era);
+            assert_eq!(written["timestamp"], expected);
+            let again = Event::from_json_of(&written, era).unwrap_or_else(|error| panic!("{written}: {error}"));
+            assert_eq!(again.to_json(era), written, "it is written as it was");
+        }
+        let stored = serde_json::to_value(&event).expect("it is stored");
+        assert_eq!(stored["timestamp"], given, "what is stored loses nothing");
+    }
 }
 
 #[test]
