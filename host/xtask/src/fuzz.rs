@@ -1,9 +1,12 @@
 //! `cargo xtask fuzz`: builds the targets of `tests/fuzz` and runs them. With a C++ compiler libFuzzer chooses what to change by the code
 //! that was reached: the counters that it needs are flags of stable rustc. Without one, or with `--plain`, the driver in conclave-fuzz.
 
+mod keep;
+mod watch;
+
+use std::env;
 use std::ffi::OsStr;
-use std::fs::{self, File};
-use std::io::{BufRead, BufReader, IsTerminal, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
@@ -11,7 +14,7 @@ use std::time::Instant;
 use crate::demo;
 use crate::failure::Failure;
 use crate::needs;
-use crate::phase::{self, Phases};
+use crate::phase::Phases;
 use crate::place::Place;
 
 const PACKAGE: &str = "conclave-fuzz";
@@ -20,12 +23,23 @@ const PROGRAM: &str = "conclave-libfuzzer";
 const TARGET: &str = "CONCLAVE_FUZZ_TARGET";
 const SECONDS: u64 = 60;
 
+/// Goes to stderr, so that stdout has the names alone.
+const HINT: &str = "\
+cargo xtask fuzz NAME [SECONDS]   one of them, for 60 s when not said
+cargo xtask fuzz all [SECONDS]    one after the other, so long each
+What each reads and what must hold: docs/internals/fuzzing.md";
+
+const INSTALL: &str = "Debian, Ubuntu: `apt install g++`. Fedora: `dnf install gcc-c++`. macOS: `xcode-select --install`.";
+
 /// What cargo-fuzz passes too, less the sanitizer, which only a nightly compiler has and which finds nothing in code without `unsafe`.
 const COVERAGE: &str = "-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares";
 
 /// An input that takes longer hangs; memory that no input of these sizes needs.
 const LIMITS: [&str; 3] = ["-timeout=120", "-rss_limit_mb=2048", "-print_final_stats=1"];
+
+/// No target reads more of an input.
+const LONGEST: &str = "-max_len=65536";
 
 #[derive(Debug, Default)]
 struct Wanted {
@@ -47,6 +61,10 @@ struct Outcome {
     finding: Option<PathBuf>,
     /// The program ended with an error.
     failed: bool,
+    /// What the program said when it failed, in a line or two.
+    reason: Option<String>,
+    /// Inputs that were taken into the repository's corpus.
+    kept: usize,
 }
 
 pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
@@ -54,6 +72,7 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     let wanted = read(arguments, &known)?;
     if wanted.names.is_empty() {
         known.iter().for_each(|name| println!("{name}"));
+        eprintln!("\n{HINT}");
         return Ok(ExitCode::SUCCESS);
     }
     needs::check(&place)?;
@@ -66,14 +85,28 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
         let outcome = fuzz(&place, &engine, name, &wanted)?;
         is_clean &= outcome.finding.is_none() && !outcome.failed;
         println!("{}", row(name, &outcome));
-        if let Some(finding) = &outcome.finding {
-            println!("finding: {}", place.shown(finding));
-            println!("replay:  cargo xtask fuzz {name} --replay {}", place.shown(finding));
-        } else if outcome.failed {
-            println!("the program failed without a finding: {}", place.shown(&log_of(&place, name)));
-        }
+        report(&place, name, &outcome);
     }
     Ok(if is_clean { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Says what follows from an outcome: a finding and how to have it again, and what was taken into the corpus.
+fn report(place: &Place, name: &str, outcome: &Outcome) {
+    let log = place.shown(&log_of(place, name));
+    match (&outcome.finding, outcome.failed) {
+        (Some(finding), _) => {
+            let finding = place.shown(finding);
+            println!("  finding: {finding}\n  replay:  cargo xtask fuzz {name} --replay {finding}\n  log:     {log}");
+        }
+        (None, true) => println!("  the program ended with an error, and no input is to blame; log: {log}"),
+        (None, false) => {}
+    }
+    if let Some(reason) = &outcome.reason {
+        println!("  reason:  {}", reason.replace('\n', "\n           "));
+    }
+    if outcome.kept > 0 {
+        println!("  {} of the new inputs are in tests/fuzz/corpus/{name} now", outcome.kept);
+    }
 }
 
 /// The targets are the folders of the corpus; a test of conclave-fuzz says so.
@@ -98,23 +131,38 @@ fn read(arguments: &[String], known: &[String]) -> Result<Wanted, Failure> {
             }
             "all" => wanted.names.extend(known.iter().cloned()),
             name if known.iter().any(|known| known == name) => wanted.names.push(name.to_owned()),
-            word => {
-                let seconds = word.parse().ok().filter(|seconds| *seconds > 0 && !wanted.names.is_empty());
-                let problem = || Failure::usage(format!("cargo xtask fuzz does not know `{word}`. Targets: all, {}", known.join(", ")));
-                wanted.seconds = Some(seconds.ok_or_else(problem)?);
-            }
+            word => match word.parse::<u64>() {
+                Ok(0) => return Err(Failure::usage("A target runs for 1 s at least, not for 0.".to_owned())),
+                Ok(_) if wanted.names.is_empty() => {
+                    return Err(Failure::usage(format!("`{word}` seconds of which target? cargo xtask fuzz NAME {word}")));
+                }
+                Ok(seconds) => wanted.seconds = Some(seconds),
+                Err(_) => return Err(unknown(word, known)),
+            },
         }
     }
     if wanted.replay.is_some() && wanted.names.len() != 1 {
-        return Err(Failure::usage("--replay wants the name of one target".to_owned()));
+        return Err(Failure::usage("--replay needs the name of one target: cargo xtask fuzz NAME --replay FILE".to_owned()));
+    }
+    if wanted.keep && wanted.plain {
+        return Err(Failure::usage("--keep needs libFuzzer, which knows what reached new code; leave out --plain.".to_owned()));
     }
     Ok(wanted)
 }
 
+fn unknown(word: &str, known: &[String]) -> Failure {
+    if word.starts_with('-') {
+        return Failure::usage(format!("cargo xtask fuzz has no option `{word}`; it takes --replay FILE, --plain, --keep and --verbose."));
+    }
+    let names: Vec<String> = known.iter().map(|name| format!("  {name}\n")).collect();
+    Failure::usage(format!("There is no target `{word}`. Targets:\n  all\n{}", names.concat()))
+}
+
+/// As wide as a terminal.
 fn row(name: &str, outcome: &Outcome) -> String {
     let rate = outcome.executions / outcome.seconds.max(1);
     format!(
-        "{name:<12}  {:>10} executions in {} s  {rate:>6}/s  corpus {:>5}  new {:>5}  findings {}",
+        "{name:<11}{:>10} runs  {:>4} s {rate:>6}/s  corpus {:>5}  new {:>5}  findings {}",
         outcome.executions,
         outcome.seconds,
         outcome.corpus,
@@ -148,33 +196,45 @@ impl Engine {
     fn build(place: &Place, wanted: &Wanted) -> Result<Self, Failure> {
         if wanted.plain || !has_compiler() {
             if !wanted.plain {
-                eprintln!("There is no C++ compiler (`c++`), so inputs are changed without knowing what they reach.");
+                eprintln!("{}", without_compiler(wanted)?);
             }
             return Ok(Self::Plain(plain_program(place, wanted)?));
         }
-        let host = host(place)?;
+        let host = needs::host_triple()?;
         let folder = place.target.join("fuzz");
         let mut command = place.cargo(["build", "--release", "--locked", "--features", "component", "--target", &host]);
         // With `--target` the flags do not reach build scripts and macros, which have no libFuzzer to link with.
         command.arg("--manifest-path").arg(place.root.join("tests/fuzz/libfuzzer/Cargo.toml"));
         command.arg("--target-dir").arg(&folder).env("RUSTFLAGS", COVERAGE).env_remove("CARGO_ENCODED_RUSTFLAGS");
         let mut phases = Phases::new(place, 1, wanted.verbose);
-        phases.run("building the targets with coverage", "fuzz-build", command)?;
+        phases.run("building the targets with coverage, minutes at first", "fuzz-build", command)?;
         Ok(Self::LibFuzzer(folder.join(host).join("release").join(PROGRAM)))
     }
 }
 
+/// The C++ compiler that the crate `cc` takes, or what stands before it (`ccache g++`).
+fn compiler() -> String {
+    let named = env::var("CXX").unwrap_or_default();
+    named.split_whitespace().next().unwrap_or("c++").to_owned()
+}
+
 fn has_compiler() -> bool {
-    let ran = Command::new("c++").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let ran = Command::new(compiler()).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
     ran.is_ok_and(|status| status.success())
 }
 
-fn host(place: &Place) -> Result<String, Failure> {
-    let output = Command::new("rustc").arg("-vV").current_dir(&place.root).output();
-    let output = output.map_err(|error| Failure::new(format!("rustc does not start: {error}")))?;
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let host = text.lines().find_map(|line| line.strip_prefix("host: "));
-    host.map(str::to_owned).ok_or_else(|| Failure::new("rustc does not say for which machine it compiles".to_owned()))
+/// What a person is told who did not ask for the plain driver.
+fn without_compiler(wanted: &Wanted) -> Result<String, Failure> {
+    let compiler = compiler();
+    if wanted.keep {
+        let text =
+            format!("--keep needs libFuzzer, which knows what reached new code, and it needs a C++ compiler: `{compiler}` does not run.");
+        return Err(Failure::new(text));
+    }
+    Ok(format!(
+        "There is no C++ compiler (`{compiler}` does not run), so libFuzzer cannot be built.\n\
+         The plain driver changes inputs without knowing which code they reach.\n{INSTALL}"
+    ))
 }
 
 fn corpus_of(place: &Place, name: &str) -> PathBuf {
@@ -196,7 +256,7 @@ fn fuzz(place: &Place, engine: &Engine, name: &str, wanted: &Wanted) -> Result<O
     let mut command = match engine {
         Engine::LibFuzzer(program) => {
             let mut command = Command::new(program);
-            command.env(TARGET, name).args(LIMITS).arg(format!("-max_total_time={seconds}")).arg("-max_len=65536");
+            command.env(TARGET, name).args(LIMITS).arg(format!("-max_total_time={seconds}")).arg(LONGEST);
             command.arg(format!("-artifact_prefix={}/", findings.display())).args([&grown, &corpus_of(place, name)]);
             command
         }
@@ -208,40 +268,23 @@ fn fuzz(place: &Place, engine: &Engine, name: &str, wanted: &Wanted) -> Result<O
         }
     };
     let began = Instant::now();
-    let (status, executions, new) = watched(place, name, &mut command)?;
-    let seconds = began.elapsed().as_secs();
-    let finding = files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose()?;
-    if let (Engine::LibFuzzer(program), true) = (engine, wanted.keep && status && finding.is_none()) {
-        keep(place, program, name, &grown)?;
+    let mut seen = watch::watched(&log_of(place, name), name, seconds, &mut command)?;
+    let took = began.elapsed().as_secs();
+    // What it found before it names again, and does not write anew.
+    let named = seen.finding.take().filter(|path| path.is_file());
+    let new = || files(&findings).into_iter().find(|path| !before.contains(path)).map(kept_apart).transpose();
+    let finding = if named.is_some() { named } else { new()? };
+    let mut kept = 0;
+    if let (Engine::LibFuzzer(program), true) = (engine, wanted.keep && seen.is_success && finding.is_none()) {
+        kept = keep::keep(&corpus_of(place, name), &own, || {
+            let mut command = Command::new(program);
+            command.env(TARGET, name).arg(LONGEST);
+            command
+        })?;
     }
     let corpus = files(&corpus_of(place, name)).len() + files(&grown).len();
-    Ok(Outcome { executions, seconds, corpus, new, finding, failed: !status })
-}
-
-/// Runs the program; its words go to a log, and on a terminal the newest is shown.
-fn watched(place: &Place, name: &str, command: &mut Command) -> Result<(bool, u64, usize), Failure> {
-    let path = log_of(place, name);
-    let mut log = File::create(&path).map_err(|error| Failure::io("write", &path, &error))?;
-    let is_live = std::io::stderr().is_terminal();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| phase::not_started(command, &error))?;
-    let errors = child.stderr.take().ok_or_else(|| Failure::new(format!("{name} says nothing")))?;
-    let (mut executions, mut new) = (0, 0);
-    for line in BufReader::new(errors).split(b'\n').map_while(Result::ok) {
-        let line = String::from_utf8_lossy(&line).into_owned();
-        let _ = writeln!(log, "{line}");
-        let stat = |name: &str| line.strip_prefix("stat::")?.strip_prefix(name)?.trim_start_matches(':').trim().parse::<u64>().ok();
-        executions = stat("number_of_executed_units").unwrap_or(executions);
-        new = stat("new_units_added").and_then(|new| usize::try_from(new).ok()).unwrap_or(new);
-        if is_live && line.starts_with('#') {
-            eprint!("\r\x1b[2K{name}: {}", line.chars().take(100).collect::<String>());
-        }
-    }
-    if is_live {
-        eprint!("\r\x1b[2K");
-    }
-    let status = child.wait().map_err(|error| Failure::new(format!("{name} cannot be waited for: {error}")))?;
-    Ok((status.success(), executions, new))
+    let watch::Seen { executions, new, reason, is_success, .. } = seen;
+    Ok(Outcome { executions, seconds: took, corpus, new, finding, failed: !is_success, reason, kept })
 }
 
 /// The plain driver leaves the input of an abort as `current`, which the next run would write over.
@@ -255,17 +298,49 @@ fn kept_apart(path: PathBuf) -> Result<PathBuf, Failure> {
     Ok(apart)
 }
 
-/// Takes into the repository's corpus what reaches code that nothing there reaches.
-fn keep(place: &Place, program: &Path, name: &str, grown: &Path) -> Result<(), Failure> {
-    let mut command = Command::new(program);
-    command.env(TARGET, name).args(["-merge=1", "-max_len=4096"]).args([corpus_of(place, name).as_path(), grown]);
-    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
-    if output.status.success() { Ok(()) } else { Err(Failure::new(String::from_utf8_lossy(&output.stderr).into_owned())) }
-}
-
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(|path| path.is_file()).collect();
     files.sort();
     files
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(words: &str) -> Result<Wanted, String> {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        read(&words, &["sse".to_owned(), "urls".to_owned()]).map_err(|failure| failure.text)
+    }
+
+    #[test]
+    fn names_and_seconds_are_told_apart() {
+        let wanted = asked("urls 20 --keep").expect("it is right");
+        assert_eq!((wanted.names, wanted.seconds, wanted.keep), (vec!["urls".to_owned()], Some(20), true));
+        assert_eq!(asked("all 5").expect("it is right").names, ["sse", "urls"]);
+        assert!(asked("").expect("it is right").names.is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (words, says) in [
+            ("url", "There is no target `url`. Targets:\n  all\n  sse\n  urls\n"),
+            ("20", "cargo xtask fuzz NAME 20"),
+            ("urls 0", "1 s at least"),
+            ("urls --keeep", "no option `--keeep`"),
+            ("urls --keep --plain", "leave out --plain"),
+            ("all --replay x", "the name of one target"),
+            ("urls --replay", "takes a file"),
+        ] {
+            let told = asked(words).expect_err(words);
+            assert!(told.contains(says), "{words}: {told}");
+        }
+    }
+
+    #[test]
+    fn a_row_fits_a_terminal() {
+        let outcome = Outcome { executions: 123_456_789, seconds: 3_600, corpus: 12_345, new: 12_345, ..Outcome::default() };
+        assert!(row("config-edit", &outcome).len() <= 80, "{}", row("config-edit", &outcome));
+    }
 }

@@ -60,13 +60,16 @@ fn fuzz(target: &Target, corpus: &Path, findings: &Path, seconds: u64, seed: u64
     let executions = Arc::new(AtomicU64::new(0));
     watch(&executions);
     let report = drive::drive(target, inputs, seed, End::After(Duration::from_secs(seconds)), |input| {
-        executions.fetch_add(1, Ordering::Relaxed);
+        let number = executions.fetch_add(1, Ordering::Relaxed) + 1;
+        // In the words of libFuzzer, so that they are read in one way.
+        if number.is_power_of_two() {
+            eprintln!("#{number}\tpulse");
+        }
         if let Err(error) = fs::write(&current, input) {
             eprintln!("{} cannot be written: {error}", current.display());
         }
     });
     let _ = fs::remove_file(&current);
-    // In the words of libFuzzer, so that they are read in one way.
     eprintln!("stat::number_of_executed_units: {}", report.executions);
     eprintln!("stat::new_units_added: {}", report.kept);
     Ok(())

@@ -1,0 +1,116 @@
+//! Takes new inputs into the repository's corpus: of those that reach code that nothing there reaches, the ones that reach most of it, and
+//! no more than keeps the corpus small.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::failure::Failure;
+use crate::phase;
+use crate::place;
+
+use super::files;
+
+/// Bytes of the whole corpus, somewhat below the 1 MiB that a test of conclave-fuzz holds it to.
+const CORPUS_BYTES: u64 = 960 << 10;
+/// Bytes that one run may add, so that the first target leaves room for the others.
+const RUN_BYTES: u64 = 48 << 10;
+/// Inputs that one run may add: people look through them, and the tests run each.
+const RUN_FILES: usize = 24;
+/// Bytes of one input; a larger one is hard to understand, and costs room for many others.
+const INPUT_BYTES: u64 = 8 << 10;
+
+/// Adds to `corpus` what of `own/corpus` reaches new code, and returns how many inputs that are. `command` is libFuzzer's program.
+pub(super) fn keep(corpus: &Path, own: &Path, command: impl Fn() -> Command) -> Result<usize, Failure> {
+    let (merged, control) = (own.join("merged"), own.join("merged.log"));
+    // An old control file would be taken for that of a merge that was cut off.
+    let _ = fs::remove_dir_all(&merged);
+    let _ = fs::remove_file(&control);
+    fs::create_dir_all(&merged).map_err(|error| Failure::io("create", &merged, &error))?;
+    for file in files(corpus) {
+        let to = merged.join(file.file_name().unwrap_or_default());
+        fs::copy(&file, &to).map_err(|error| Failure::io("write", &to, &error))?;
+    }
+    let mut command = command();
+    command.arg("-merge=1").arg(format!("-merge_control_file={}", control.display())).args([merged, own.join("corpus")]);
+    let output = command.output().map_err(|error| phase::not_started(&command, &error))?;
+    if !output.status.success() {
+        return Err(Failure::new(String::from_utf8_lossy(&output.stderr)));
+    }
+    let text = fs::read_to_string(&control).map_err(|error| Failure::io("read", &control, &error))?;
+    let sized = |path: PathBuf| fs::metadata(&path).map(|data| (data.len(), path)).ok();
+    let measured = |(edges, path): (usize, &str)| {
+        let (length, path) = sized(PathBuf::from(path))?;
+        Some(Candidate { edges, length, path })
+    };
+    let candidates = reaching_new_code(&text).into_iter().filter_map(measured).collect();
+    let whole = place::files_below(corpus.parent().unwrap_or(corpus), "");
+    let room = CORPUS_BYTES.saturating_sub(whole.into_iter().filter_map(sized).map(|(length, _)| length).sum());
+    let chosen = best(candidates, room.min(RUN_BYTES));
+    for file in &chosen {
+        let name = file.file_name().unwrap_or_default().to_string_lossy().chars().take(12).collect::<String>();
+        let to = corpus.join(format!("found-{name}"));
+        fs::copy(file, &to).map_err(|error| Failure::io("write", &to, &error))?;
+    }
+    Ok(chosen.len())
+}
+
+/// An input that reaches new code.
+#[derive(Debug)]
+struct Candidate {
+    /// Branches that no smaller input reaches.
+    edges: usize,
+    length: u64,
+    path: PathBuf,
+}
+
+/// The files that reach code which none before them in a merge reached, but for those of the first corpus, and how many branches of it. A
+/// control file of libFuzzer has the number of files, the number of those in the first corpus, their paths, and then `COV number edges…`
+/// for each. It runs the smallest first.
+fn reaching_new_code(control: &str) -> Vec<(usize, &str)> {
+    let mut lines = control.lines();
+    let mut number = || lines.next().and_then(|line| line.trim().parse::<usize>().ok()).unwrap_or(0);
+    let (all, first) = (number(), number());
+    let paths: Vec<&str> = lines.by_ref().take(all).collect();
+    let reaching = |line: &str| {
+        let mut words = line.strip_prefix("COV ")?.split_whitespace();
+        let number = words.next()?.parse::<usize>().ok().filter(|number| *number >= first)?;
+        Some((words.count(), *paths.get(number)?)).filter(|(edges, _)| *edges > 0)
+    };
+    lines.filter_map(reaching).collect()
+}
+
+/// Those that reach most, with so many bytes together at most.
+fn best(mut candidates: Vec<Candidate>, mut bytes: u64) -> Vec<PathBuf> {
+    candidates.retain(|candidate| candidate.length <= INPUT_BYTES);
+    candidates.sort_by(|a, b| (b.edges, a.length, &a.path).cmp(&(a.edges, b.length, &b.path)));
+    let fits = |candidate: Candidate| {
+        bytes = bytes.checked_sub(candidate.length)?;
+        Some(candidate.path)
+    };
+    candidates.into_iter().take(RUN_FILES).map_while(fits).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_reaches_new_code_is_found_in_a_control_file() {
+        let control = "4\n1\n/c/first\n/g/a\n/g/b\n/g/c\nSTARTED 0 4\nFT 0 1 2\nCOV 0 1 2\nSTARTED 1 4\nFT 1 3\nCOV 1\n\
+                       STARTED 2 5\nFT 2 4\nCOV 2 3\nSTARTED 3 6\nFT 3 9\nCOV 3 5 6\n";
+        assert_eq!(reaching_new_code(control), [(1, "/g/b"), (2, "/g/c")]);
+        assert!(reaching_new_code("").is_empty());
+    }
+
+    #[test]
+    fn the_corpus_stays_small() {
+        let candidate = |edges: usize, length: u64| Candidate { edges, length, path: PathBuf::from(format!("{edges}-{length}")) };
+        let numbers = |files: Vec<PathBuf>| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
+        let found = || vec![candidate(1, 30), candidate(9, INPUT_BYTES + 1), candidate(2, 40), candidate(2, 20)];
+        assert_eq!(numbers(best(found(), RUN_BYTES)), "2-20 2-40 1-30");
+        assert_eq!(numbers(best(found(), 60)), "2-20 2-40");
+        let many = (0..RUN_FILES + 1).map(|_| candidate(1, 1)).collect();
+        assert_eq!(best(many, RUN_BYTES).len(), RUN_FILES);
+    }
+}
