@@ -1,11 +1,23 @@
 //! Lines of a journal. A line that is a record is put in its place, so that any sequence of records is folded, not only a whole journal.
+//!
+//! What the records do is held to more once their setups are ones that a host assembles: then no order of events may lead to a state that
+//! cannot be, neither as they come nor when the host stops after any of them and goes on.
 
+use std::sync::{Arc, LazyLock};
+
+use conclave_core::assemble::assemble;
 use conclave_core::audit;
-use conclave_core::event::{RULES, Record};
+use conclave_core::config::Config;
+use conclave_core::event::{Event, Opening, RULES, Record};
 use conclave_core::ids::Millis;
 use conclave_core::journal::{fold, from_lines, retold, to_line};
+use conclave_core::room::Room;
+use conclave_core::setup::Setup;
 use conclave_core::timeline::Timeline;
 use conclave_core::unfinished::Unfinished;
+
+use super::facts;
+use crate::drive::hash;
 
 /// Records of one input at most.
 const RECORDS: usize = 64;
@@ -24,6 +36,7 @@ pub(super) fn check(input: &[u8]) {
     }
     written_and_read(&records);
     folded(&records);
+    hosted(&records, hash(input));
 }
 
 /// The record that stands in a line, whatever its number and the version of its rules: the corpus outlives versions.
@@ -65,5 +78,130 @@ fn folded(records: &[Record]) {
         room.handle(event, now);
         while room.poll_effect().is_some() {}
         while room.poll_notice().is_some() {}
+    }
+}
+
+macro_rules! corpus {
+    ($($file:literal),* $(,)?) => { [$(include_str!(concat!("../../corpus/", $file))),*] };
+}
+
+/// Journals of the examples, journals of cases in `tests/data/room`, and configs.
+const JOURNALS: [&str; 16] = corpus![
+    "journal/digest",
+    "journal/handoff",
+    "journal/pipeline",
+    "journal/supervisor",
+    "journal/voice",
+    "journal/voice-1",
+    "journal/case-background",
+    "journal/case-condense",
+    "journal/case-delegate",
+    "journal/case-executor",
+    "journal/case-memory",
+    "journal/case-responder",
+    "journal/case-risk",
+    "journal/case-strategy",
+    "journal/case-subtask",
+    "journal/case-user",
+];
+const CONFIGS: [&str; 6] = corpus!["config/acting", "config/chat", "config/handoff", "config/model", "config/pipeline", "config/whole"];
+
+/// Setups that hosts make. The operator's config and the admission of plugins stand before a room, so it need not expect any other.
+static SETUPS: LazyLock<Vec<Arc<Setup>>> = LazyLock::new(|| {
+    let opened = JOURNALS.iter().filter_map(|text| match alone(text.lines().next()?)?.event {
+        Event::RoomOpened { setup, .. } => Some(setup),
+        _ => None,
+    });
+    let assembled = CONFIGS.iter().filter_map(|text| {
+        let config = Config::parse("conclave.toml", "/srv/desk", text).ok()?;
+        let assembly = assemble(&config, &facts::all(config.plugins.keys())).ok()?;
+        Some(Arc::new(assembly.setup))
+    });
+    opened.chain(assembled).collect()
+});
+
+/// Takes the records as a host takes events, and once more with a stop of the host after one of them.
+fn hosted(records: &[Record], chosen: u64) {
+    let mut room = Room::new();
+    let mut taken = Vec::new();
+    for record in records {
+        let record = Record { event: sound(&record.event, record.at, &room), ..record.clone() };
+        take(&mut room, record.event.clone(), record.at);
+        taken.push(record);
+    }
+    let cut = usize::try_from(chosen % (taken.len() as u64 + 1)).unwrap_or(0);
+    let (before, after) = taken.split_at(cut);
+    let unfinished = Unfinished::fold(before.iter().cloned());
+    let now = before.last().map_or(Millis(0), |record| record.at).plus(chosen >> 48);
+    let resumption = unfinished.resumption(now);
+    let mut room = unfinished.room;
+    resumption.events.into_iter().for_each(|event| take(&mut room, event, now));
+    for record in after {
+        let event = sound(&record.event, record.at, &room);
+        take(&mut room, event, record.at);
+    }
+}
+
+/// An invariant that does not hold is said with the event in which it did not.
+fn take(room: &mut Room, event: Event, at: Millis) {
+    let taken = event.clone();
+    room.handle(event, at);
+    while room.poll_effect().is_some() {}
+    while room.poll_notice().is_some() {}
+    let shown = || format!("{taken:?}").chars().take(400).collect::<String>();
+    assert!(room.violation().is_none(), "{:?} after {}", room.violation(), shown());
+    assert!(room.outcome().is_none() || room.calls_in_flight().next().is_none(), "it is over and waits for calls after {}", shown());
+}
+
+/// The event as a host could have written it: it opens a room, and begins a run, with a setup that was assembled and for a task in it.
+/// Everything else comes from outside, and may come at any time.
+fn sound(event: &Event, at: Millis, room: &Room) -> Event {
+    match event {
+        Event::RoomOpened { setup, opening, secret } => {
+            let setup = sound_setup(setup, at);
+            let opening = sound_opening(opening, &setup);
+            Event::RoomOpened { setup, opening, secret: secret.clone() }
+        }
+        Event::RunStarted { setup, opening } => {
+            let setup = setup.as_ref().map(|setup| sound_setup(setup, at));
+            let opening = sound_opening(opening, setup.as_ref().unwrap_or(room.setup()));
+            Event::RunStarted { setup, opening }
+        }
+        Event::ControlReceived { id, message } => Event::ControlReceived { id: id.clone(), message: Box::new(sound(message, at, room)) },
+        event => event.clone(),
+    }
+}
+
+/// This one, if a host made it; else one with the same tasks, or any.
+fn sound_setup(setup: &Arc<Setup>, at: Millis) -> Arc<Setup> {
+    let same = SETUPS.iter().find(|known| *known == setup);
+    let alike = || SETUPS.iter().find(|known| known.entry == setup.entry && known.tasks.keys().eq(setup.tasks.keys()));
+    let chosen = usize::try_from(at.0 % SETUPS.len() as u64).unwrap_or(0);
+    Arc::clone(same.or_else(alike).unwrap_or(&SETUPS[chosen]))
+}
+
+fn sound_opening(opening: &Opening, setup: &Setup) -> Opening {
+    let entry = if setup.tasks.contains_key(&opening.entry) { &opening.entry } else { &setup.entry };
+    Opening { entry: entry.clone(), ..opening.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Otherwise the target would look at less than it says.
+    #[test]
+    fn every_journal_and_every_config_has_a_setup() {
+        assert_eq!(SETUPS.len(), JOURNALS.len() + CONFIGS.len());
+    }
+
+    #[test]
+    fn a_journal_that_was_cut_off_after_any_record_goes_on() {
+        for journal in JOURNALS {
+            let mut records: Vec<Record> = journal.lines().filter_map(alone).collect();
+            records.iter_mut().zip(0..).for_each(|(record, seq)| record.seq = seq);
+            assert!(records.len() > 1, "it has records");
+            (0..=records.len() as u64).for_each(|cut| hosted(&records, cut));
+        }
     }
 }
