@@ -216,6 +216,6 @@ fn each_tool_that_has_a_kind_of_its_own_gets_it() {
         let translated = translate(&[read(&event)]);
         assert_eq!(translated.iter().map(|event| event.kind()).collect::<Vec<_>>(), [kind]);
         let stored = translated[0].to_json(Era::V2025);
-        assert_eq!(conclave_trajectory::Event::from_json_of(&stored, Era::V2025).as_ref(), Ok(&translated[0]), "{stored}");
+        assert_eq!(Event::from_json_of(&stored, Era::V2025).as_ref(), Ok(&translated[0]), "{stored}");
     }
 }
