@@ -11,10 +11,9 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
-use crate::demo;
 use crate::failure::Failure;
 use crate::needs;
-use crate::phase::Phases;
+use crate::phase::{self, Phases};
 use crate::place::Place;
 
 const PACKAGE: &str = "conclave-fuzz";
@@ -92,6 +91,9 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
 
 /// Says what follows from an outcome: a finding and how to have it again, and what was taken into the corpus.
 fn report(place: &Place, name: &str, outcome: &Outcome) {
+    if let Some(reason) = &outcome.reason {
+        println!("  reason:  {}", reason.replace('\n', "\n           "));
+    }
     let log = place.shown(&log_of(place, name));
     match (&outcome.finding, outcome.failed) {
         (Some(finding), _) => {
@@ -100,9 +102,6 @@ fn report(place: &Place, name: &str, outcome: &Outcome) {
         }
         (None, true) => println!("  the program ended with an error, and no input is to blame; log: {log}"),
         (None, false) => {}
-    }
-    if let Some(reason) = &outcome.reason {
-        println!("  reason:  {}", reason.replace('\n', "\n           "));
     }
     if outcome.kept > 0 {
         println!("  {} of the new inputs are in tests/fuzz/corpus/{name} now", outcome.kept);
@@ -176,7 +175,16 @@ fn replay(place: &Place, wanted: &Wanted, file: &Path) -> Result<ExitCode, Failu
     let program = plain_program(place, wanted)?;
     let mut command = Command::new(program);
     command.args(&wanted.names).arg("--replay").arg(file);
-    demo::become_program(command)
+    let status = command.status().map_err(|error| phase::not_started(&command, &error))?;
+    match status.code() {
+        Some(0) => Ok(ExitCode::SUCCESS),
+        // The file cannot be read.
+        Some(2) => Ok(ExitCode::from(2)),
+        _ => {
+            eprintln!("\n{} does not hold for this input.", wanted.names.concat());
+            Ok(ExitCode::FAILURE)
+        }
+    }
 }
 
 /// The program of the dev profile, which needs nothing but Rust.

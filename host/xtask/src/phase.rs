@@ -126,7 +126,7 @@ impl Screen {
         let _ = io::stderr().flush();
         let outcome = if self.live { ticking(label, began, work) } else { work() };
         let time = self.dim(&format!("({})", spelled(began.elapsed())));
-        let start = if self.live { format!("\r{label} …") } else { String::new() };
+        let start = if self.live { format!("\r\x1b[K{label} …") } else { String::new() };
         match &outcome {
             Ok(()) => eprintln!("{start}  {time}"),
             Err(_) => eprintln!("{start}  {} {time}", self.red("failed")),
@@ -150,7 +150,8 @@ fn ticking(label: &str, began: Instant, work: impl FnOnce() -> Result<(), Failur
     thread::scope(|scope| {
         scope.spawn(move || {
             while ending.recv_timeout(Duration::from_secs(1)) == Err(mpsc::RecvTimeoutError::Timeout) {
-                eprint!("\r{label} …  ({})", spelled(began.elapsed()));
+                // What stood there may have been longer: `9.0 s` is, than `10 s`.
+                eprint!("\r{label} …  ({})\x1b[K", spelled(began.elapsed()));
                 let _ = io::stderr().flush();
             }
         });

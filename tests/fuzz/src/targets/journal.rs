@@ -208,4 +208,16 @@ mod tests {
             (0..=records.len() as u64).for_each(|cut| hosted(&records, cut));
         }
     }
+
+    /// The check sees a violation where there is one: here the answer to a step comes, and its task is gone.
+    #[test]
+    #[should_panic(expected = "StepWaits")]
+    fn a_state_that_cannot_be_is_a_finding() {
+        let records: Vec<Record> = JOURNALS[2].lines().filter_map(alone).collect();
+        let mut room = fold(records[..1].iter().cloned());
+        let mut state = serde_json::to_value(&room).expect("a room is serialisable");
+        state["frames"] = serde_json::json!({});
+        room = serde_json::from_value(state).expect("it is a room");
+        take(&mut room, records[1].event.clone(), records[1].at);
+    }
 }
