@@ -46,8 +46,7 @@ impl Seen {
         if self.reason.is_some() {
             return;
         }
-        let said = |sign: &str| line.find(sign).map(|at| line[at..].trim_end_matches(':').chars().take(REASON).collect::<String>());
-        self.reason = said("panicked at ");
+        self.reason = line.find("panicked at ").map(|at| line[at..].trim_end_matches(':').chars().take(REASON).collect());
         self.is_panic = self.reason.is_some();
         let signs = ["has overflowed its stack", "one input takes longer", "libFuzzer: timeout", "libFuzzer: out-of-memory"];
         if signs.iter().any(|sign| line.contains(sign)) {
