@@ -9,15 +9,17 @@ mod top_up;
 mod waiting;
 mod why;
 
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::io::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conclave_core::budget::TopUp;
+use conclave_core::consult::Risk;
 use conclave_core::ids::PluginName;
-use conclave_core::policy::{Approval, ApprovalRequest, Decide, decide};
+use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, Decide, Why};
+use conclave_core::setup::Setup;
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use serde_json::Value;
@@ -25,11 +27,11 @@ use serde_json::Value;
 use crate::args::Approvals;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
-use crate::screen::Held;
+use crate::screen::{Held, size};
 use crate::show::{FAINT, ODD, paint, printable};
 
-pub(crate) use about::About;
-pub(crate) use shown::told_risk;
+pub(crate) use about::{About, plugin_of};
+pub(crate) use shown::ApprovalView;
 pub(crate) use waiting::Waiting;
 
 use keys::Choice;
@@ -40,6 +42,8 @@ const GRACE: Duration = Duration::from_millis(500);
 const CHECKED: Duration = Duration::from_millis(500);
 /// Clocks differ by this much on whether a question has expired.
 const SOON: Duration = Duration::from_millis(50);
+/// Rows below a page of a question: two of letters, and one for what is typed.
+const LETTER_ROWS: usize = 3;
 /// Characters of a reason that reach the agent.
 const REASON: usize = 1_000;
 
@@ -51,8 +55,8 @@ struct Inner {
     interrupts: Interrupts,
     about: About,
     approvals: Approvals,
-    /// What may be called for the rest of this run.
-    allowed: Mutex<HashSet<Leave>>,
+    /// Answers for the rest of this run.
+    standing: Mutex<HashMap<Leave, Standing>>,
     /// Rules that would have allowed what was refused because nobody could be asked.
     missing: Mutex<BTreeSet<String>>,
     /// Something was refused because nobody could be asked.
@@ -91,32 +95,107 @@ impl Drop for Expiry<'_> {
     }
 }
 
-/// What `[r] this run` holds for: a plugin's own calls of a tool, or those that another's answers want of it, and never both.
+/// Which questions an answer for this run answers: those about the same tool or action, by the same plugins, asked for the same reasons.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Leave {
     tool: String,
+    executor: Option<PluginName>,
     caller: PluginName,
     asked_by: Option<PluginName>,
+    delegators: Vec<PluginName>,
+    causes: Vec<ApprovalCause>,
 }
 
 impl Leave {
     fn of(request: &ApprovalRequest) -> Self {
-        Self { tool: request.tool.clone(), caller: request.caller.clone(), asked_by: request.asked_by.clone() }
+        Self {
+            tool: request.tool.clone(),
+            executor: request.executor.clone(),
+            caller: request.caller.clone(),
+            asked_by: request.asked_by.clone(),
+            delegators: request.delegators.iter().map(|delegator| delegator.plugin.clone()).collect(),
+            causes: request.causes.clone(),
+        }
+    }
+}
+
+/// An answer for the rest of the run.
+#[derive(Clone, Debug, PartialEq)]
+struct Standing {
+    answer: Approval,
+    /// The risk of the call that it was given about; none: nobody said.
+    risk: Option<Risk>,
+    given_ms: u64,
+}
+
+impl Standing {
+    fn new(answer: Approval, request: &ApprovalRequest) -> Self {
+        let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        Self { answer, risk: request.risk, given_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX) }
+    }
+
+    /// Whether it answers a question about this risk. A leave holds for no higher risk, and where nobody says how high it is, for none
+    /// that was known before; a refusal holds for any.
+    fn answers(&self, risk: Option<Risk>) -> bool {
+        match (&self.answer, self.risk, risk) {
+            (Approval::Refused { .. }, ..) | (_, None, None) => true,
+            (_, Some(given), Some(asked)) => asked <= given,
+            _ => false,
+        }
+    }
+}
+
+/// A question as far as it was shown: it can be answered with yes once all of its pages were.
+struct Pages {
+    view: ApprovalView,
+    /// Rows that a page may have.
+    rows: usize,
+    page: usize,
+}
+
+impl Pages {
+    fn new(request: &ApprovalRequest, about: &About, until: Option<Instant>) -> Self {
+        let (columns, rows) = size();
+        Self {
+            view: ApprovalView::new(request, about.plugin_of(request).as_ref(), until, columns),
+            rows: rows.saturating_sub(LETTER_ROWS),
+            page: 0,
+        }
+    }
+
+    fn text(&self) -> String {
+        self.view.page(self.page, self.rows)
+    }
+
+    /// Returns the next page; behind the last one the first.
+    fn next(&mut self) -> String {
+        self.page += 1;
+        self.view.page((self.page) % self.view.pages(self.rows), self.rows)
+    }
+
+    fn is_read(&self) -> bool {
+        self.page + 1 >= self.view.pages(self.rows)
+    }
+
+    fn has_more(&self) -> bool {
+        self.view.pages(self.rows) > 1
     }
 }
 
 /// What became of one question.
 enum Said {
     Answer(Approval),
+    /// The same for every such question of this run.
+    ForThisRun(Approval),
     /// Asked again, with this above.
     Again(String),
 }
 
 impl AtTerminal {
     pub(crate) fn new(person: Arc<Person>, interrupts: Interrupts, about: About, approvals: Approvals) -> Arc<Self> {
-        let (allowed, missing) = (Mutex::default(), Mutex::default());
+        let (standing, missing) = (Mutex::default(), Mutex::default());
         let (nobody, floor, edited) = (AtomicBool::new(false), Arc::default(), Mutex::default());
-        Arc::new(Self(Arc::new(Inner { person, interrupts, about, approvals, allowed, missing, nobody, floor, edited })))
+        Arc::new(Self(Arc::new(Inner { person, interrupts, about, approvals, standing, missing, nobody, floor, edited })))
     }
 
     /// Something was refused because nobody could be asked.
@@ -133,19 +212,19 @@ impl AtTerminal {
 }
 
 impl Approver for AtTerminal {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.decide(request).await })
     }
 
-    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, Approval> {
+    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, ApprovalAnswer> {
         let inner = Arc::clone(&self.0);
         Box::pin(async move { inner.top_up(top_up).await })
     }
 }
 
 impl Inner {
-    async fn decide(self: Arc<Self>, mut request: ApprovalRequest) -> Approval {
+    async fn decide(self: Arc<Self>, mut request: ApprovalRequest) -> ApprovalAnswer {
         let until = request.expires_ms.map(|ms| Instant::now() + Duration::from_millis(ms));
         let nobody = match self.approvals {
             Approvals::Ask if self.person.is_there() => None,
@@ -156,7 +235,7 @@ impl Inner {
         if let Some(nobody) = nobody {
             self.nobody.store(true, Ordering::SeqCst);
             self.lock_missing().extend(self.about.missing(&request));
-            return refused(nobody);
+            return by_nobody(nobody);
         }
         let _expiry = Expiry { nobody: &self.nobody, until };
         if self.approvals == Approvals::Wait {
@@ -172,8 +251,10 @@ impl Inner {
             }
         };
         // What was said of another call while this one waited may hold for it too.
-        if request.problem.is_none() && self.is_allowed(&request) {
-            return Approval::Approved;
+        if request.problem.is_none()
+            && let Some(answer) = self.answered(&request)
+        {
+            return answer;
         }
         let is_back = original.is_some();
         // Where it begins when the person thinks better of an edit.
@@ -181,16 +262,18 @@ impl Inner {
         if let Some(problem) = request.problem.clone() {
             let above = format!("      {} {}", paint(ODD, "it cannot run:"), printable(&problem));
             if let Some(arguments) = self.edit(&request.arguments, above).await {
-                return self.edited(first, arguments, talk);
+                return by_person(self.edited(first, arguments, talk));
             }
             request = first.clone();
         }
-        match self.ask(&request, until).await {
+        let ApprovalAnswer { approval, author } = self.ask(&request, until).await;
+        let approval = match approval {
             Approval::Edited { arguments } => self.edited(first, arguments, talk),
             // Without a word what would run are the arguments that were wrong.
             Approval::Approved if is_back => Approval::Edited { arguments: first.arguments },
             answer => answer,
-        }
+        };
+        approval.by(author)
     }
 
     /// The edit that this is asked again about.
@@ -219,47 +302,57 @@ impl Inner {
         Approval::Edited { arguments }
     }
 
-    async fn ask(&self, request: &ApprovalRequest, until: Option<Instant>) -> Approval {
-        let (text, is_cut) = shown::shown(request, &self.about, until, shown::SHOWN);
+    async fn ask(&self, request: &ApprovalRequest, until: Option<Instant>) -> ApprovalAnswer {
         let can_always = request.problem.is_none() && self.about.can_write(request);
-        let prompt = keys::prompt(is_cut, can_always);
-        let (mut text, mut is_sudden) = (text, true);
+        let mut pages = Pages::new(request, &self.about, until);
+        let (mut above, mut is_sudden) = (pages.text(), true);
         loop {
-            let mut question = Question::short(std::mem::take(&mut text), prompt.clone());
+            let letters = keys::letters(pages.is_read(), can_always, pages.has_more());
+            let text = if above.is_empty() { letters } else { format!("{}\n{letters}", std::mem::take(&mut above)) };
+            let mut question = Question::short(text, keys::PROMPT);
             question.is_sudden = std::mem::take(&mut is_sudden);
             let line = match self.person.ask(question).await {
                 Reply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
                     self.lock_missing().extend(self.about.missing(request));
-                    return refused("nobody is there any more to approve it");
+                    return by_nobody("nobody is there any more to approve it");
                 }
                 Reply::Interrupted => {
                     self.interrupts.raise();
                     // What asked is stopped, and nobody waits for this any more, unless it asked in the background.
                     tokio::time::sleep(GRACE).await;
-                    return refused("the person at the terminal stopped it");
+                    return by_person(refused("the person at the terminal stopped it"));
                 }
                 Reply::Line(line) => line,
             };
             let choice = keys::choice(&line).filter(|choice| *choice != Choice::Always || can_always);
-            match self.act(choice, request, until).await {
-                Said::Answer(answer) => return answer,
-                Said::Again(above) => text = above,
+            if choice == Some(Choice::ShowMore) {
+                above = pages.next();
+                continue;
+            }
+            if choice.is_some_and(Choice::runs) && !pages.is_read() {
+                above = "      not all of it was shown yet: [s] shows the next page".to_owned();
+                continue;
+            }
+            match self.act(choice, request).await {
+                Said::Answer(answer) => return by_person(answer),
+                Said::ForThisRun(answer) => {
+                    let standing = Standing::new(answer.clone(), request);
+                    self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(Leave::of(request), standing);
+                    return by_person(answer);
+                }
+                Said::Again(said) => above = said,
             }
         }
     }
 
-    async fn act(&self, choice: Option<Choice>, request: &ApprovalRequest, until: Option<Instant>) -> Said {
-        let runs = matches!(choice, Some(Choice::Once | Choice::ThisRun | Choice::Always));
-        if runs && request.problem.is_some() {
+    async fn act(&self, choice: Option<Choice>, request: &ApprovalRequest) -> Said {
+        if choice.is_some_and(Choice::runs) && request.problem.is_some() {
             return Said::Again("      it cannot run with these arguments: edit them, or refuse".to_owned());
         }
         match choice {
             Some(Choice::Once) => Said::Answer(Approval::Approved),
-            Some(Choice::ThisRun) => {
-                self.allowed.lock().unwrap_or_else(PoisonError::into_inner).insert(Leave::of(request));
-                Said::Answer(Approval::Approved)
-            }
+            Some(Choice::ThisRun) => Said::ForThisRun(Approval::Approved),
             Some(Choice::Always) => self.always(request).await,
             Some(Choice::Edit) => match self.edit(&request.arguments, "      as JSON; Ctrl-C goes back".to_owned()).await {
                 Some(arguments) => Said::Answer(Approval::Edited { arguments }),
@@ -269,9 +362,12 @@ impl Inner {
                 Some(reason) => Said::Answer(refused(&reason)),
                 None => Said::Again(String::new()),
             },
+            Some(Choice::RefuseThisRun) => match self.reason().await {
+                Some(reason) => Said::ForThisRun(refused(&reason)),
+                None => Said::Again(String::new()),
+            },
             Some(Choice::Why) => Said::Again(why::text(request, &self.about)),
-            Some(Choice::ShowAll) => Said::Again(shown::shown(request, &self.about, until, usize::MAX).0),
-            None => Said::Again("      one letter, as below".to_owned()),
+            Some(Choice::ShowMore) | None => Said::Again("      one letter, as below".to_owned()),
         }
     }
 
@@ -326,11 +422,13 @@ impl Inner {
         Some(if said.is_empty() { "the person at the terminal said no".to_owned() } else { said })
     }
 
-    /// Said before, in this run or by a rule that was written in it.
-    fn is_allowed(&self, request: &ApprovalRequest) -> bool {
-        let setup = self.about.setup();
-        self.allowed.lock().unwrap_or_else(PoisonError::into_inner).contains(&Leave::of(request))
-            || decide(&setup, request.callers(), &request.tool, &request.arguments).decide == Decide::Allow
+    /// Returns the answer that was given before: for this run, or by a rule that was written during it.
+    fn answered(&self, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).get(&Leave::of(request)).cloned();
+        match standing.filter(|standing| standing.answers(request.risk)) {
+            Some(Standing { answer, given_ms, .. }) => Some(answer.by(ApprovalAuthor::ForThisRun { at: TERMINAL.to_owned(), given_ms })),
+            None => answered_by_rule(&self.about.setup(), request),
+        }
     }
 
     fn lock_missing(&self) -> MutexGuard<'_, BTreeSet<String>> {
@@ -338,21 +436,92 @@ impl Inner {
     }
 }
 
+/// Returns the answer of the rule that allows the call by now. A rule answers only what rules and grants ask; what `tasks.NAME.confirm` asks,
+/// a person answers (B1).
+fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
+    let decision = request.decide(setup, &request.arguments);
+    match decision.why {
+        Why::Rule { rule, .. } if request.is_for_rules() && decision.decide == Decide::Allow => {
+            Some(Approval::Approved.by(ApprovalAuthor::Rule { source: rule.source.clone() }))
+        }
+        _ => None,
+    }
+}
+
+/// Where the person is, in the journal.
+const TERMINAL: &str = "the terminal";
+
 fn refused(reason: &str) -> Approval {
     Approval::Refused { reason: reason.to_owned() }
 }
 
+fn by_person(approval: Approval) -> ApprovalAnswer {
+    approval.by(ApprovalAuthor::Person { at: TERMINAL.to_owned() })
+}
+
+fn by_nobody(reason: &str) -> ApprovalAnswer {
+    refused(reason).by(ApprovalAuthor::Nobody)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::Leave;
-    use super::about::testing::request;
-    use conclave_core::policy::ApprovalRequest;
+    use std::path::Path;
+
+    use conclave_core::grant::ToolPattern;
+    use conclave_core::policy::{Delegator, Rule};
     use serde_json::json;
 
+    use super::about::testing::request;
+    use super::*;
+
     #[test]
-    fn a_follow_up_needs_a_leave_of_its_own() {
+    fn an_answer_for_this_run_is_for_the_same_kind_of_question() {
         let own = request(json!({}));
         let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), ..own.clone() };
-        assert_ne!(Leave::of(&own), Leave::of(&follow_up));
+        let confirmed = ApprovalRequest { causes: vec![ApprovalCause::Confirm], ..own.clone() };
+        let both = ApprovalRequest { causes: vec![ApprovalCause::Rule(0), ApprovalCause::Confirm], ..own.clone() };
+        let action = ApprovalRequest { tool: "write".into(), executor: Some("notes".into()), ..own.clone() };
+        let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief: String::new() };
+        let delegated = ApprovalRequest { delegators: vec![delegator], ..own.clone() };
+        for other in [follow_up, confirmed, both, action, delegated] {
+            assert_ne!(Leave::of(&own), Leave::of(&other), "{other:?}");
+        }
+        let again = ApprovalRequest { arguments: json!({ "path": "/other" }), ..own.clone() };
+        assert_eq!(Leave::of(&own), Leave::of(&again));
+    }
+
+    /// B1: the program said yes to what `confirm` asked about, because a rule allowed it.
+    #[test]
+    fn a_rule_does_not_answer_what_confirm_asks() {
+        let about = about::testing::about(Path::new("/nowhere"), Path::new("/nowhere/conclave.toml"));
+        let mut setup = Setup::clone(&about.setup());
+        setup.policy = vec![Rule {
+            tool: ToolPattern("notes.*".to_owned()),
+            caller: None,
+            arguments: Vec::new(),
+            only: false,
+            decide: Decide::Allow,
+            expires_ms: None,
+            source: "conclave.toml:3".to_owned(),
+        }];
+        let by_rule = request(json!({}));
+        let author = answered_by_rule(&setup, &by_rule).map(|answer| answer.author);
+        assert_eq!(author, Some(ApprovalAuthor::Rule { source: "conclave.toml:3".to_owned() }));
+        for causes in [vec![ApprovalCause::Confirm], vec![ApprovalCause::Grants, ApprovalCause::Confirm]] {
+            assert_eq!(answered_by_rule(&setup, &ApprovalRequest { causes, ..by_rule.clone() }), None);
+        }
+        setup.policy.clear();
+        assert_eq!(answered_by_rule(&setup, &by_rule), None, "grants answer nothing");
+    }
+
+    #[test]
+    fn a_leave_holds_for_no_higher_risk_and_a_refusal_for_any() {
+        let standing = |answer: Approval, risk| Standing { answer, risk, given_ms: 0 };
+        let medium = standing(Approval::Approved, Some(Risk::Medium));
+        let answered = [Some(Risk::Low), Some(Risk::Medium), Some(Risk::High), None].map(|risk| medium.answers(risk));
+        assert_eq!(answered, [true, true, false, false]);
+        let unknown = standing(Approval::Approved, None);
+        assert!(unknown.answers(None) && !unknown.answers(Some(Risk::High)) && !unknown.answers(Some(Risk::Low)));
+        assert!(standing(refused("no"), Some(Risk::Low)).answers(Some(Risk::High)));
     }
 }

@@ -12,6 +12,9 @@ use crate::show::{FAINT, paint};
 /// Columns of a terminal whose size is not known.
 const COLUMNS: usize = 80;
 
+/// Rows of a terminal whose size is not known.
+const ROWS: usize = 24;
+
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loudness {
@@ -235,11 +238,17 @@ impl Screen {
     }
 }
 
-/// How wide the terminal is.
+/// Returns how wide the terminal is.
 pub(crate) fn columns() -> usize {
+    size().0
+}
+
+/// Returns the columns and rows of the terminal.
+pub(crate) fn size() -> (usize, usize) {
+    let (columns, rows) = crossterm::terminal::size().unwrap_or_default();
     // A terminal that says 0 does not know.
-    let said = crossterm::terminal::size().map_or(0, |(columns, _)| usize::from(columns));
-    if said == 0 { COLUMNS } else { said.max(20) }
+    let columns = if columns == 0 { COLUMNS } else { usize::from(columns).max(20) };
+    (columns, if rows == 0 { ROWS } else { usize::from(rows) })
 }
 
 fn write_text(state: &mut State, text: &str) {

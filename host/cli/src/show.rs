@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod amounts;
 pub(crate) mod columns;
 pub(crate) mod explanation;
+pub(crate) mod foreign;
 pub(crate) mod head;
 pub(crate) mod page;
 pub(crate) mod pending;

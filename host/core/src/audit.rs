@@ -191,7 +191,10 @@ impl Found {
                 self.put(of, Kind::Refused, Some(plugin), what);
             }
             Notice::ApprovalAsked { call, request } => {
-                let by = request.asked_by.as_ref().map(|plugin| format!(", as {plugin} wants")).unwrap_or_default();
+                let mut by = request.asked_by.as_ref().map(|plugin| format!(", as {plugin} wants")).unwrap_or_default();
+                for delegator in request.delegators.iter().rev() {
+                    by += &format!(", set to work by {}", delegator.plugin);
+                }
                 let risk = match (request.risk, &request.risk_reason) {
                     (Some(risk), Some(reason)) => format!("; {} risk: {}", risk.as_str(), crate::timeline::short(reason)),
                     (Some(risk), None) => format!("; {} risk", risk.as_str()),
@@ -201,10 +204,15 @@ impl Found {
                 self.put(of, Kind::Asked, Some(&request.caller), what);
                 self.asked.insert(*call, request.clone());
             }
-            Notice::ApprovalGiven { call, approval } => {
+            Notice::ApprovalGiven { call, approval, author } => {
                 let asked = self.asked.remove(call);
                 let tool = asked.as_ref().map(|request| format!("{}: ", request.tool)).unwrap_or_default();
-                self.put(of, Kind::Decided, asked.as_ref().map(|request| &request.caller), format!("{tool}{}", decided(approval)));
+                self.put(
+                    of,
+                    Kind::Decided,
+                    asked.as_ref().map(|request| &request.caller),
+                    format!("{tool}{} ({author})", decided(approval)),
+                );
             }
             Notice::TopUpAsked { top_up, .. } => {
                 let what = match &top_up.problem {
@@ -213,10 +221,13 @@ impl Found {
                 };
                 self.put(of, Kind::Asked, None, what);
             }
-            Notice::ToppedUp { budget, more, reason, .. } => {
+            Notice::ToppedUp { budget, more, reason, author, .. } => {
                 let what = match more {
-                    Some(more) => format!("{} was raised by {more}", budget.key()),
-                    None => format!("{} was not raised: {}", budget.key(), reason.as_deref().unwrap_or("no reason was given")),
+                    Some(more) => format!("{} was raised by {more} ({author})", budget.key()),
+                    None => {
+                        format!("{} was not raised: {}", budget.key(), reason.as_deref().unwrap_or("no reason was given"))
+                            + &format!(" ({author})")
+                    }
                 };
                 let kind = if more.is_some() { Kind::ToppedUp } else { Kind::TopUpRefused };
                 self.put(of, kind, None, what);

@@ -16,7 +16,7 @@ use crate::ids::{CallId, ChannelId, ControlId, Millis, PluginName, RoomId, TaskN
 use crate::limits::RunLimits;
 use crate::message::{Blob, Entity, Message, ToolCall};
 use crate::model::{Completion, ModelError, ModelRequest, Trouble};
-use crate::policy::Approval;
+use crate::policy::{Approval, ApprovalAuthor, Delegator};
 use crate::request::{Request, RequestId};
 use crate::room_secret::RoomSecret;
 use crate::setup::{ReturnType, Setup};
@@ -163,6 +163,9 @@ pub struct Opening {
     /// How many automatic answers led here.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub chain_depth: u32,
+    /// The delegations that led to this room, the first one first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegators: Vec<Delegator>,
     /// What the rooms above had used when this one opened: a grant for the whole run does not start anew in a child room.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub used: UsedByPlugin,
@@ -193,6 +196,7 @@ impl Default for Opening {
             structured: None,
             metadata: Value::Null,
             chain_depth: 0,
+            delegators: Vec::new(),
             used: UsedByPlugin::new(),
         }
     }
@@ -378,6 +382,8 @@ pub enum Event {
     Decided {
         call: CallId,
         approval: Approval,
+        #[serde(default)]
+        author: ApprovalAuthor,
     },
     /// A channel took a speech, or says why it did not.
     Spoken {

@@ -17,7 +17,7 @@ use crate::ids::{BackgroundId, CallId, ChannelId, ModelName, PluginName, RoomId,
 use crate::message::Message;
 use crate::model::{Stop, Trouble, Usage};
 use crate::outcome::{Outcome, Status};
-use crate::policy::{Approval, ApprovalRequest};
+use crate::policy::{Approval, ApprovalAuthor, ApprovalRequest};
 use crate::request::{Refusal, RefusalCode};
 use crate::setup::GatePoint;
 use crate::side_effect::{SideEffect, SideEffectAnswer};
@@ -107,6 +107,7 @@ pub enum Notice {
     ApprovalGiven {
         call: CallId,
         approval: Approval,
+        author: ApprovalAuthor,
     },
     /// A budget is used up, and an approver is asked for more.
     TopUpAsked {
@@ -119,6 +120,7 @@ pub enum Notice {
         /// In the budget's smallest unit; none: it was refused.
         more: Option<u64>,
         reason: Option<String>,
+        author: ApprovalAuthor,
     },
     /// Money is limited by this key, and holds nothing back: nobody knows what the model costs.
     PriceUnknown {

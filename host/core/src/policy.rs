@@ -64,6 +64,9 @@ pub struct Rule {
     /// All of them must hold; empty: whatever the arguments are.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub arguments: Vec<ArgumentRule>,
+    /// The rule holds only for calls without any argument that `arguments` does not name.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub only: bool,
     pub decide: Decide,
     /// How long an approver may take, in milliseconds; none: as long as the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -79,13 +82,23 @@ impl Rule {
         if !self.tool.covers(tool) || self.caller.as_ref().is_some_and(|name| name != caller) {
             return Holds::No;
         }
+        if self.only && !self.names_all(arguments) {
+            return Holds::No;
+        }
         self.arguments.iter().map(|rule| rule.holds(arguments)).min().unwrap_or(Holds::Yes)
+    }
+
+    /// Returns whether `arguments` of the rule names every argument of the call.
+    fn names_all(&self, arguments: &Value) -> bool {
+        let names = |name: &String| self.arguments.iter().any(|rule| rule.at == ArgumentPlace::of_property(name));
+        arguments.as_object().is_some_and(|fields| fields.keys().all(names))
     }
 
     /// Whatever the other is about this one, further up, decides.
     pub(crate) fn hides(&self, other: &Self) -> bool {
         let is_wider = |pattern: &ToolPattern| pattern.0 == other.tool.0 || (other.tool.0 != "*" && pattern.covers(&other.tool.0));
-        is_wider(&self.tool) && (self.caller.is_none() || self.caller == other.caller) && self.arguments.is_empty()
+        let is_any = self.arguments.is_empty() && !self.only;
+        is_wider(&self.tool) && (self.caller.is_none() || self.caller == other.caller) && is_any
     }
 }
 
@@ -129,6 +142,37 @@ pub fn decide<'a, 'b>(setup: &'a Setup, callers: impl IntoIterator<Item = &'b Pl
     each.reduce(stricter).unwrap_or(otherwise)
 }
 
+/// Returns the decision for a call that others delegated: [`decide`] for those who have a part in it, made stricter by the rules that name
+/// one of the `delegators`. What a rule denies or asks about for a plugin it may not have done by another; what a rule allows it gives to
+/// that plugin alone.
+#[must_use]
+pub fn decide_delegated<'a, 'b>(
+    setup: &'a Setup,
+    callers: impl IntoIterator<Item = &'b PluginName>,
+    delegators: impl IntoIterator<Item = &'b PluginName>,
+    tool: &str,
+    arguments: &Value,
+) -> Decision<'a> {
+    let own = decide(setup, callers, tool, arguments);
+    delegators.into_iter().filter_map(|delegator| decide_for_delegator(&setup.policy, delegator, tool, arguments)).fold(own, stricter)
+}
+
+/// The first rule that names the delegator and is about the call. A rule that may hold is taken for one that does, unless it allows.
+fn decide_for_delegator<'a>(rules: &'a [Rule], delegator: &PluginName, tool: &str, arguments: &Value) -> Option<Decision<'a>> {
+    let own = rules.iter().enumerate().filter(|(_, rule)| rule.caller.as_ref() == Some(delegator));
+    let mut strictest: Option<Decision<'a>> = None;
+    for (index, rule) in own {
+        let decision = Decision { decide: rule.decide, why: Why::Rule { index, rule } };
+        match rule.holds(delegator, tool, arguments) {
+            Holds::No => {}
+            Holds::Maybe if rule.decide == Decide::Allow => {}
+            Holds::Maybe => strictest = Some(strictest.map_or(decision, |earlier| stricter(earlier, decision))),
+            Holds::Yes => return Some(strictest.map_or(decision, |earlier| stricter(earlier, decision))),
+        }
+    }
+    strictest
+}
+
 /// A rule of which it cannot be told whether it holds (an argument is written in a way that hides what it leads to) never allows, and
 /// what comes after it can only be stricter.
 fn decide_for<'a>(rules: &'a [Rule], caller: &PluginName, tool: &str, arguments: &Value, otherwise: Decision<'a>) -> Decision<'a> {
@@ -158,6 +202,35 @@ fn without_rule<'a>(setup: &'a Setup, tool: &str) -> Decision<'a> {
     }
 }
 
+/// What makes the host ask an approver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApprovalCause {
+    /// A rule of the operator, by its index in the setup's policy.
+    Rule(usize),
+    /// No rule matches, and the tool's plugin may write, send or spend.
+    Grants,
+    /// `tasks.NAME.confirm` asks about this action, tool or risk.
+    Confirm,
+    /// A limit of the run is used up.
+    Limit,
+}
+
+/// A delegation on the way to a call, as the question about the call shows it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Delegator {
+    /// The task that delegated.
+    pub task: TaskName,
+    /// The plugin of that task's agent.
+    pub plugin: PluginName,
+    /// The beginning of what it asked for.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub brief: String,
+}
+
+/// Bytes of a brief that a [`Delegator`] keeps.
+pub const BRIEF_MAX: usize = 400;
+
 /// What an approver is asked.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ApprovalRequest {
@@ -167,14 +240,19 @@ pub struct ApprovalRequest {
     /// The tool plugin whose answer wants this call; none when the caller wants it itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub asked_by: Option<PluginName>,
+    /// The delegations that led to the call, the first one first; empty when the caller's task is the run's own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub delegators: Vec<Delegator>,
     /// `plugin.tool`, or the name of an action.
     pub tool: String,
+    /// The plugin that carries the action out; none for a tool, whose name says it, and for an action of the host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub executor: Option<PluginName>,
     pub arguments: Value,
     /// Why somebody is asked, for people: where the rule stands, or what the tool's plugin may do.
     pub source: String,
-    /// The rule that asks, counted from 0; none when no rule matches.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub rule: Option<usize>,
+    /// Everything that makes the host ask; at least one. One answer answers all of them.
+    pub causes: Vec<ApprovalCause>,
     /// How long there is to decide, in milliseconds; none: as long as the run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<u64>,
@@ -190,9 +268,89 @@ pub struct ApprovalRequest {
 }
 
 impl ApprovalRequest {
-    /// All who have a part in the call.
+    /// Returns the plugins that have a part in the call.
     pub fn callers(&self) -> impl Iterator<Item = &PluginName> {
         [&self.caller].into_iter().chain(&self.asked_by)
+    }
+
+    /// Returns what the operator's rules say of these arguments by now.
+    #[must_use]
+    pub fn decide<'a>(&self, setup: &'a Setup, arguments: &Value) -> Decision<'a> {
+        let delegators = self.delegators.iter().map(|delegator| &delegator.plugin);
+        decide_delegated(setup, self.callers(), delegators, &self.tool, arguments)
+    }
+
+    /// Returns the index of the rule that asks; none when no rule does.
+    #[must_use]
+    pub fn rule(&self) -> Option<usize> {
+        self.causes.iter().find_map(|cause| match cause {
+            ApprovalCause::Rule(index) => Some(*index),
+            _ => None,
+        })
+    }
+
+    /// Whether a rule that allows the call would answer the question: nothing asks but rules and grants.
+    #[must_use]
+    pub fn is_for_rules(&self) -> bool {
+        self.causes.iter().all(|cause| matches!(cause, ApprovalCause::Rule(_) | ApprovalCause::Grants))
+    }
+}
+
+/// Who answered an [`ApprovalRequest`].
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ApprovalAuthor {
+    /// A person, and where: `the terminal`, `another terminal`.
+    Person { at: String },
+    /// A person, by an earlier answer for the rest of the run.
+    ForThisRun {
+        at: String,
+        /// When the earlier answer was given, in milliseconds since 1970.
+        given_ms: u64,
+    },
+    /// A rule that was written into the config during the run.
+    Rule {
+        /// Where the rule stands: `conclave.toml:49`.
+        source: String,
+    },
+    /// The program that embeds the host, by code of its own.
+    #[default]
+    Program,
+    /// Nobody: the time was up, or nobody could be asked.
+    Nobody,
+}
+
+impl fmt::Display for ApprovalAuthor {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Person { at } => write!(out, "a person at {at}"),
+            Self::ForThisRun { at, .. } => write!(out, "an earlier answer for this run, by a person at {at}"),
+            Self::Rule { source } => write!(out, "the rule at {source}"),
+            Self::Program => out.write_str("the program"),
+            Self::Nobody => out.write_str("nobody"),
+        }
+    }
+}
+
+/// What an approver says, and who it is.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ApprovalAnswer {
+    pub approval: Approval,
+    pub author: ApprovalAuthor,
+}
+
+/// An answer of the embedding program.
+impl From<Approval> for ApprovalAnswer {
+    fn from(approval: Approval) -> Self {
+        Self { approval, author: ApprovalAuthor::Program }
+    }
+}
+
+impl Approval {
+    /// Returns the answer of this author.
+    #[must_use]
+    pub fn by(self, author: ApprovalAuthor) -> ApprovalAnswer {
+        ApprovalAnswer { approval: self, author }
     }
 }
 

@@ -429,7 +429,7 @@ impl Room {
             Event::SideEffectAsked { call, ordinal, side_effect } => self.side_effect_asked(call, ordinal, side_effect),
             Event::SideEffectEnded { call, ordinal, answer } => self.side_effect_ended(call, ordinal, answer),
             Event::Refused { call, plugin, record } => self.tell(Notice::Denied { call: Some(call), plugin, record }),
-            Event::Decided { call, approval } => self.decided(call, approval),
+            Event::Decided { call, approval, author } => self.decided(call, approval.by(author)),
             Event::StrategyDecided { call, answer, report } => self.strategy_decided(call, answer, &report),
             Event::Spoken { call, failure } => {
                 if !self.is_told(call, failure.as_deref()) {

@@ -9,7 +9,7 @@ use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
 use serde_json::json;
@@ -55,13 +55,14 @@ fn desk() -> Plugin {
 struct AtTheTerminal;
 
 impl Approver for AtTheTerminal {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         Box::pin(async move {
             let asked = tokio::task::spawn_blocking(move || ask(&format!("{} {}? [y/n] ", request.tool, request.arguments)));
-            match asked.await {
+            let approval = match asked.await {
                 Ok(Ok(true)) => Approval::Approved,
                 _ => Approval::Refused { reason: "nobody said yes".to_owned() },
-            }
+            };
+            approval.by(ApprovalAuthor::Person { at: "the terminal".to_owned() })
         })
     }
 }

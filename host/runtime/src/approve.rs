@@ -2,7 +2,7 @@
 //! The rules themselves are the core's.
 
 use conclave_core::budget::TopUp;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 
 use crate::clock::BoxFuture;
 
@@ -14,20 +14,21 @@ use crate::clock::BoxFuture;
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::approve::Approver;
 /// use conclave_runtime::clock::BoxFuture;
-/// use conclave_runtime::policy::{Approval, ApprovalRequest};
+/// use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 /// use serde_json::json;
 ///
 /// /// Lets small sums through and cuts large ones. A real one would ask somebody.
 /// struct Cashier;
 ///
 /// impl Approver for Cashier {
-///     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+///     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
 ///         Box::pin(async move {
-///             match request.arguments["euros"].as_u64() {
+///             // A person's answer is `approval.by(ApprovalAuthor::Person { .. })`.
+///             ApprovalAnswer::from(match request.arguments["euros"].as_u64() {
 ///                 Some(0..=50) => Approval::Approved,
 ///                 Some(_) => Approval::Edited { arguments: json!({ "euros": 50 }) },
 ///                 None => Approval::Refused { reason: "it says no sum".to_owned() },
-///             }
+///             })
 ///         })
 ///     }
 /// }
@@ -36,15 +37,17 @@ use crate::clock::BoxFuture;
 /// # drop(options);
 /// ```
 pub trait Approver: Send + Sync + 'static {
-    /// Whether the call may run. The run waits; when nobody waits any more the future is dropped.
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval>;
+    /// Returns whether the call may run, and who says so; the journal keeps both. The run waits; the future is dropped when the call is
+    /// stopped. [`ApprovalRequest::causes`] says why the host asks: an answer that stands for a rule must not answer
+    /// [`ApprovalCause::Confirm`](conclave_core::policy::ApprovalCause::Confirm).
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer>;
 
     /// Whether a run that has used up a limit may have more: as proposed, or as much as `{"add": …}` says ([`TopUp::amount`]). The run
     /// waits, and ends when it is refused; without a word from the approver nobody gives more.
-    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, Approval> {
+    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, ApprovalAnswer> {
         drop(top_up);
         let reason = "nobody is there to give more".to_owned();
-        Box::pin(std::future::ready(Approval::Refused { reason }))
+        Box::pin(std::future::ready(Approval::Refused { reason }.by(ApprovalAuthor::Nobody)))
     }
 }
 
@@ -53,8 +56,8 @@ pub trait Approver: Send + Sync + 'static {
 pub struct NoApprover;
 
 impl Approver for NoApprover {
-    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let reason = "nobody is there to approve it".to_owned();
-        Box::pin(std::future::ready(Approval::Refused { reason }))
+        Box::pin(std::future::ready(Approval::Refused { reason }.by(ApprovalAuthor::Nobody)))
     }
 }

@@ -12,7 +12,7 @@ use conclave_core::event::{Event, Principal};
 use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::message::Blob;
 use conclave_core::outcome::Outcome;
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalAuthor};
 use conclave_core::request::{Request, RequestId};
 use conclave_core::setup::{NoTool, Setup};
 use serde_json::json;
@@ -160,7 +160,7 @@ impl Stopper {
 
     /// Decides about a call that waits for an approval, in the place of the approver; nothing happens when it waits no more.
     pub fn decide(&self, call: CallId, approval: Approval) {
-        let _ = self.0.send(Event::Decided { call, approval });
+        let _ = self.0.send(Event::Decided { call, approval, author: ApprovalAuthor::Program });
     }
 
     /// Pauses it, background tasks included: what is under way goes on to its end, and nothing new begins (O-122).

@@ -15,7 +15,7 @@ use conclave_runtime::kv::Sqlite;
 use conclave_runtime::model::{Completion, ModelError, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{Call, Failure, Plugin, Tool};
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Ask, Host, HostOptions, Prepared, ResumeError, RunOptions, kill_points};
 use serde_json::json;
@@ -261,13 +261,13 @@ fn key(prompt: &Prompt) -> String {
 struct People(u16);
 
 impl Approver for People {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let port = self.0;
         Box::pin(async move {
-            match talk::post(port, "/approve/", &format!("{request:?}")).await {
+            ApprovalAnswer::from(match talk::post(port, "/approve/", &format!("{request:?}")).await {
                 Ok(_) => Approval::Approved,
                 Err(error) => Approval::Refused { reason: error.to_string() },
-            }
+            })
         })
     }
 }

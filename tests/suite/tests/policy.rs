@@ -52,7 +52,7 @@ fn without_a_rule_reading_runs_and_writing_is_asked_about() {
     assert!(asked(&ran).is_empty() && !ran.answer().is_error, "{}", ran.content());
     let ran = write_at("/folder/public/b.txt", "");
     let asked = asked(&ran);
-    assert_eq!((asked.len(), asked[0].source.as_str(), asked[0].rule), (1, "subject may write data/", None));
+    assert_eq!((asked.len(), asked[0].source.as_str(), asked[0].rule()), (1, "subject may write data/", None));
     assert!(ran.content().contains("Not approved: nobody is there"), "{}", ran.content());
 }
 

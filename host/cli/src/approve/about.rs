@@ -13,6 +13,16 @@ use super::always;
 use crate::error::CliError;
 use crate::show::printable;
 
+/// The plugin that would do what is asked about.
+pub(crate) type Doer = (PluginName, Arc<PluginSetup>);
+
+/// Returns the plugin that would do it: the action's executor, or the plugin of the tool.
+pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Doer> {
+    let of_tool = || request.tool.split_once('.').map(|(plugin, _)| plugin);
+    let name = request.executor.as_ref().map(PluginName::as_str).or_else(of_tool)?;
+    setup.plugins.get_key_value(name).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))
+}
+
 /// The setup, and where it comes from.
 pub(crate) struct About {
     setup: Mutex<Arc<Setup>>,
@@ -33,11 +43,9 @@ impl About {
         &self.sources
     }
 
-    /// The plugin of a tool.
-    pub(super) fn plugin(&self, tool: &str) -> Option<(PluginName, Arc<PluginSetup>)> {
-        let (plugin, _) = tool.split_once('.')?;
-        let setup = self.setup();
-        setup.plugins.get_key_value(plugin).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))
+    /// Returns the plugin that would do it.
+    pub(super) fn plugin_of(&self, request: &ApprovalRequest) -> Option<Doer> {
+        plugin_of(&self.setup(), request)
     }
 
     /// The rules that would allow it.
@@ -78,7 +86,7 @@ impl About {
 
     /// `notes may write notes/`, or `the rule at conclave.toml:49 asks`.
     fn why_text(setup: &Setup, request: &ApprovalRequest) -> String {
-        let decision = policy::decide(setup, request.callers(), &request.tool, &request.arguments);
+        let decision = request.decide(setup, &request.arguments);
         match decision.why {
             Why::Rule { rule, .. } => format!("the rule at {} asks", rule.source),
             why => why.to_string(),
@@ -96,7 +104,7 @@ pub(super) mod testing {
     use conclave_core::grant::{FileGrant, FileMode, Grants};
     use conclave_core::limits::RunLimits;
     use conclave_core::manifest::{Ask, CONTRACT, FORMAT, Manifest};
-    use conclave_core::policy::ApprovalRequest;
+    use conclave_core::policy::{ApprovalCause, ApprovalRequest};
     use conclave_core::setup::{PluginFacts, PluginSetup, Setup};
     use serde_json::{Value, json};
 
@@ -107,10 +115,12 @@ pub(super) mod testing {
             task: "desk".into(),
             caller: "librarian".into(),
             asked_by: None,
+            delegators: Vec::new(),
+            executor: None,
             tool: "notes.save".into(),
             arguments,
             source: "conclave.toml:49".into(),
-            rule: Some(0),
+            causes: vec![ApprovalCause::Rule(0)],
             expires_ms: None,
             problem: None,
             risk: None,

@@ -8,15 +8,29 @@ pub(super) enum Choice {
     Always,
     Edit,
     Refuse,
+    RefuseThisRun,
     Why,
-    ShowAll,
+    ShowMore,
 }
 
-/// The letters that there are.
-pub(super) fn prompt(is_cut: bool, can_always: bool) -> String {
-    let always = if can_always { "[a] always  " } else { "" };
-    let all = if is_cut { "[s] show all  " } else { "" };
-    format!("      [y] once  [r] this run  {always}[e] edit  [n] refuse  {all}[w] why  > ")
+impl Choice {
+    /// Whether the call runs then, at once or after an edit.
+    pub(super) fn runs(self) -> bool {
+        matches!(self, Self::Once | Self::ThisRun | Self::Always | Self::Edit)
+    }
+}
+
+/// The second line of letters, behind which the person types.
+pub(super) const PROMPT: &str = "      [n] refuse  [x] refuse for this run  [w] why  > ";
+
+/// Returns the first line of letters: those that let it run, and what of it can be seen. Two lines, so that they fit into 60 columns.
+pub(super) fn letters(is_read: bool, can_always: bool, has_more: bool) -> String {
+    let always = if can_always { "  [a] always" } else { "" };
+    match (is_read, has_more) {
+        (false, _) => "      [s] shows the next page; then it can be let run".to_owned(),
+        (true, true) => format!("      [y] once  [r] this run{always}  [e] edit  [s] show again"),
+        (true, false) => format!("      [y] once  [r] this run{always}  [e] edit"),
+    }
 }
 
 /// What `[a] always` asks, and what stands above: a rule holds for these arguments or for any, as far as there can be one.
@@ -42,8 +56,9 @@ pub(super) fn choice(line: &str) -> Option<Choice> {
         "a" | "always" => Some(Choice::Always),
         "e" | "edit" => Some(Choice::Edit),
         "n" | "no" | "refuse" => Some(Choice::Refuse),
+        "x" | "refuse for this run" => Some(Choice::RefuseThisRun),
         "w" | "why" => Some(Choice::Why),
-        "s" | "all" | "show all" => Some(Choice::ShowAll),
+        "s" | "show" => Some(Choice::ShowMore),
         _ => None,
     }
 }
@@ -54,9 +69,10 @@ mod tests {
 
     #[test]
     fn only_a_clear_answer_is_one() {
-        let letters = [" Y ", "yes", "r", "a", "n", "e", "w", "s"].map(choice);
-        let meant =
-            [Choice::Once, Choice::Once, Choice::ThisRun, Choice::Always, Choice::Refuse, Choice::Edit, Choice::Why, Choice::ShowAll];
+        let letters = [" Y ", "yes", "r", "a", "n", "x", "e", "w", "s"].map(choice);
+        let refuse = [Choice::Refuse, Choice::RefuseThisRun];
+        let [n, x] = refuse;
+        let meant = [Choice::Once, Choice::Once, Choice::ThisRun, Choice::Always, n, x, Choice::Edit, Choice::Why, Choice::ShowMore];
         assert_eq!(letters, meant.map(Some));
         assert_eq!(["", "yn", "ok", "ya"].map(choice), [None; 4]);
     }
@@ -71,7 +87,9 @@ mod tests {
 
     #[test]
     fn a_letter_that_does_nothing_is_not_offered() {
-        assert_eq!(prompt(false, true), "      [y] once  [r] this run  [a] always  [e] edit  [n] refuse  [w] why  > ");
-        assert!(!prompt(true, false).contains("[a]") && prompt(true, false).contains("[s] show all"));
+        assert_eq!(letters(true, true, false), "      [y] once  [r] this run  [a] always  [e] edit");
+        assert_eq!(letters(true, false, true), "      [y] once  [r] this run  [e] edit  [s] show again");
+        assert!(!letters(false, true, true).contains("[y]") && letters(false, true, true).contains("[s]"));
+        assert!([PROMPT, &letters(true, true, true)].iter().all(|line| line.len() <= 68));
     }
 }

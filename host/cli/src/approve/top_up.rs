@@ -3,21 +3,21 @@
 use std::sync::atomic::Ordering;
 
 use conclave_core::budget::TopUp;
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalAnswer};
 use serde_json::{Value, json};
 
-use super::{Approvals, Inner, Talk, refused};
+use super::{Approvals, Inner, Talk, by_nobody, by_person, refused};
 use crate::person::{Question, Reply};
 use crate::show::{ODD, one_line, paint, printable};
 
 const PROMPT: &str = "      [y] give it  [e] another amount  [n] no, end the run  > ";
 
 impl Inner {
-    pub(super) async fn top_up(&self, top_up: TopUp) -> Approval {
+    pub(super) async fn top_up(&self, top_up: TopUp) -> ApprovalAnswer {
         match self.approvals {
             Approvals::Ask if self.person.is_there() => {}
-            Approvals::Ask => return refused("nobody is there to give more: stdin and stderr are no terminal"),
-            Approvals::Refuse => return refused("nobody is asked for more"),
+            Approvals::Ask => return by_nobody("nobody is there to give more: stdin and stderr are no terminal"),
+            Approvals::Refuse => return by_nobody("nobody is asked for more"),
             // The word comes from elsewhere, and then nobody waits for this any more.
             Approvals::Wait => return std::future::pending().await,
         }
@@ -30,19 +30,19 @@ impl Inner {
             let line = match self.person.ask(question).await {
                 Reply::End => {
                     self.nobody.store(true, Ordering::SeqCst);
-                    return refused("nobody is there any more to give more");
+                    return by_nobody("nobody is there any more to give more");
                 }
                 Reply::Interrupted => {
                     self.interrupts.raise();
-                    return refused("the person at the terminal stopped it");
+                    return by_person(refused("the person at the terminal stopped it"));
                 }
                 Reply::Line(line) => line,
             };
             match line.trim().to_ascii_lowercase().as_str() {
-                "y" | "yes" => return Approval::Approved,
-                "n" | "no" => return refused("the person at the terminal said no"),
+                "y" | "yes" => return by_person(Approval::Approved),
+                "n" | "no" => return by_person(refused("the person at the terminal said no")),
                 "e" | "edit" => match self.amount(&top_up).await {
-                    Some(arguments) => return Approval::Edited { arguments },
+                    Some(arguments) => return by_person(Approval::Edited { arguments }),
                     None => above = String::new(),
                 },
                 _ => above = "      one letter, as below".to_owned(),

@@ -3,8 +3,9 @@
 use std::fmt::Write as _;
 
 use conclave_core::grant::FileMode;
-use conclave_core::policy::{ApprovalRequest, Why, decide};
+use conclave_core::policy::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Why};
 use conclave_core::rights::rights_table;
+use conclave_core::setup::Setup;
 
 use super::about::About;
 use crate::show::{NAME, one_line, paint, printable};
@@ -13,23 +14,24 @@ use crate::show::{NAME, one_line, paint, printable};
 pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
     let setup = about.setup();
     let mut text = String::new();
-    let decision = decide(&setup, request.callers(), &request.tool, &request.arguments);
-    match decision.why {
-        Why::Rule { rule, .. } => {
-            let _ = write!(text, "      asked by the rule at {}:", printable(&rule.source));
-            for line in rule.to_toml().lines() {
-                let _ = write!(text, "\n        {}", printable(line));
-            }
-        }
-        why => {
-            let _ = write!(text, "      no rule of the config matches, and {}", printable(&why.to_string()));
-        }
+    let mut asks: Vec<String> = Vec::new();
+    for cause in &request.causes {
+        asks.push(match cause {
+            ApprovalCause::Rule(_) | ApprovalCause::Grants => by_rules(request, &setup),
+            ApprovalCause::Confirm => format!("      tasks.{}.confirm asks, whatever the rules allow", one_line(request.task.as_str(), 80)),
+            ApprovalCause::Limit => "      a limit of the run is used up".to_owned(),
+        });
     }
+    text.push_str(&asks.join("\n"));
     let _ = write!(text, "\n      called by {} in the task {}", paint(NAME, &request.caller), one_line(request.task.as_str(), 80));
     if let Some(plugin) = &request.asked_by {
         let _ = write!(text, ", because an answer of {} wants it", paint(NAME, plugin));
     }
-    let Some((name, plugin)) = about.plugin(&request.tool) else { return text };
+    for delegator in request.delegators.iter().rev() {
+        let (plugin, task) = (paint(NAME, &delegator.plugin), one_line(delegator.task.as_str(), 80));
+        let _ = write!(text, "\n      set to work by {plugin} in the task {task}: {}", one_line(&delegator.brief, BRIEF_MAX));
+    }
+    let Some((name, plugin)) = about.plugin_of(request) else { return text };
     let rows = rights_table(&setup, about.sources());
     let row = rows.into_iter().find(|row| row.plugin == name);
     let may = row.map(|row| row.may.join("; ")).filter(|may| !may.is_empty()).unwrap_or_else(|| "only compute".to_owned());
@@ -48,6 +50,17 @@ pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
         }
     }
     text
+}
+
+/// The rule that asks, or what the plugin may do where no rule matches.
+fn by_rules(request: &ApprovalRequest, setup: &Setup) -> String {
+    match request.decide(setup, &request.arguments).why {
+        Why::Rule { rule, .. } => {
+            let lines = rule.to_toml().lines().fold(String::new(), |text, line| text + "\n        " + &printable(line));
+            format!("      asked by the rule at {}:{lines}", printable(&rule.source))
+        }
+        why => format!("      no rule of the config matches, and {}", printable(&why.to_string())),
+    }
 }
 
 #[cfg(test)]

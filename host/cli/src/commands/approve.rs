@@ -16,10 +16,11 @@ use conclave_runtime::store::{Mail, WaitRow, Word, is_in_use};
 use serde_json::{Value, json};
 
 use crate::approval_id::{approval_id, parse_approval_id};
-use crate::approve::told_risk;
+use crate::approve::{ApprovalView, plugin_of};
 use crate::args::{self, Output};
 use crate::error::CliError;
-use crate::show::{FAINT, NAME, ODD, one_line, paint, printable};
+use crate::screen::size;
+use crate::show::{FAINT, NAME, one_line, paint, printable};
 use crate::stores::{InStore, Stores, unusable};
 use crate::{ask, exit, stdout};
 
@@ -39,13 +40,13 @@ pub(crate) fn approve(args: &args::Approve, output: Output) -> Result<u8, CliErr
     if let Some(arguments) = &edited {
         waiting.check_arguments(arguments)?;
     }
-    let question = waiting.show(edited.as_ref());
+    let question = waiting.show(edited.as_ref())?;
     if !args.yes {
         if !ask::is_somebody_there() {
             let told = format!("{}: nobody is there to say yes", waiting.id());
             return Err(CliError::policy(told).hint("look at it, and say --yes"));
         }
-        if !ask::confirm(&question) {
+        if !question.is_some_and(|question| ask::confirm(&question)) {
             let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, "it waits as before"));
             return Ok(exit::FAILED);
         }
@@ -160,15 +161,16 @@ impl Waiting {
     }
 
     /// All of it, since what is approved must have been seen; and the question.
-    fn show(&self, edited: Option<&Value>) -> String {
+    /// None: the person did not want to see all of it.
+    fn show(&self, edited: Option<&Value>) -> Result<Option<String>, CliError> {
         if !self.is_top_up {
-            show(&self.request, edited);
-            return "May it run?".to_owned();
+            let records = self.found.reader.records(&self.found.room).map_err(|error| unusable(&error))?;
+            return Ok(show(&self.request, edited, setup_of(records)).then(|| "May it run?".to_owned()));
         }
         let (run, more) = (self.found.run(), more(&self.request.tool, edited.unwrap_or(&self.request.arguments)));
         let _ = writeln!(anstream::stderr(), "{}", printable(&self.request.source));
         let _ = writeln!(anstream::stderr(), "  {}", paint(FAINT, format_args!("a yes gives run {run} {more} more")));
-        format!("Give run {run} {more} more?")
+        Ok(Some(format!("Give run {run} {more} more?")))
     }
 }
 
@@ -213,20 +215,27 @@ fn none(room: &RoomId, call: CallId, waits: &[WaitRow]) -> CliError {
     CliError::usage(what).hint(hint)
 }
 
-fn show(request: &ApprovalRequest, edited: Option<&Value>) {
+/// Shows the question, page by page where the screen is too small; false when the person does not go on to its end.
+fn show(request: &ApprovalRequest, edited: Option<&Value>, setup: Option<Arc<Setup>>) -> bool {
+    let mut request = request.clone();
+    if let Some(edited) = edited {
+        request.arguments = edited.clone();
+    }
+    let doer = setup.and_then(|setup| plugin_of(&setup, &request));
+    let (columns, rows) = size();
+    // Below stand the line about an edit and the question.
+    let (view, rows) = (ApprovalView::new(&request, doer.as_ref(), None, columns), rows.saturating_sub(3));
     let mut err = anstream::stderr();
-    let by = request.asked_by.as_ref().map(|by| format!(", asked for by {by}")).unwrap_or_default();
-    let who = printable(&format!("for {} in the task {}{by}", request.caller, request.task));
-    let _ = writeln!(err, "{} wants to run {}", paint(NAME, printable(&request.tool)), paint(FAINT, who));
-    let _ = writeln!(err, "  {}", paint(FAINT, printable(&format!("asked because {}", request.source))));
-    if let Some(risk) = told_risk(request.risk, request.risk_reason.as_deref()) {
-        let _ = writeln!(err, "  {risk}");
+    let pages = if ask::is_somebody_there() { view.pages(rows) } else { 1 };
+    for page in 0..pages {
+        if page > 0 && !ask::confirm("      Show the next page?") {
+            return false;
+        }
+        let rows = if pages == 1 { usize::MAX } else { rows };
+        let _ = writeln!(err, "{}", view.page(page, rows));
     }
-    let what = if edited.is_some() { "  with, in the place of its own arguments:" } else { "  with:" };
-    let _ = writeln!(err, "{}", paint(FAINT, what));
-    let arguments = edited.unwrap_or(&request.arguments);
-    let text = serde_json::to_string_pretty(arguments).unwrap_or_else(|_| arguments.to_string());
-    for line in printable(&text).lines() {
-        let _ = writeln!(err, "    {} {line}", paint(ODD, "│"));
+    if edited.is_some() {
+        let _ = writeln!(err, "      {}", paint(FAINT, "these are your arguments, in the place of its own"));
     }
+    true
 }

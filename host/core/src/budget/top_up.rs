@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Budget;
 use crate::config::{duration_of_text, micro_usd_of};
 use crate::ids::{PluginName, TaskName};
-use crate::policy::ApprovalRequest;
+use crate::policy::{ApprovalCause, ApprovalRequest};
 use crate::text::show_duration;
 
 /// The argument that says how much more.
@@ -94,10 +94,12 @@ impl TopUp {
             task: self.task.clone(),
             caller: PluginName::from(CALLER),
             asked_by: None,
+            delegators: Vec::new(),
+            executor: None,
             tool: self.budget.key().to_owned(),
             arguments: self.arguments(self.proposed),
             source: self.sentence(),
-            rule: None,
+            causes: vec![ApprovalCause::Limit],
             expires_ms: None,
             risk: None,
             risk_reason: None,

@@ -378,6 +378,7 @@ pub const KEYS: &[Key] = &[
     key(GATES, "on_failure", Shape::Choice(&["block", "pass"]), r#"on_failure = "pass""#, "What becomes of what it was asked about when it fails or takes too long; `block` when it is not given. `pass` is for gates that only improve a text, and never for one that guards."),
     key(POLICY, "tool", TEXT, r#"tool = "notes.save""#, "`plugin.tool`, `plugin.*` or `*`."),
     key(POLICY, "caller", TEXT, r#"caller = "librarian""#, "The plugin that calls, or `(mcp)` for a client at `conclave mcp`; whoever calls when it is not given."),
+    key(POLICY, "only", Shape::Flag, "only = true", "The rule holds only for calls without any argument that `arguments` does not name; false when it is not given."),
     key(POLICY, "arguments", Shape::Free, r#"arguments = { path = "/notes/public/*" }"#, "What the arguments must be: a property or a JSON pointer, and a pattern, a value or a list of such; `*` is any text, `\\*` a star."),
     key(POLICY, "decide", Shape::Choice(&["allow", "ask", "deny"]), r#"decide = "ask""#, "`allow`, `ask` or `deny`."),
     key(POLICY, "expires", Shape::Duration, r#"expires = "10 min""#, "How long an approver may take; then the call is refused."),

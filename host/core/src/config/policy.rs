@@ -32,6 +32,7 @@ fn rule(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Op
         Some(PluginName::from(name))
     });
     let arguments = table.get("arguments").map(|item| arguments(reader, &item));
+    let only = table.get("only").map(|item| item.boolean(reader));
     let decide = table.require(reader, "decide").and_then(|item| item.choice(reader));
     let expires = table.get("expires");
     if let Some(item) = expires.as_ref().filter(|_| decide.is_some_and(|decide| decide != "ask")) {
@@ -46,7 +47,8 @@ fn rule(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Op
     let (line, _) = reader.source.position(table.span.start);
     let source = format!("{}:{line}", reader.source.name());
     // Without what could not be read a rule would be about more than was meant.
-    Some(Rule { tool: tool?, caller, arguments: arguments.unwrap_or(Some(Vec::new()))?, decide, expires_ms, source })
+    let (arguments, only) = (arguments.unwrap_or(Some(Vec::new()))?, only.unwrap_or(Some(false))?);
+    Some(Rule { tool: tool?, caller, arguments, only, decide, expires_ms, source })
 }
 
 /// What the arguments must be; none after a problem.

@@ -72,13 +72,6 @@ impl ArgumentRule {
     }
 }
 
-impl ArgumentRule {
-    /// It holds for no call with these arguments, whatever else such a call has.
-    pub(super) fn differs(&self, arguments: &Value) -> bool {
-        arguments.get(self.at.property()).is_some() && self.holds(arguments) == Holds::No
-    }
-}
-
 /// What an argument may be. A text: `*` in it stands for any text, also none, `\*` for a star and `\\` for a backslash; `*` alone matches
 /// whatever is there. Any other value: itself.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::arguments::exactly;
-use super::{ApprovalRequest, ArgumentPlace, ArgumentRule, Decide, PATTERNS_MAX, Pattern, Rule, Why, decide};
+use super::{ApprovalRequest, ArgumentPlace, ArgumentRule, Decide, Holds, PATTERNS_MAX, Pattern, Rule, Why, decide};
 use crate::config_edit::quoted;
 use crate::grant::ToolPattern;
 use crate::setup::Setup;
@@ -32,6 +32,9 @@ impl Leave {
 /// when it would let something through that a later rule denies.
 #[must_use]
 pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Leave> {
+    if !request.is_for_rules() || !is_tool_of_plugin(&request.tool) {
+        return None;
+    }
     let arguments = if exact { all_exactly(&request.arguments)? } else { Vec::new() };
     let mut leave = Leave { rules: Vec::new(), before: None };
     for caller in request.callers() {
@@ -46,6 +49,7 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Le
             tool: ToolPattern(request.tool.clone()),
             caller: Some(caller.clone()),
             arguments: arguments.clone(),
+            only: exact,
             decide: Decide::Allow,
             expires_ms: None,
             source: String::new(),
@@ -57,29 +61,41 @@ pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Le
         return None;
     }
     with.policy.splice(at..at, leave.rules.iter().cloned());
-    let decided = decide(&with, request.callers(), &request.tool, &request.arguments);
+    let decided = request.decide(&with, &request.arguments);
     (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
 }
 
-/// A call that the new rule in front of these would let through is denied by one of them. `arguments`: the only ones that the new rule is
-/// about, besides those that they do not name.
+/// Whether one of these rules denies a call that the new rule in front of them would let through. `arguments`: the only ones that the new
+/// rule is about; none: it is about any.
 fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
     for rule in later {
         let is_about = rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
-        let is_other = arguments.is_some_and(|arguments| rule.arguments.iter().any(|rule| rule.differs(arguments)));
-        if is_about && !is_other && rule.decide == Decide::Deny {
+        // The new rule holds for these arguments and no others, so a rule that does not hold for them is about other calls.
+        let is_of_others = || match (&new.caller, arguments) {
+            (Some(caller), Some(arguments)) => rule.holds(caller, &new.tool.0, arguments) == Holds::No,
+            _ => false,
+        };
+        if !is_about || is_of_others() {
+            continue;
+        }
+        if rule.decide == Decide::Deny {
             return true;
         }
-        if is_about && rule.arguments.is_empty() {
+        if rule.arguments.is_empty() && !rule.only {
             return false;
         }
     }
     false
 }
 
+/// Whether rules can be about it: actions and tools of the host have no plugin in their name, and the config takes no pattern for them.
+fn is_tool_of_plugin(tool: &str) -> bool {
+    tool.contains('.')
+}
+
 /// Each property as it is; none where a config cannot say so.
 fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
-    let fields = arguments.as_object().filter(|fields| (1..=PATTERNS_MAX).contains(&fields.len()))?;
+    let fields = arguments.as_object().filter(|fields| fields.len() <= PATTERNS_MAX)?;
     let rule =
         |(name, value): (&String, &Value)| Some(ArgumentRule { at: ArgumentPlace::of_property(name), patterns: vec![exactly(value)?] });
     fields.iter().map(rule).collect()
@@ -96,6 +112,9 @@ impl Rule {
         if !self.arguments.is_empty() {
             let each: Vec<String> = self.arguments.iter().map(argument).collect();
             let _ = writeln!(text, "arguments = {{ {} }}", each.join(", "));
+        }
+        if self.only {
+            text.push_str("only = true\n");
         }
         let _ = writeln!(text, "decide = {}", quoted(self.decide.as_str()));
         text
@@ -136,6 +155,11 @@ impl Rule {
             let patterns: Vec<String> = rule.patterns.iter().map(|Pattern(each)| value(each)).collect();
             format!("{} is {}", rule.at.0, patterns.join(" or "))
         };
-        self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ")
+        let named = self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ");
+        match (self.only, named.is_empty()) {
+            (false, _) => named,
+            (true, true) => "without arguments".to_owned(),
+            (true, false) => named + " and nothing else",
+        }
     }
 }

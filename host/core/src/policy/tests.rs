@@ -46,7 +46,7 @@ fn setup(policy: Vec<Rule>) -> Setup {
 
 fn rule(tool: &str, caller: Option<&str>, decide: Decide) -> Rule {
     let (tool, caller) = (ToolPattern(tool.to_owned()), caller.map(PluginName::from));
-    Rule { tool, caller, arguments: Vec::new(), decide, expires_ms: None, source: String::new() }
+    Rule { tool, caller, arguments: Vec::new(), only: false, decide, expires_ms: None, source: String::new() }
 }
 
 fn path(tool: &str, pattern: &str, decide: Decide) -> Rule {
@@ -160,10 +160,12 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
         task: "t".into(),
         caller: "librarian".into(),
         asked_by: Some("sneaky".into()),
+        delegators: Vec::new(),
+        executor: None,
         tool: "notes.save".to_owned(),
         arguments: json!({ "path": "/notes/a.md", "times": 2, "/odd": "a\"b\n" }),
         source: String::new(),
-        rule: Some(1),
+        causes: vec![ApprovalCause::Rule(1)],
         expires_ms: None,
         risk: None,
         risk_reason: None,
@@ -172,7 +174,8 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     let exact = leave(&ruled, &request, true).expect("it can be allowed");
     assert_eq!(exact.before, Some(1));
     let expected = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\n\
-        arguments = { \"/~1odd\" = \"a\\\"b\\U0000000a\", path = \"/notes/a.md\", times = 2 }\ndecide = \"allow\"\n";
+        arguments = { \"/~1odd\" = \"a\\\"b\\U0000000a\", path = \"/notes/a.md\", times = 2 }\nonly = true\n\
+        decide = \"allow\"\n";
     assert!(exact.to_toml().starts_with(expected), "{}", exact.to_toml());
     assert_eq!(exact.rules.len(), 2, "one for each who has a part in it");
     ruled.policy.splice(1..1, exact.rules);
@@ -183,7 +186,11 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     let star = leave(&setup(Vec::new()), &star, true).expect("a star can be meant");
     assert_eq!(star.rules[0].arguments[0].patterns, [Pattern(r"/a\\\*".into())]);
     let none = ApprovalRequest { arguments: json!({}), ..asks("notes.save") };
-    assert_eq!(leave(&setup(Vec::new()), &none, true), None, "there is nothing to be exact about");
+    let none = leave(&setup(Vec::new()), &none, true).expect("a call without arguments can be allowed alone");
+    assert!(none.rules[0].only && none.rules[0].arguments.is_empty());
+    let ruled = setup(none.rules);
+    let one = |arguments: Value| decided(&ruled, &["librarian"], "notes.save", &arguments);
+    assert_eq!((one(json!({})), one(json!({ "path": "/a" }))), (Decide::Allow, Decide::Ask));
 }
 
 fn asks(tool: &str) -> ApprovalRequest {
@@ -191,15 +198,61 @@ fn asks(tool: &str) -> ApprovalRequest {
         task: "t".into(),
         caller: "librarian".into(),
         asked_by: None,
+        delegators: Vec::new(),
+        executor: None,
         tool: tool.to_owned(),
         arguments: json!({ "path": "/a" }),
         source: String::new(),
-        rule: None,
+        causes: vec![ApprovalCause::Grants],
         expires_ms: None,
         risk: None,
         risk_reason: None,
         problem: None,
     }
+}
+
+/// B7 of the hostile review: "these arguments" let calls through that had more of them.
+#[test]
+fn a_rule_for_these_arguments_is_about_no_others() {
+    let request = ApprovalRequest { arguments: json!({ "note": "hello" }), ..asks("notes.save") };
+    let exact = leave(&setup(Vec::new()), &request, true).expect("it can be allowed");
+    let ruled = setup(exact.rules);
+    let one = |arguments: Value| decided(&ruled, &["librarian"], "notes.save", &arguments);
+    assert_eq!(one(json!({ "note": "hello" })), Decide::Allow);
+    assert_eq!(one(json!({ "note": "hello", "ops": [["write", "/work/EVIL"]] })), Decide::Ask);
+    assert_eq!((one(json!({})), one(json!("hello"))), (Decide::Ask, Decide::Ask));
+}
+
+/// B1, B20: a rule answers only what rules and grants ask, and only where it can be written.
+#[test]
+fn no_rule_is_offered_for_what_rules_do_not_answer() {
+    let offered = |request: &ApprovalRequest| [true, false].map(|exact| leave(&setup(Vec::new()), request, exact).is_some());
+    let save = asks("notes.save");
+    assert_eq!(offered(&save), [true, true]);
+    for causes in [vec![ApprovalCause::Confirm], vec![ApprovalCause::Grants, ApprovalCause::Confirm], vec![ApprovalCause::Limit]] {
+        assert_eq!(offered(&ApprovalRequest { causes: causes.clone(), ..save.clone() }), [false, false], "{causes:?}");
+    }
+    assert_eq!(offered(&asks("write")), [false, false], "an action has no pattern");
+}
+
+/// B8: a plugin that may not call a tool had it called by one that may.
+#[test]
+fn what_a_rule_denies_a_plugin_holds_through_delegation() {
+    let named = |name: &str, decide| rule("notes.save", Some(name), decide);
+    let through = |rules: Vec<Rule>, above: &[&str]| {
+        let (ruled, caller) = (setup(rules), [PluginName::from("librarian")]);
+        let above: Vec<PluginName> = above.iter().map(|name| PluginName::from(*name)).collect();
+        decide_delegated(&ruled, &caller, &above, "notes.save", &json!({})).decide
+    };
+    let rules = |decide| vec![named("driver", decide), named("librarian", Decide::Allow)];
+    assert_eq!(through(rules(Decide::Deny), &[]), Decide::Allow);
+    assert_eq!(through(rules(Decide::Deny), &["driver"]), Decide::Deny);
+    assert_eq!(through(rules(Decide::Deny), &["main", "driver"]), Decide::Deny, "however far above");
+    assert_eq!(through(rules(Decide::Ask), &["driver"]), Decide::Ask);
+    let allowed = vec![named("driver", Decide::Allow), named("librarian", Decide::Deny)];
+    assert_eq!(through(allowed, &["driver"]), Decide::Deny, "nobody gives away what they may");
+    let others = vec![named("librarian", Decide::Allow), rule("*", None, Decide::Deny)];
+    assert_eq!(through(others, &["driver"]), Decide::Allow, "a rule for whoever calls is about the caller");
 }
 
 #[test]
@@ -212,7 +265,7 @@ fn a_leave_lets_nothing_through_that_a_later_rule_denies() {
     assert_eq!(exact.before, Some(0));
     let other = ArgumentRule { at: ArgumentPlace("/user/id".into()), patterns: vec![Pattern("x".into())] };
     let of_other = Rule { arguments: vec![other], ..deny.clone() };
-    assert_eq!(leave(&setup(vec![ask.clone(), of_other]), &save, true), None, "a call with one more argument is denied");
+    assert!(leave(&setup(vec![ask.clone(), of_other]), &save, true).is_some(), "a call with one more argument is none of these");
     let of_else = Rule { caller: Some("somebody".into()), ..deny.clone() };
     assert!(leave(&setup(vec![ask.clone(), of_else]), &save, false).is_some(), "it is about others");
     assert!(leave(&setup(vec![deny.clone(), ask]), &save, false).is_some(), "it stands before");

@@ -16,7 +16,7 @@ use crate::ids::{CallId, FrameId, PluginName, TimerId};
 use crate::manifest::Capability;
 use crate::message::{ToolCall, ToolResult};
 use crate::notice::Notice;
-use crate::policy::{Approval, ApprovalRequest, Decide, Decision, Why, decide};
+use crate::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, Decide, Decision, Why, decide_delegated};
 use crate::tool::ToolError;
 
 /// What the operator's rules say about a call.
@@ -53,7 +53,9 @@ impl Room {
     ) -> Ruling {
         let setup = Arc::clone(&self.setup);
         let callers = [caller].into_iter().chain(asked_by);
-        let Decision { decide, why } = decide(&setup, callers, &call.name, &call.arguments);
+        let delegators = self.delegators(id);
+        let above = delegators.iter().map(|delegator| &delegator.plugin);
+        let Decision { decide, why } = decide_delegated(&setup, callers, above, &call.name, &call.arguments);
         let wanted = Wanted { frame: id, slot, call, action: None, caller, asked_by };
         match decide {
             // A rule that allows does not take away what the task's rules of consent ask for.
@@ -68,11 +70,11 @@ impl Room {
             }
             // O-110, O-185: asked for every tool alike, and kept under the id of this call.
             Decide::Ask => {
-                let (index, expires_ms) = match why {
-                    Why::Rule { index, rule } => (Some(index), rule.expires_ms),
-                    Why::Grants { .. } | Why::Nothing => (None, None),
+                let (cause, expires_ms) = match why {
+                    Why::Rule { index, rule } => (ApprovalCause::Rule(index), rule.expires_ms),
+                    Why::Grants { .. } | Why::Nothing => (ApprovalCause::Grants, None),
                 };
-                self.consent_to(&wanted, Some(ByRule { source: why.to_string(), index, expires_ms }), asked)
+                self.consent_to(&wanted, Some(ByRule { source: why.to_string(), cause, expires_ms }), asked)
             }
         }
     }
@@ -88,11 +90,11 @@ impl Room {
         }
     }
 
-    pub(super) fn decided(&mut self, call: CallId, approval: Approval) {
+    pub(super) fn decided(&mut self, call: CallId, ApprovalAnswer { approval, author }: ApprovalAnswer) {
         let (id, slot) = match self.calls.get(&call) {
             Some(Purpose::Approval { frame, slot }) => (*frame, *slot),
             Some(Purpose::TopUp { .. }) => {
-                self.topped_up(call, approval);
+                self.topped_up(call, approval, author);
                 return;
             }
             // Nobody waits for it any more.
@@ -102,7 +104,7 @@ impl Room {
         let of_call = |purpose: &TimerPurpose| matches!(purpose, TimerPurpose::Approval { call: of } if *of == call);
         let timers: Vec<TimerId> = self.timers.iter().filter(|(_, purpose)| of_call(purpose)).map(|(timer, _)| *timer).collect();
         timers.iter().for_each(|timer| drop(self.timers.remove(timer)));
-        self.tell(Notice::ApprovalGiven { call, approval: approval.clone() });
+        self.tell(Notice::ApprovalGiven { call, approval: approval.clone(), author });
         let Some(waiting) = self.slot_of(id, slot) else { return self.violated(Invariant::RoundWaits, id) };
         let asked_by = waiting.asked_by.clone();
         if waiting.action.is_some() {
@@ -140,7 +142,8 @@ impl Room {
     pub(super) fn approval_expired(&mut self, call: CallId) {
         if matches!(self.calls.get(&call), Some(Purpose::Approval { .. })) {
             self.effects.push_back(Effect::AbandonCall { call });
-            self.decided(call, Approval::Refused { reason: "nobody decided in time".to_owned() });
+            let refused = Approval::Refused { reason: "nobody decided in time".to_owned() };
+            self.decided(call, refused.by(ApprovalAuthor::Nobody));
         }
     }
 }

@@ -15,7 +15,7 @@ use crate::control::confirm::ConfirmPolicy;
 use crate::fault::Fault;
 use crate::ids::{FrameId, PluginName};
 use crate::message::ToolCall;
-use crate::policy::ApprovalRequest;
+use crate::policy::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Delegator};
 
 /// Bytes of an analyzer's reason; more is no reason.
 const REASON_MAX: usize = 4 << 10;
@@ -33,10 +33,10 @@ pub(super) struct Wanted<'a> {
     pub(super) asked_by: Option<&'a PluginName>,
 }
 
-/// A rule of the operator's that asks.
+/// What the operator's rules, or the grants where no rule matches, ask.
 pub(super) struct ByRule {
     pub(super) source: String,
-    pub(super) index: Option<usize>,
+    pub(super) cause: ApprovalCause,
     pub(super) expires_ms: Option<u64>,
 }
 
@@ -69,31 +69,56 @@ impl Room {
         if !asks && by_rule.is_none() {
             return Ruling::Runs;
         }
-        let by_rule = by_rule.unwrap_or_else(|| {
-            let why = match (rules.policy, risk) {
-                (ConfirmPolicy::Always, _) => "asks about all that is done".to_owned(),
-                (_, Some(risk)) => format!("asks about what has a {} risk", risk.as_str()),
-                (_, None) => "asks about what has an unknown risk".to_owned(),
-            };
-            ByRule { source: format!("tasks.{name}.confirm {why}"), index: None, expires_ms: None }
-        });
+        let expires_ms = by_rule.as_ref().and_then(|rule| rule.expires_ms);
+        let (mut causes, mut sources) = (Vec::new(), Vec::new());
+        if let Some(rule) = by_rule {
+            causes.push(rule.cause);
+            sources.push(rule.source);
+        }
+        if asks {
+            causes.push(ApprovalCause::Confirm);
+            sources.push(match (rules.policy, risk) {
+                (ConfirmPolicy::Always, _) => format!("tasks.{name}.confirm asks about all that is done"),
+                (_, Some(risk)) => format!("tasks.{name}.confirm asks about what has a {} risk", risk.as_str()),
+                (_, None) => format!("tasks.{name}.confirm asks about what has an unknown risk"),
+            });
+        }
+        let executor = wanted.action.and_then(|action| self.executor_of(wanted.frame, action.name()));
         self.ask_approver(
             (wanted.frame, wanted.slot),
             ApprovalRequest {
                 task: name,
                 caller: wanted.caller.clone(),
                 asked_by: wanted.asked_by.cloned(),
+                delegators: self.delegators(wanted.frame),
                 tool: wanted.call.name.clone(),
+                executor,
                 arguments: wanted.call.arguments.clone(),
-                source: by_rule.source,
-                rule: by_rule.index,
-                expires_ms: by_rule.expires_ms,
+                source: sources.join("; "),
+                causes,
+                expires_ms,
                 risk,
                 risk_reason,
                 problem: None,
             },
         );
         Ruling::Waits
+    }
+
+    /// Returns the delegations that led to this activation, in this room and in those above it, the first one first.
+    pub(super) fn delegators(&self, id: FrameId) -> Vec<Delegator> {
+        let mut delegators = Vec::new();
+        let mut next = Some(id);
+        while let Some(frame) = next.and_then(|id| self.frames.get(&id)) {
+            next = frame.caller;
+            if let Some((caller, task)) = frame.caller.and_then(|caller| self.task_of(caller)) {
+                let brief = frame.intent.as_ref().map(|message| message.text()).unwrap_or_default();
+                delegators.push(Delegator { task: caller.task.clone(), plugin: task.agent.clone(), brief: brief_of(brief) });
+            }
+        }
+        delegators.extend(self.opening.delegators.iter().rev().cloned());
+        delegators.reverse();
+        delegators
     }
 
     fn about_risk(&self, wanted: &Wanted<'_>) -> Question {
@@ -172,6 +197,13 @@ impl Room {
         }
         self.go_on(id, round);
     }
+}
+
+/// Returns the beginning of what a task was asked to do.
+pub(super) fn brief_of(text: &str) -> String {
+    let end = (0..=BRIEF_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    let more = if end < text.len() { "…" } else { "" };
+    format!("{}{more}", &text[..end])
 }
 
 fn bounded(mut reason: String) -> String {

@@ -170,7 +170,7 @@ mod tests {
     use crate::fault::CallReport;
     use crate::ids::{Millis, TaskName};
     use crate::message::{Entity, Message, ToolCall};
-    use crate::policy::Approval;
+    use crate::policy::{Approval, ApprovalAuthor};
     use crate::setup::{Setup, TaskSetup};
     use crate::tool::ToolOutcome;
 
@@ -252,7 +252,7 @@ mod tests {
         let risk = |frame| Purpose::Consult { frame, plugin: "guard".into(), about: About::Risk { slot: 0 } };
         let advice = || Advice::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
         let assessed = || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
-        let approved = || Event::Decided { call: CALL, approval: Approval::Approved };
+        let approved = || Event::Decided { call: CALL, approval: Approval::Approved, author: ApprovalAuthor::Program };
         let said = || Event::UserAnswered { call: CALL, text: Some("yes".to_owned()), attachments: Vec::new() };
         let waiting = |wait: Wait, purpose: fn(FrameId) -> Purpose| room(wait, purpose).0;
         assert_ends("a tool's answer, and no round", waiting(Wait::Call(OTHER), tool), answered(), Invariant::RoundWaits);

@@ -13,7 +13,7 @@ use crate::ids::{CallId, FrameId};
 use crate::limits::WhenUsedUp;
 use crate::model::ModelRequest;
 use crate::notice::Notice;
-use crate::policy::Approval;
+use crate::policy::{Approval, ApprovalAuthor};
 
 /// A model request that waits for more.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -76,7 +76,7 @@ impl Room {
     }
 
     /// An approver has decided about a question for more.
-    pub(super) fn topped_up(&mut self, call: CallId, approval: Approval) {
+    pub(super) fn topped_up(&mut self, call: CallId, approval: Approval, author: ApprovalAuthor) {
         let Some(Purpose::TopUp { top_up }) = self.calls.get_mut(&call) else { return };
         let budget = top_up.budget;
         let more = match approval {
@@ -97,13 +97,13 @@ impl Room {
         self.top_up = None;
         match more {
             Ok(more) => {
-                self.tell(Notice::ToppedUp { call, budget, more: Some(more), reason: None });
+                self.tell(Notice::ToppedUp { call, budget, more: Some(more), reason: None, author });
                 self.give(budget, more);
                 self.go_on_with_held();
             }
             Err(reason) => {
                 let told = format!("{}, and more was not given: {reason}", budget.reason());
-                self.tell(Notice::ToppedUp { call, budget, more: None, reason: Some(reason) });
+                self.tell(Notice::ToppedUp { call, budget, more: None, reason: Some(reason), author });
                 self.stop(budget.status(), &told);
             }
         }

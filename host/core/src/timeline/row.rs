@@ -80,7 +80,16 @@ pub enum What {
     /// A plugin did something to the world.
     SideEffect { plugin: PluginName, verb: String, target: String, bytes: Option<u64>, came: Option<Effected> },
     /// An approver was asked.
-    Approval { task: TaskName, caller: PluginName, tool: String, arguments: String, source: String, given: Option<Given> },
+    Approval {
+        task: TaskName,
+        caller: PluginName,
+        tool: String,
+        arguments: String,
+        source: String,
+        given: Option<Given>,
+        /// Who answered, for people; none: nobody has yet.
+        author: Option<String>,
+    },
     /// A budget of the run was used up, and more was asked for; `more` in its smallest unit.
     TopUp { budget: String, more: Option<u64>, reason: Option<String> },
     /// A request to a model that has no answer; what it had sent is counted.

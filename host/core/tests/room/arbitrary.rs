@@ -12,7 +12,7 @@ use conclave_core::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
 use conclave_core::message::{Blob, Entity, Message, ToolCall};
 use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
 use conclave_core::outcome::EndCause;
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalAuthor};
 use conclave_core::request::{Announcement, Inbound, Request, RequestId};
 use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::tool::{ToolError, ToolOutcome};
@@ -318,7 +318,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
         10 => Event::ModelAnswered { call, ordinal: choices.below(3) as u32, answer: completed(choices), trouble: None },
         11 => Event::Spoken { call, failure: text(choices) },
         12 => background_ended(choices, call),
-        13 => Event::Decided { call, approval: approval(choices) },
+        13 => Event::Decided { call, approval: approval(choices), author: ApprovalAuthor::Program },
         _ if choices.below(8) == 7 => Event::TaskKilled { task: TaskName::from(choices.one(&TASKS)), reason: "no".to_owned() },
         _ if choices.below(8) == 7 => Event::TurnStopped { reason: "wait".to_owned() },
         _ if choices.below(4) == 3 => steers(choices),
@@ -357,11 +357,13 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             asks(choices, *call, answer)
         }
         Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices), attachments: Vec::new() }],
-        Effect::AskApproval { call, .. } => vec![Event::Decided { call: *call, approval: approval(choices) }],
+        Effect::AskApproval { call, .. } => {
+            vec![Event::Decided { call: *call, approval: approval(choices), author: ApprovalAuthor::Program }]
+        }
         // What is no amount is no answer: somebody has to say another word.
         Effect::AskTopUp { call, .. } => {
             let refused = Approval::Refused { reason: "no".to_owned() };
-            [approval(choices), refused].map(|approval| Event::Decided { call: *call, approval }).into()
+            [approval(choices), refused].map(|approval| Event::Decided { call: *call, approval, author: ApprovalAuthor::Program }).into()
         }
         Effect::CallModel { call, ordinal, .. } => {
             vec![Event::ModelAnswered { call: *call, ordinal: *ordinal, answer: completed(choices), trouble: None }]

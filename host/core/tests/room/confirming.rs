@@ -7,7 +7,7 @@ use conclave_core::event::Event;
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::CallId;
 use conclave_core::message::ToolCall;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::policy::{Approval, ApprovalAuthor, ApprovalRequest};
 use conclave_core::unfinished::Unfinished;
 use serde_json::{Value, json};
 
@@ -80,7 +80,10 @@ fn nothing_is_done_before_somebody_consents() {
         assert!(matches!(effects[..], [Effect::AskApproval { .. }]), "{action:?}: {effects:?}\n{:?}", recorded.notices);
         let (call, asked) = request(&effects);
         assert_eq!((asked.tool.as_str(), asked.caller.as_str()), (action.name(), "desk"));
-        recorded.handle(Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() } }, START);
+        recorded.handle(
+            Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() }, author: ApprovalAuthor::Program },
+            START,
+        );
         let effects = recorded.take_effects();
         let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("{action:?} was done: {effects:?}") };
         let view = recorded.room.agent_view(call).expect("it is under way");
@@ -96,7 +99,7 @@ fn what_somebody_consents_to_is_done_once() {
     for action in actions().into_iter().filter(|action| KINDS.contains(&action.name())) {
         let mut recorded = opened(&json!({ "policy": "always" }), &json!([{ "tool": "hands.*", "decide": "ask" }]));
         let (call, _) = request(&act(&mut recorded, &action));
-        recorded.handle(Event::Decided { call, approval: Approval::Approved }, START);
+        recorded.handle(Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
         let effects = recorded.take_effects();
         let is_done = matches!(&effects[..], [Effect::CallTool { tool, .. }, ..] if *tool == action.name())
             || effects.iter().any(|effect| matches!(effect, Effect::StepAgent { .. }));
@@ -148,7 +151,7 @@ fn the_strictest_of_rule_and_risk_counts_for_actions_too() {
         opened(&json!({ "policy": "always" }), &json!([{ "tool": "hands.run", "decide": "deny", "source": "conclave.toml:3" }]));
     let mut effects = act(&mut recorded, &run());
     if let [Effect::AskApproval { call, .. }] = effects[..] {
-        recorded.handle(Event::Decided { call, approval: Approval::Approved }, START);
+        recorded.handle(Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
         effects = recorded.take_effects();
     }
     assert!(matches!(effects[..], [Effect::StepAgent { .. }]), "{effects:?}");
@@ -171,14 +174,14 @@ fn an_approver_writes_other_arguments_for_an_action() {
     assert_eq!(asked.arguments["command"], "ls");
     let mut arguments = asked.arguments;
     arguments["command"] = json!("ls -l");
-    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments } }, START);
+    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments }, author: ApprovalAuthor::Program }, START);
     let effects = recorded.take_effects();
     let [Effect::CallTool { arguments, .. }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(arguments["command"], "ls -l");
     // What is no such action is not carried out.
     let mut recorded = opened(&json!({ "policy": "always" }), &json!([]));
     let (call, _) = request(&act(&mut recorded, &run()));
-    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments: json!([1]) } }, START);
+    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments: json!([1]) }, author: ApprovalAuthor::Program }, START);
     assert!(matches!(recorded.take_effects()[..], [Effect::StepAgent { .. }]));
 }
 
@@ -218,25 +221,29 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     let mut recorded = opened(&always, &json!([]));
     let (call, asked) = request(&act(&mut recorded, &delegating()));
     assert_eq!((asked.tool.as_str(), &asked.arguments["agent"]), ("delegate_task", &json!("other")));
-    recorded.handle(Event::Decided { call, approval: Approval::Approved }, START);
+    recorded.handle(Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("t"));
     // Yes, but otherwise.
     let mut recorded = opened(&always, &json!([]));
     let (call, asked) = request(&act(&mut recorded, &delegating()));
     let mut arguments = asked.arguments;
     arguments["task"] = json!("u");
-    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments } }, START);
+    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments }, author: ApprovalAuthor::Program }, START);
     assert_eq!(starts(&recorded.take_effects()).as_deref(), Some("u"));
     // Yes, to what the agent was not granted.
     let mut recorded = opened(&always, &json!([]));
     let (call, mut asked) = request(&act(&mut recorded, &delegating()));
     asked.arguments["agent"] = json!("desk");
-    recorded.handle(Event::Decided { call, approval: Approval::Edited { arguments: asked.arguments } }, START);
+    recorded
+        .handle(Event::Decided { call, approval: Approval::Edited { arguments: asked.arguments }, author: ApprovalAuthor::Program }, START);
     assert_eq!(starts(&recorded.take_effects()), None);
     // No.
     let mut recorded = opened(&always, &json!([]));
     let (call, _) = request(&act(&mut recorded, &delegating()));
-    recorded.handle(Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() } }, START);
+    recorded.handle(
+        Event::Decided { call, approval: Approval::Refused { reason: "too dear".to_owned() }, author: ApprovalAuthor::Program },
+        START,
+    );
     let effects = recorded.take_effects();
     assert_eq!(starts(&effects), None);
     let [Effect::StepAgent { call, .. }] = effects[..] else { panic!("{effects:?}") };

@@ -9,7 +9,7 @@ use conclave_core::ids::{CallId, ControlId, TaskName, TimerId};
 use conclave_core::message::{Entity, Label, ToolCall};
 use conclave_core::notice::Notice;
 use conclave_core::outcome::{EndCause, Status};
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalAuthor};
 use conclave_core::tool::ToolOutcome;
 use conclave_core::unfinished::Unfinished;
 use serde_json::{Value, json};
@@ -119,7 +119,7 @@ fn an_approval_is_taken_and_the_call_begins_later() {
     recorded.handle(stepped(step, calls_box()), START);
     let asked = only(&mut recorded, "approval");
     recorded.handle(pause(), START);
-    recorded.handle(Event::Decided { call: asked, approval: Approval::Approved }, START);
+    recorded.handle(Event::Decided { call: asked, approval: Approval::Approved, author: ApprovalAuthor::Program }, START);
     assert_eq!(begun(&mut recorded), []);
     assert!(!recorded.room.is_in_flight(asked));
     recorded.handle(Event::Unpaused, START);
@@ -330,7 +330,7 @@ fn an_approval_in_a_control_message_begins_the_call_once() {
     let step = only(&mut recorded, "step");
     recorded.handle(stepped(step, calls_box()), START);
     let asked = only(&mut recorded, "approval");
-    let approve = control("c1", Event::Decided { call: asked, approval: Approval::Approved });
+    let approve = control("c1", Event::Decided { call: asked, approval: Approval::Approved, author: ApprovalAuthor::Program });
     recorded.handle(approve.clone(), START);
     only(&mut recorded, "tool");
     recorded.handle(approve, START);

@@ -7,6 +7,7 @@ use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Principal, RULES, Record, Spent, UsedByPlugin};
 use conclave_core::fault::CallReport;
 use conclave_core::ids::{CallId, Millis, TimerId};
+use conclave_core::policy::ApprovalAuthor;
 use conclave_core::room::Room;
 use serde_json::{Value, json};
 
@@ -221,7 +222,7 @@ impl<'a> World<'a> {
                 let entry = self.next(&format!("approval {}", request.tool), Some(&self.case.scripts.approvals)).unwrap_or_default();
                 if !is_held(&entry) {
                     let approval = serde_json::from_value(entry).expect("an approval");
-                    self.happened(Event::Decided { call, approval });
+                    self.happened(Event::Decided { call, approval, author: ApprovalAuthor::Program });
                 }
             }
             Effect::AskTopUp { call, .. } => {
@@ -232,7 +233,7 @@ impl<'a> World<'a> {
                         break;
                     }
                     let approval = serde_json::from_value(entry).expect("an approval");
-                    self.happened(Event::Decided { call, approval });
+                    self.happened(Event::Decided { call, approval, author: ApprovalAuthor::Program });
                 }
             }
             Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => {}

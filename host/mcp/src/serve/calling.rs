@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::Stopper;
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
@@ -38,15 +38,16 @@ impl Asking {
 }
 
 impl Approver for Asking {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let questions = self.0.clone();
         Box::pin(async move {
             let (answer, answered) = oneshot::channel();
-            let gone = || refused("the client has gone");
+            let gone = || refused("the client has gone").by(ApprovalAuthor::Nobody);
             if questions.send(Question { request, answer }).await.is_err() {
                 return gone();
             }
-            answered.await.unwrap_or_else(|_| gone())
+            let at = "the MCP client".to_owned();
+            answered.await.map_or_else(|_| gone(), |approval| approval.by(ApprovalAuthor::Person { at }))
         })
     }
 }

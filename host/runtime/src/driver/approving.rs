@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use conclave_core::ids::PluginName;
-use conclave_core::policy::{Approval, ApprovalRequest, Decide, decide};
+use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest, Decide};
 use conclave_core::setup::Setup;
 use serde_json::Value;
 
@@ -28,21 +28,22 @@ impl Asking {
     }
 
     /// Asks until there is an answer that can be carried out.
-    pub(super) async fn decide(&self, mut request: ApprovalRequest) -> Approval {
+    pub(super) async fn decide(&self, mut request: ApprovalRequest) -> ApprovalAnswer {
         if let Err(message) = self.fits(&request.tool, &request.arguments).await {
-            return Approval::Invalid { message };
+            return Approval::Invalid { message }.by(ApprovalAuthor::Nobody);
         }
         for _ in 0..TRIES {
-            let arguments = match self.approver.decide(request.clone()).await {
+            let ApprovalAnswer { approval, author } = self.approver.decide(request.clone()).await;
+            let arguments = match approval {
                 Approval::Edited { arguments } => arguments,
                 // What they wrote before, and it could not run.
                 Approval::Approved if request.problem.is_some() => request.arguments.clone(),
-                approval => return approval,
+                approval => return approval.by(author),
             };
-            let Some(problem) = self.problem(&request, &arguments).await else { return Approval::Edited { arguments } };
+            let Some(problem) = self.problem(&request, &arguments).await else { return Approval::Edited { arguments }.by(author) };
             (request.arguments, request.problem) = (arguments, Some(problem));
         }
-        Approval::Invalid { message: request.problem.unwrap_or_default() }
+        Approval::Invalid { message: request.problem.unwrap_or_default() }.by(ApprovalAuthor::Nobody)
     }
 
     /// Why edited arguments cannot run.
@@ -50,7 +51,7 @@ impl Asking {
         if let Err(message) = self.fits(&request.tool, arguments).await {
             return Some(message);
         }
-        let decision = decide(&self.setup, request.callers(), &request.tool, arguments);
+        let decision = request.decide(&self.setup, arguments);
         (decision.decide == Decide::Deny).then(|| format!("the rule at {} denies it", decision.why))
     }
 

@@ -10,7 +10,7 @@ use conclave_core::event::Event;
 use conclave_core::fault::{CallReport, Fault, FaultKind};
 use conclave_core::ids::{CallId, ModelName};
 use conclave_core::model::{ModelError, Prompt};
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor};
 use conclave_core::tool::ToolError;
 use conclave_core::unfinished::Start;
 
@@ -37,15 +37,12 @@ impl Driver {
             }
             Effect::Consult { call, plugin, question, .. } => self.consult(call, plugin, question, start),
             Effect::AskApproval { call, request } => {
-                let broke_off = Approval::Refused { reason: "the approver broke off".to_owned() };
-                let fallback = Event::Decided { call, approval: broke_off };
                 let asking = Asking::new(&self.shared, &self.setup);
-                self.start(call, fallback, async move { Event::Decided { call, approval: asking.decide(request).await } });
+                self.start(call, approver_broke_off(call), async move { decided(call, asking.decide(request).await) });
             }
             Effect::AskTopUp { call, top_up } => {
-                let fallback = Event::Decided { call, approval: Approval::Refused { reason: "the approver broke off".to_owned() } };
                 let approver = Arc::clone(&self.shared.approver);
-                self.start(call, fallback, async move { Event::Decided { call, approval: asked_for_more(&*approver, top_up).await } });
+                self.start(call, approver_broke_off(call), async move { decided(call, asked_for_more(&*approver, top_up).await) });
             }
             Effect::AskUser { call, task, channel, prompt } => {
                 let channels = Arc::clone(&self.shared.channels);
@@ -213,16 +210,26 @@ impl Driver {
 const TRIES: u32 = 16;
 
 /// Asks until the answer is one: to the room an amount that is none says nothing, and it would wait on.
-async fn asked_for_more(approver: &dyn Approver, mut top_up: TopUp) -> Approval {
+async fn asked_for_more(approver: &dyn Approver, mut top_up: TopUp) -> ApprovalAnswer {
     for _ in 0..TRIES {
-        let approval = approver.top_up(top_up.clone()).await;
-        let Approval::Edited { arguments } = &approval else { return approval };
+        let answer = approver.top_up(top_up.clone()).await;
+        let Approval::Edited { arguments } = &answer.approval else { return answer };
         match top_up.amount(arguments) {
-            Ok(_) => return approval,
+            Ok(_) => return answer,
             Err(problem) => top_up.problem = Some(problem.to_string()),
         }
     }
-    Approval::Refused { reason: top_up.problem.unwrap_or_default() }
+    Approval::Refused { reason: top_up.problem.unwrap_or_default() }.by(ApprovalAuthor::Nobody)
+}
+
+fn decided(call: CallId, ApprovalAnswer { approval, author }: ApprovalAnswer) -> Event {
+    Event::Decided { call, approval, author }
+}
+
+/// The answer when the approver's future ends without one.
+fn approver_broke_off(call: CallId) -> Event {
+    let refused = Approval::Refused { reason: "the approver broke off".to_owned() };
+    decided(call, refused.by(ApprovalAuthor::Nobody))
 }
 
 /// Answers with the fallback when the work did not.

@@ -215,6 +215,7 @@ fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
         tool: ToolPattern(tool.to_owned()),
         caller: Some(PluginName::from(caller.as_str())),
         arguments: Vec::new(),
+        only: false,
         decide: Decide::Allow,
         expires_ms: None,
         source: "the command itself".to_owned(),

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::event::Event;
 use conclave_core::ids::{CallId, ControlId, RoomId, TaskName};
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalAuthor};
 use conclave_core::request::Request;
 use serde::{Deserialize, Serialize};
 
@@ -72,7 +72,10 @@ impl Word {
     /// Returns the event that it is to the room.
     pub(crate) fn to_event(&self) -> Event {
         match self.clone() {
-            Self::Decide { call, approval } => Event::Decided { call, approval },
+            Self::Decide { call, approval } => {
+                let author = ApprovalAuthor::Person { at: "another terminal".to_owned() };
+                Event::Decided { call, approval, author }
+            }
             Self::Stop { reason } => Event::Cancelled { reason },
             Self::Pause { reason } => Event::Paused { reason },
             Self::Unpause => Event::Unpaused,

@@ -7,7 +7,7 @@ use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use serde_json::json;
 
 use crate::support::{config, prepared, run};
@@ -15,14 +15,14 @@ use crate::support::{config, prepared, run};
 struct Decided(Approval);
 
 impl Approver for Decided {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         assert_eq!(request.tool, "app.pay");
         match request.problem {
             None => assert_eq!(request.arguments, json!({ "euros": 100 })),
             // Asked again about what it wrote itself.
             Some(_) => assert_eq!(Approval::Edited { arguments: request.arguments }, self.0),
         }
-        Box::pin(std::future::ready(self.0.clone()))
+        Box::pin(std::future::ready(self.0.clone().into()))
     }
 }
 

@@ -24,7 +24,7 @@ use conclave_runtime::message::{Entity, Message};
 use conclave_runtime::model::{Stop, Usage};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{Approval, ApprovalAuthor, ApprovalCause, ApprovalRequest};
 use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_runtime::subscribe::{Happening, Level, What};
 use serde_json::json;
@@ -227,17 +227,19 @@ fn notices() -> Vec<Notice> {
                 task: task("answer"),
                 caller: plugin("librarian"),
                 asked_by: None,
+                delegators: Vec::new(),
+                executor: None,
                 tool: find(),
                 arguments: arguments(),
                 source: "conclave.toml:49".to_owned(),
-                rule: Some(0),
+                causes: vec![ApprovalCause::Rule(0)],
                 expires_ms: None,
                 risk: Some(Risk::High),
                 risk_reason: Some("it reads what nobody asked for".to_owned()),
                 problem: None,
             },
         },
-        Notice::ApprovalGiven { call: CallId(5), approval: Approval::Approved },
+        Notice::ApprovalGiven { call: CallId(5), approval: Approval::Approved, author: ApprovalAuthor::Program },
         Notice::TopUpAsked {
             call: CallId(6),
             top_up: TopUp {
@@ -251,7 +253,7 @@ fn notices() -> Vec<Notice> {
                 problem: None,
             },
         },
-        Notice::ToppedUp { call: CallId(6), budget: Budget::Tokens, more: Some(5_000), reason: None },
+        Notice::ToppedUp { call: CallId(6), budget: Budget::Tokens, more: Some(5_000), reason: None, author: ApprovalAuthor::Program },
         Notice::PriceUnknown { model: ModelName::from("default"), limit: "limits.run.cost_usd".to_owned() },
         Notice::AttemptLost { call: step, ordinal: 0, model: ModelName::from("default"), input_tokens: 812, cost_micro_usd: 0 },
         Notice::ModelCalled {

@@ -10,7 +10,7 @@ use conclave_runtime::fault::FaultKind;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::message::ToolCall;
 use conclave_runtime::native::{Call, Failure, Plugin, Step, Tool};
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::tool::{ToolError, ToolOutcome};
 use conclave_runtime::{CallToolError, RunOptions};
 use serde_json::{Value, json};
@@ -95,10 +95,10 @@ async fn calls_that_would_follow_are_listed_and_not_made() {
 struct Editor(AtomicUsize);
 
 impl Approver for Editor {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         self.0.fetch_add(1, Ordering::Relaxed);
         assert_eq!((request.tool.as_str(), request.caller.as_str()), ("app.echo", "(you)"));
-        Box::pin(std::future::ready(Approval::Edited { arguments: json!({ "text": "edited" }) }))
+        Box::pin(std::future::ready(Approval::Edited { arguments: json!({ "text": "edited" }) }.into()))
     }
 }
 

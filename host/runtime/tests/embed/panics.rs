@@ -10,7 +10,7 @@ use conclave_runtime::manifest::Capability;
 use conclave_runtime::model::Prompt;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::outcome::{Outcome, Status};
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
 use serde_json::json;
 
@@ -49,7 +49,7 @@ async fn a_model_client_that_panics_is_answered() {
 struct Panics;
 
 impl Approver for Panics {
-    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         panic!("the approver's own fault")
     }
 }

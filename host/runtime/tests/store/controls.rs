@@ -15,7 +15,7 @@ use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::kill_points;
 use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::store::{ControlInbox, Durability, Mail, MailState, Reader, Standing, Store, Word};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
@@ -33,7 +33,7 @@ const CONFIG: &str = "entry = 'desk'\n[plugins.desk]\nsource = 'native:desk'\ngr
 struct Elsewhere;
 
 impl Approver for Elsewhere {
-    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         Box::pin(std::future::pending())
     }
 }

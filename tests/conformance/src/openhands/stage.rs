@@ -18,7 +18,7 @@ use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, Tool, finish};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Outcome;
-use conclave_runtime::policy::{Approval, ApprovalRequest};
+use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Ask, Host, HostOptions, RunOptions};
 use serde_json::{Value, json};
@@ -279,10 +279,10 @@ impl Channels for User {
 struct Approves(Arc<Shared>);
 
 impl Approver for Approves {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         self.0.lock().asked.push(request);
         match self.0.approval.clone() {
-            Some(approval) => Box::pin(std::future::ready(approval)),
+            Some(approval) => Box::pin(std::future::ready(approval.into())),
             None => {
                 self.0.unanswered.notify_one();
                 Box::pin(std::future::pending())

@@ -7,7 +7,7 @@ use conclave_core::config::Config;
 use conclave_core::grant::{FileGrant, FileMode, Grants, ToolPattern};
 use conclave_core::ids::PluginName;
 use conclave_core::limits::{PluginLimits, RunLimits};
-use conclave_core::policy::{ApprovalRequest, Decide, Rule, decide, leave};
+use conclave_core::policy::{ApprovalCause, ApprovalRequest, Decide, Rule, decide, leave};
 use conclave_core::setup::{PluginSetup, Setup};
 use serde_json::{Value, json};
 
@@ -81,6 +81,7 @@ fn decided(setup: &Setup, call: &Call) {
         tool: ToolPattern("*".to_owned()),
         caller: None,
         arguments: Vec::new(),
+        only: false,
         decide,
         expires_ms: None,
         source: String::new(),
@@ -107,10 +108,12 @@ fn left(setup: &Setup, call: &Call) {
         task: "t".into(),
         caller: caller.clone(),
         asked_by: call.callers.get(1).cloned(),
+        delegators: Vec::new(),
+        executor: None,
         tool: call.tool.clone(),
         arguments: call.arguments.clone(),
         source: String::new(),
-        rule: None,
+        causes: vec![ApprovalCause::Grants],
         expires_ms: None,
         risk: None,
         risk_reason: None,

@@ -9,7 +9,7 @@ use conclave_core::ids::RoomId;
 use conclave_core::message::Message;
 use conclave_core::notice::Notice;
 use conclave_core::outcome::Outcome;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::engine::EngineSettings;
@@ -98,10 +98,10 @@ pub(super) struct Decides {
 }
 
 impl Approver for Decides {
-    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, Approval> {
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
         let approval = (self.decide)(&request);
         lock(&self.asked).push(request);
-        Box::pin(std::future::ready(approval))
+        Box::pin(std::future::ready(approval.into()))
     }
 }
 

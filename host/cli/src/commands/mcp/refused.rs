@@ -56,7 +56,7 @@ impl Subscriber for Refused {
                 }
                 asked.insert((happening.room.clone(), *call), request.clone());
             }
-            Notice::ApprovalGiven { call, approval } => {
+            Notice::ApprovalGiven { call, approval, .. } => {
                 let request = asked.remove(&(happening.room.clone(), *call));
                 drop(asked);
                 if let (Some(request), Approval::Refused { .. }) = (request, approval) {

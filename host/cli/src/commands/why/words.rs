@@ -137,7 +137,7 @@ pub(super) fn of_notice(notice: &Notice) -> Option<String> {
         Notice::ApprovalAsked { request, .. } => {
             format!("you were asked about {} {} by {}: {}", request.tool, request.arguments, request.caller, request.source)
         }
-        Notice::ApprovalGiven { approval, .. } => format!("the answer: {}", approved(approval)),
+        Notice::ApprovalGiven { approval, author, .. } => format!("the answer of {author}: {}", approved(approval)),
         Notice::TopUpAsked { top_up, .. } => format!("you were asked for more: {}", top_up.sentence()),
         Notice::ToppedUp { budget, more: Some(more), .. } => format!("the answer: {} more for {}", budget.show(*more), budget.key()),
         Notice::ToppedUp { reason, .. } => format!("the answer: no more: {}", reason.as_deref().unwrap_or_default()),
@@ -154,7 +154,6 @@ fn approved(approval: &Approval) -> String {
     match approval {
         Approval::Approved => "yes".to_owned(),
         Approval::Edited { arguments } => format!("yes, with {arguments}"),
-        // Who answered is in these words as far as the journal knows: a person, or that nobody was there.
         Approval::Refused { reason } => format!("no: {reason}"),
         Approval::Invalid { message } => format!("no: {message}"),
     }
@@ -170,10 +169,10 @@ pub(super) fn in_list(notice: &Notice, asked: &Asked) -> Option<(&'static str, S
             ("DENIED", format!("{plugin}  {}: {} ({})", record.denial.capability, record.denial.target, record.layer.as_str()))
         }
         Notice::ApprovalAsked { request, .. } => ("asked", format!("{}  {} {}", request.caller, request.tool, request.arguments)),
-        Notice::ApprovalGiven { call, approval } => {
+        Notice::ApprovalGiven { call, approval, author } => {
             let about = asked.get(call).map_or(String::new(), |request| format!("{}  {}: ", request.caller, request.tool));
             let sign = if matches!(approval, Approval::Approved | Approval::Edited { .. }) { "approved" } else { "refused" };
-            (sign, format!("{about}{}", approved(approval)))
+            (sign, format!("{about}{} ({author})", approved(approval)))
         }
         Notice::TopUpAsked { top_up, .. } => ("asked", top_up.sentence()),
         Notice::ToppedUp { budget, more: Some(more), .. } => ("approved", format!("{} more for {}", budget.show(*more), budget.key())),

@@ -211,13 +211,14 @@ fn about(what: &What, facts: &mut Vec<(&'static str, String)>) {
             put("sent", &sent.map(bytes).unwrap_or_default());
             put("came", &came.as_ref().map(came_of).unwrap_or_default());
         }
-        What::Approval { task, caller, tool, arguments, source, given } => {
+        What::Approval { task, caller, tool, arguments, source, given, author } => {
             put("tool", tool);
             put("wanted by", caller.as_str());
             put("task", task.as_str());
             put("arguments", arguments);
             put("asked because", source);
             put("answer", &given.as_ref().map_or_else(|| "none yet".to_owned(), given_of));
+            put("answered by", author.as_deref().unwrap_or_default());
         }
         What::User { task, channel, prompt, answer } => {
             put("task", task.as_str());

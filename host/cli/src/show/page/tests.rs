@@ -66,6 +66,7 @@ fn rows(text: &str) -> Vec<Row> {
             arguments: text.into(),
             source: text.into(),
             given: Some(Given::Refused { reason: text.into() }),
+            author: some(),
         },
         What::User { task: task.clone(), channel: name(text), prompt: text.into(), answer: some() },
         What::Background { id: name(text), task: task.clone(), child: name(text), status: some(), came: text.into() },

@@ -96,8 +96,9 @@ fn of(what: &What) -> (String, String, Tone) {
             let (came, tone) = came.as_ref().map_or((String::new(), Tone::Odd), effected);
             (format!("{plugin} {verb}"), joined_with(" ", &[&format!("{target}{size}"), &came]), tone)
         }
-        What::Approval { caller, tool, arguments, source, given, .. } => {
+        What::Approval { caller, tool, arguments, source, given, author, .. } => {
             let (said, tone) = given.as_ref().map_or_else(|| ("waits".to_owned(), Tone::Odd), given_words);
+            let said = author.as_ref().map_or(said.clone(), |author| format!("{said}, by {author}"));
             (format!("approval {tool}"), joined(&[&said, &format!("{caller} wants it: {arguments}"), source]), tone)
         }
         What::TopUp { budget, more, reason } => match (more, reason) {

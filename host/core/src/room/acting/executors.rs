@@ -47,7 +47,7 @@ impl Room {
         }
     }
 
-    fn executor_of(&self, id: FrameId, kind: &str) -> Option<PluginName> {
+    pub(in crate::room) fn executor_of(&self, id: FrameId, kind: &str) -> Option<PluginName> {
         let (_, task) = self.task_of(id)?;
         task.executors.iter().find(|plugin| self.offers(plugin, kind)).cloned()
     }

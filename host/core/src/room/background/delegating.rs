@@ -160,7 +160,9 @@ impl Room {
         self.counters.background += 1;
         let number = self.counters.background;
         let id = BackgroundId::from(format!("task-{number}"));
-        let (opening, context) = self.child_opening(&id, &delegation, &checked);
+        let delegators = self.delegators_of_child(&origin, &delegation, &checked);
+        let (mut opening, context) = self.child_opening(&id, &delegation, &checked);
+        opening.delegators = delegators;
         self.spent = self.spent.plus(Spent { tasks: 1, ..Spent::default() });
         let reserved = self.reserve(&opening.limits);
         let (room, task) = (opening.room.clone(), checked.task.clone());

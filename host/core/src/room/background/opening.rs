@@ -4,12 +4,15 @@
 use serde_json::{Map, Value, json};
 
 use super::super::Room;
+use super::super::confirming::brief_of;
+use super::Origin;
 use super::checks::Checked;
 use crate::delegation::{CONVERSATION_MAX, Delegation};
 use crate::event::{Opening, Spent};
 use crate::ids::{BackgroundId, RoomId, TaskName};
 use crate::limits::RunLimits;
 use crate::message::{Entity, Message};
+use crate::policy::Delegator;
 
 /// Characters of one message of an excerpt.
 const EXCERPT_CHARS: usize = 600;
@@ -50,6 +53,19 @@ impl Room {
             ..Opening::default()
         };
         (opening, context)
+    }
+
+    /// Returns the delegations that lead to the child room, this one last.
+    pub(super) fn delegators_of_child(&self, origin: &Origin, delegation: &Delegation, checked: &Checked) -> Vec<Delegator> {
+        let mut delegators = match origin {
+            Origin::Slot { frame, .. } => self.delegators(*frame),
+            Origin::Request { .. } => self.opening.delegators.clone(),
+        };
+        if let (Some(task), Some(plugin)) = (&checked.by, &checked.agent) {
+            let brief = brief_of(delegation.brief.as_ref().unwrap_or(&delegation.task));
+            delegators.push(Delegator { task: task.clone(), plugin: plugin.clone(), brief });
+        }
+        delegators
     }
 
     /// The brief, else the label; then facts and conversation, which are data.

@@ -109,10 +109,11 @@ impl Now<'_> {
                     arguments: json(&request.arguments),
                     source: request.source,
                     given: None,
+                    author: None,
                 };
                 self.open(Key::Call(call), self.here(), what);
             }
-            Notice::ApprovalGiven { call, approval } => {
+            Notice::ApprovalGiven { call, approval, author } => {
                 let said = match approval {
                     Approval::Approved => Given::Approved,
                     Approval::Edited { arguments } => Given::Edited { arguments: json(&arguments) },
@@ -120,8 +121,8 @@ impl Now<'_> {
                     Approval::Invalid { message } => Given::Refused { reason: short(&message) },
                 };
                 self.end(&Key::Call(call), |what| {
-                    if let What::Approval { given, .. } = what {
-                        *given = Some(said);
+                    if let What::Approval { given, author: by, .. } = what {
+                        (*given, *by) = (Some(said), Some(author.to_string()));
                     }
                 });
             }

@@ -13,7 +13,7 @@ use conclave_core::ids::CallId;
 use conclave_core::message::ToolCall;
 use conclave_core::notice::Notice;
 use conclave_core::outcome::{EndCause, Outcome, Status};
-use conclave_core::policy::Approval;
+use conclave_core::policy::{Approval, ApprovalAuthor};
 use conclave_core::request::{Reply as Answer, Request, RequestId};
 use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
 use conclave_core::toolbox::{HostTool, TaskTool, Worker};
@@ -210,7 +210,7 @@ fn an_approved_call_of_the_tool_is_carried_out() {
     };
     let call = desk.take(asked).expect("an approver is asked");
     assert!(desk.to_do.iter().find_map(background).is_none());
-    desk.happened(Event::Decided { call, approval: Approval::Approved });
+    desk.happened(Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program });
     assert_eq!(desk.reads()["status"], json!("delegated"));
     desk.begun();
     desk.folds();
