@@ -241,7 +241,7 @@ fn a_call_waits_for_a_word_from_another_terminal() {
     // Without a person it is shown, and no more.
     let unsaid = conclave(&rig, &["approve", &id]);
     assert_eq!(unsaid.status.code(), Some(6), "{}", text(&unsaid.stderr));
-    assert!(text(&unsaid.stderr).contains("\"text\": \"it ran\""), "what would run is seen: {}", text(&unsaid.stderr));
+    assert!(text(&unsaid.stderr).contains("text      \"it ran\""), "what would run is seen: {}", text(&unsaid.stderr));
     // One id is one call.
     let (run, _) = id.split_once(':').expect("an id is a run and a call");
     for (wrong, code) in [(format!("{run}:c9999"), 2), ("nonsense".to_owned(), 2), ("ffffffffff:c1".to_owned(), 2)] {

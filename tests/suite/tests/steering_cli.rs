@@ -201,7 +201,7 @@ fn whoever_approves_sees_the_risk_and_why() {
     let shown = conclave(&rig, &["approve", &call]);
     assert_eq!(shown.status.code(), Some(6));
     let stderr = text(&shown.stderr);
-    assert!(stderr.contains("risk: high") && stderr.contains("it goes live") && stderr.contains("deploy now"), "{stderr}");
+    assert!(stderr.contains("high risk") && stderr.contains("it goes live") && stderr.contains("deploy now"), "{stderr}");
     said(&rig, &["approve", &call, "--yes"]);
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!((ended.status.code(), text(&ended.stdout).as_str()), (Some(0), "deploy now\n"), "{}", text(&ended.stderr));
