@@ -42,7 +42,7 @@ const GRACE: Duration = Duration::from_millis(500);
 const CHECKED: Duration = Duration::from_millis(500);
 /// Clocks differ by this much on whether a question has expired.
 const SOON: Duration = Duration::from_millis(50);
-/// Rows below a page of a question: two of letters, and one for what is typed.
+/// Rows below a page: two lines of letters, and one for a longer input.
 const LETTER_ROWS: usize = 3;
 /// Characters of a reason that reach the agent.
 const REASON: usize = 1_000;
@@ -56,7 +56,7 @@ struct Inner {
     about: About,
     approvals: Approvals,
     /// Answers for the rest of this run.
-    standing: Mutex<HashMap<Leave, Standing>>,
+    standing: Mutex<HashMap<QuestionKind, AnswerForRun>>,
     /// Rules that would have allowed what was refused because nobody could be asked.
     missing: Mutex<BTreeSet<String>>,
     /// Something was refused because nobody could be asked.
@@ -95,9 +95,9 @@ impl Drop for Expiry<'_> {
     }
 }
 
-/// Which questions an answer for this run answers: those about the same tool or action, by the same plugins, asked for the same reasons.
+/// The questions that one answer for this run covers: the same tool or action, the same plugins, the same causes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-struct Leave {
+struct QuestionKind {
     tool: String,
     executor: Option<PluginName>,
     caller: PluginName,
@@ -106,7 +106,7 @@ struct Leave {
     causes: Vec<ApprovalCause>,
 }
 
-impl Leave {
+impl QuestionKind {
     fn of(request: &ApprovalRequest) -> Self {
         Self {
             tool: request.tool.clone(),
@@ -121,21 +121,21 @@ impl Leave {
 
 /// An answer for the rest of the run.
 #[derive(Clone, Debug, PartialEq)]
-struct Standing {
+struct AnswerForRun {
     answer: Approval,
-    /// The risk of the call that it was given about; none: nobody said.
+    /// The risk of the approved call; `None` if no analyzer assessed it.
     risk: Option<Risk>,
     given_ms: u64,
 }
 
-impl Standing {
+impl AnswerForRun {
     fn new(answer: Approval, request: &ApprovalRequest) -> Self {
         let since_epoch = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { answer, risk: request.risk, given_ms: u64::try_from(since_epoch.as_millis()).unwrap_or(u64::MAX) }
     }
 
-    /// Whether it answers a question about this risk. A leave holds for no higher risk, and where nobody says how high it is, for none
-    /// that was known before; a refusal holds for any.
+    /// Returns whether the answer covers a call of this risk. An approval covers no higher risk, and an unknown risk only if the
+    /// approved call's was unknown too. A refusal covers any risk.
     fn answers(&self, risk: Option<Risk>) -> bool {
         match (&self.answer, self.risk, risk) {
             (Approval::Refused { .. }, ..) | (_, None, None) => true,
@@ -330,15 +330,15 @@ impl Inner {
                 above = pages.next();
                 continue;
             }
-            if choice.is_some_and(Choice::runs) && !pages.is_read() {
+            if choice.is_some_and(Choice::lets_run) && !pages.is_read() {
                 above = "      not all of it was shown yet: [s] shows the next page".to_owned();
                 continue;
             }
             match self.act(choice, request).await {
                 Said::Answer(answer) => return by_person(answer),
                 Said::ForThisRun(answer) => {
-                    let standing = Standing::new(answer.clone(), request);
-                    self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(Leave::of(request), standing);
+                    let standing = AnswerForRun::new(answer.clone(), request);
+                    self.standing.lock().unwrap_or_else(PoisonError::into_inner).insert(QuestionKind::of(request), standing);
                     return by_person(answer);
                 }
                 Said::Again(said) => above = said,
@@ -424,9 +424,11 @@ impl Inner {
 
     /// Returns the answer that was given before: for this run, or by a rule that was written during it.
     fn answered(&self, request: &ApprovalRequest) -> Option<ApprovalAnswer> {
-        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).get(&Leave::of(request)).cloned();
+        let standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner).get(&QuestionKind::of(request)).cloned();
         match standing.filter(|standing| standing.answers(request.risk)) {
-            Some(Standing { answer, given_ms, .. }) => Some(answer.by(ApprovalAuthor::ForThisRun { at: TERMINAL.to_owned(), given_ms })),
+            Some(AnswerForRun { answer, given_ms, .. }) => {
+                Some(answer.by(ApprovalAuthor::ForThisRun { at: TERMINAL.to_owned(), given_ms }))
+            }
             None => answered_by_rule(&self.about.setup(), request),
         }
     }
@@ -484,10 +486,10 @@ mod tests {
         let delegator = Delegator { task: "main".into(), plugin: "driver".into(), brief: String::new() };
         let delegated = ApprovalRequest { delegators: vec![delegator], ..own.clone() };
         for other in [follow_up, confirmed, both, action, delegated] {
-            assert_ne!(Leave::of(&own), Leave::of(&other), "{other:?}");
+            assert_ne!(QuestionKind::of(&own), QuestionKind::of(&other), "{other:?}");
         }
         let again = ApprovalRequest { arguments: json!({ "path": "/other" }), ..own.clone() };
-        assert_eq!(Leave::of(&own), Leave::of(&again));
+        assert_eq!(QuestionKind::of(&own), QuestionKind::of(&again));
     }
 
     /// B1: the program said yes to what `confirm` asked about, because a rule allowed it.
@@ -516,7 +518,7 @@ mod tests {
 
     #[test]
     fn a_leave_holds_for_no_higher_risk_and_a_refusal_for_any() {
-        let standing = |answer: Approval, risk| Standing { answer, risk, given_ms: 0 };
+        let standing = |answer: Approval, risk| AnswerForRun { answer, risk, given_ms: 0 };
         let medium = standing(Approval::Approved, Some(Risk::Medium));
         let answered = [Some(Risk::Low), Some(Risk::Medium), Some(Risk::High), None].map(|risk| medium.answers(risk));
         assert_eq!(answered, [true, true, false, false]);

@@ -13,11 +13,11 @@ use super::always;
 use crate::error::CliError;
 use crate::show::printable;
 
-/// The plugin that would do what is asked about.
-pub(crate) type Doer = (PluginName, Arc<PluginSetup>);
+/// The plugin that carries the call or action out, with its setup.
+pub(crate) type Performer = (PluginName, Arc<PluginSetup>);
 
-/// Returns the plugin that would do it: the action's executor, or the plugin of the tool.
-pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Doer> {
+/// Returns the action's executor, or the plugin of the tool.
+pub(crate) fn plugin_of(setup: &Setup, request: &ApprovalRequest) -> Option<Performer> {
     let of_tool = || request.tool.split_once('.').map(|(plugin, _)| plugin);
     let name = request.executor.as_ref().map(PluginName::as_str).or_else(of_tool)?;
     setup.plugins.get_key_value(name).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))
@@ -44,7 +44,7 @@ impl About {
     }
 
     /// Returns the plugin that would do it.
-    pub(super) fn plugin_of(&self, request: &ApprovalRequest) -> Option<Doer> {
+    pub(super) fn plugin_of(&self, request: &ApprovalRequest) -> Option<Performer> {
         plugin_of(&self.setup(), request)
     }
 

@@ -14,9 +14,14 @@ pub(super) enum Choice {
 }
 
 impl Choice {
-    /// Whether the call runs then, at once or after an edit.
+    /// Returns whether the call runs with the arguments that are shown.
     pub(super) fn runs(self) -> bool {
-        matches!(self, Self::Once | Self::ThisRun | Self::Always | Self::Edit)
+        matches!(self, Self::Once | Self::ThisRun | Self::Always)
+    }
+
+    /// Returns whether the call runs, as it is shown or with arguments that are made from it.
+    pub(super) fn lets_run(self) -> bool {
+        self.runs() || self == Self::Edit
     }
 }
 
@@ -75,6 +80,14 @@ mod tests {
         let meant = [Choice::Once, Choice::Once, Choice::ThisRun, Choice::Always, n, x, Choice::Edit, Choice::Why, Choice::ShowMore];
         assert_eq!(letters, meant.map(Some));
         assert_eq!(["", "yn", "ok", "ya"].map(choice), [None; 4]);
+    }
+
+    /// Arguments that cannot run can be edited, and nothing else lets them run; what was not seen whole is not edited either.
+    #[test]
+    fn an_edit_mends_what_cannot_run() {
+        assert!(!Choice::Edit.runs() && Choice::Edit.lets_run());
+        assert!([Choice::Once, Choice::ThisRun, Choice::Always].iter().all(|choice| choice.runs() && choice.lets_run()));
+        assert!([Choice::Refuse, Choice::RefuseThisRun, Choice::Why, Choice::ShowMore].iter().all(|choice| !choice.lets_run()));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use conclave_core::grant::{FileGrant, FileMode};
 use conclave_core::policy::{ApprovalRequest, is_odd};
 use serde_json::Value;
 
-use super::about::Doer;
+use super::about::Performer;
 use crate::show::columns::wrap;
 use crate::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
 
@@ -29,12 +29,12 @@ pub(crate) struct ApprovalView {
 }
 
 impl ApprovalView {
-    pub(crate) fn new(request: &ApprovalRequest, doer: Option<&Doer>, until: Option<Instant>, columns: usize) -> Self {
+    pub(crate) fn new(request: &ApprovalRequest, performer: Option<&Performer>, until: Option<Instant>, columns: usize) -> Self {
         let mut foreign = Foreign { rows: Vec::new(), columns };
         for delegator in &request.delegators {
             foreign.put(&format!("{} asked for", delegator.plugin), &delegator.brief);
         }
-        let files = doer.map(|(_, plugin)| &plugin.grants.files[..]).unwrap_or_default();
+        let files = performer.map(|(_, plugin)| &plugin.grants.files[..]).unwrap_or_default();
         let count = match &request.arguments {
             Value::Object(fields) => {
                 for (name, value) in fields {
@@ -51,7 +51,7 @@ impl ApprovalView {
             let reason: String = reason.chars().take(REASON).collect();
             foreign.put("why it is a risk", &reason);
         }
-        Self { foreign: foreign.rows, header: header(request, doer, count as u64, until, columns) }
+        Self { foreign: foreign.rows, header: header(request, performer, count as u64, until, columns) }
     }
 
     /// Returns how many pages there are where `rows` rows fit above the answer.
@@ -114,8 +114,8 @@ impl Foreign {
     }
 }
 
-/// Who wants what, who set them to work, and why somebody is asked.
-fn header(request: &ApprovalRequest, doer: Option<&Doer>, arguments: u64, until: Option<Instant>, columns: usize) -> Vec<String> {
+/// Returns the rows that name the tool, its callers and the causes of the question.
+fn header(request: &ApprovalRequest, performer: Option<&Performer>, arguments: u64, until: Option<Instant>, columns: usize) -> Vec<String> {
     let tool = one_line(&request.tool, 80);
     let whose = request.asked_by.as_ref().map(|plugin| format!(", as a follow-up that {plugin} asks for")).unwrap_or_default();
     let with = match arguments {
@@ -126,7 +126,7 @@ fn header(request: &ApprovalRequest, doer: Option<&Doer>, arguments: u64, until:
     for delegator in request.delegators.iter().rev() {
         rows.push(format!("set to work by {} in the task {}", delegator.plugin, one_line(delegator.task.as_str(), 80)));
     }
-    if let Some((name, plugin)) = doer.filter(|_| request.executor.is_some()) {
+    if let Some((name, plugin)) = performer.filter(|_| request.executor.is_some()) {
         let folders: Vec<&str> = plugin.grants.files.iter().map(|grant| grant.shown.as_str()).collect();
         let where_to = if folders.is_empty() { String::new() } else { format!(", in {}", one_line(&folders.join(", "), 120)) };
         rows.push(format!("carried out by {name}{where_to}"));

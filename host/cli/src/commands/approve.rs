@@ -221,10 +221,10 @@ fn show(request: &ApprovalRequest, edited: Option<&Value>, setup: Option<Arc<Set
     if let Some(edited) = edited {
         request.arguments = edited.clone();
     }
-    let doer = setup.and_then(|setup| plugin_of(&setup, &request));
+    let performer = setup.and_then(|setup| plugin_of(&setup, &request));
     let (columns, rows) = size();
     // Below stand the line about an edit and the question.
-    let (view, rows) = (ApprovalView::new(&request, doer.as_ref(), None, columns), rows.saturating_sub(3));
+    let (view, rows) = (ApprovalView::new(&request, performer.as_ref(), None, columns), rows.saturating_sub(3));
     let mut err = anstream::stderr();
     let pages = if ask::is_somebody_there() { view.pages(rows) } else { 1 };
     for page in 0..pages {

@@ -18,10 +18,11 @@ pub(super) fn can_ask(capabilities: Option<&ClientCapabilities>) -> bool {
 /// The question: who wants what, with all of the arguments, and why it is asked.
 pub(super) fn question(request: &ApprovalRequest) -> Option<ElicitRequestParams> {
     let asked_by = request.asked_by.as_ref().map(|plugin| format!(", as an answer of {plugin} wants")).unwrap_or_default();
+    let set_to_work: String = request.delegators.iter().rev().map(|delegator| format!(", set to work by {}", delegator.plugin)).collect();
     let arguments = serde_json::to_string_pretty(&request.arguments).unwrap_or_default();
     let within = request.expires_ms.map(|ms| format!(" Decide within {}.", show_duration(ms))).unwrap_or_default();
     let message = format!(
-        "{} wants to call {}{asked_by}, with these arguments:\n{}\nAsked because {}.{within}",
+        "{}{set_to_work} wants to call {}{asked_by}, with these arguments:\n{}\nAsked because {}.{within}",
         request.caller,
         request.tool,
         escaped(&arguments),
