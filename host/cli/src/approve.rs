@@ -15,6 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use anstyle::Style;
 use conclave_core::budget::TopUp;
 use conclave_core::consult::Risk;
 use conclave_core::ids::PluginName;
@@ -27,8 +28,9 @@ use serde_json::Value;
 use crate::args::Approvals;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
-use crate::screen::{Held, size};
-use crate::show::{FAINT, ODD, paint, printable};
+use crate::screen::{Held, columns, size};
+use crate::show::entry::Entry;
+use crate::show::{FAINT, ODD, paint};
 
 pub(crate) use about::{About, plugin_of};
 pub(crate) use shown::ApprovalView;
@@ -260,7 +262,7 @@ impl Inner {
         // Where it begins when the person thinks better of an edit.
         let first = original.unwrap_or_else(|| request.clone());
         if let Some(problem) = request.problem.clone() {
-            let above = format!("      {} {}", paint(ODD, "it cannot run:"), printable(&problem));
+            let above = marked(&Entry::new(ODD, "it cannot run").whole(Style::new(), &problem));
             if let Some(arguments) = self.edit(&request.arguments, above).await {
                 return by_person(self.edited(first, arguments, talk));
             }
@@ -380,7 +382,7 @@ impl Inner {
                 let _ = writeln!(anstream::stderr(), "{told}");
                 Said::Answer(Approval::Approved)
             }
-            Err(error) => Said::Again(format!("      {} {}", paint(ODD, "not written:"), printable(&error.to_string()))),
+            Err(error) => Said::Again(marked(&Entry::new(ODD, "not written").whole(Style::new(), &error.to_string()))),
         }
     }
 
@@ -400,14 +402,14 @@ impl Inner {
     /// Other arguments; none when the person thought better of it.
     async fn edit(&self, arguments: &Value, above: String) -> Option<Value> {
         let mut question = Question::short(above, "      > ");
-        question.initial = arguments.to_string();
+        question.initial = keys::editable(arguments);
         loop {
             let Reply::Line(line) = self.person.ask(question.clone()).await else { return None };
             match serde_json::from_str(&line) {
                 Ok(edited) => return Some(edited),
                 Err(error) => question.text = format!("      {} {error}", paint(ODD, "not JSON:")),
             }
-            question.initial = line;
+            question.initial = keys::escaped_input(&line);
         }
     }
 
@@ -449,6 +451,15 @@ fn answered_by_rule(setup: &Setup, request: &ApprovalRequest) -> Option<Approval
         _ => None,
     }
 }
+
+/// Returns an entry where the program's own rows of a question stand.
+fn marked(entry: &Entry) -> String {
+    let rows = entry.rows(columns().saturating_sub(MARGIN));
+    rows.iter().map(|row| format!("{:1$}{row}", "", MARGIN)).collect::<Vec<_>>().join("\n")
+}
+
+/// Columns in front of the program's own rows of a question.
+const MARGIN: usize = 6;
 
 /// Where the person is, in the journal.
 const TERMINAL: &str = "the terminal";

@@ -7,13 +7,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::args::Output;
-use crate::show::{FAINT, paint};
+use crate::show::{FAINT, foreign, paint};
 
 /// Columns of a terminal whose size is not known.
 const COLUMNS: usize = 80;
 
 /// Rows of a terminal whose size is not known.
 const ROWS: usize = 24;
+
+/// Columns where stderr is no terminal and nobody says how many there are.
+const WIDE: usize = 120;
+
+/// A narrower line than this is none that anybody wants.
+const NARROW: usize = 20;
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,6 +65,8 @@ struct State {
     open: bool,
     /// A status line is shown.
     status: bool,
+    /// How far calls have come: the end of the status line.
+    progress: String,
     /// Somebody is being asked: only what is asked is shown until they have answered.
     holds: usize,
     held: Vec<String>,
@@ -188,11 +196,30 @@ impl Screen {
     /// Shows what is going on in one faint line that is erased again. Does nothing where text is being streamed or a line is typed.
     pub(crate) fn status(&self, text: &str) {
         let mut state = self.state();
+        let progress = state.progress.clone();
+        let dot = if text.is_empty() || progress.is_empty() { "" } else { " · " };
+        self.draw_status(&mut state, &format!("{text}{dot}{progress}"));
+    }
+
+    /// Shows how far calls have come, and goes on showing it behind each status. Empty: there is nothing to show.
+    pub(crate) fn set_progress(&self, progress: &str) {
+        let mut state = self.state();
+        if state.progress == progress {
+            return;
+        }
+        progress.clone_into(&mut state.progress);
+        if progress.is_empty() {
+            erase_status(&mut state);
+        } else {
+            self.draw_status(&mut state, progress);
+        }
+    }
+
+    fn draw_status(&self, state: &mut State, text: &str) {
         if !self.has_status || self.loudness != Loudness::Normal || state.editing || state.open || state.holds > 0 {
             return;
         }
-        let most = columns().saturating_sub(1);
-        let text: String = text.chars().take(most).collect();
+        let text = foreign::one_row(text, columns().saturating_sub(1)).0;
         let mut err = anstream::stderr();
         let _ = write!(err, "\r\u{1b}[2K{}", paint(FAINT, text));
         let _ = err.flush();
@@ -227,13 +254,18 @@ impl Screen {
         self.write_kept();
     }
 
-    /// What was said meanwhile.
+    /// Shows what was said meanwhile: above the line that is typed, where one is.
     fn write_kept(&self) {
         let mut state = self.state();
-        if state.editing || state.holds > 0 || state.text.is_empty() {
+        if state.holds > 0 || state.text.is_empty() {
             return;
         }
         let text = std::mem::take(&mut state.text);
+        if state.editing {
+            state.lines.extend(text.lines().map(str::to_owned));
+            self.wake.store(true, Ordering::SeqCst);
+            return;
+        }
         write_text(&mut state, &text);
     }
 }
@@ -241,6 +273,15 @@ impl Screen {
 /// Returns how wide the terminal is.
 pub(crate) fn columns() -> usize {
     size().0
+}
+
+/// Returns how wide a line on stderr may be: that of the terminal, else what `COLUMNS` says.
+pub(crate) fn total_columns() -> usize {
+    if std::io::stderr().is_terminal() {
+        return columns();
+    }
+    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
+    named.filter(|columns| *columns >= NARROW).unwrap_or(WIDE)
 }
 
 /// Returns the columns and rows of the terminal.

@@ -3,6 +3,8 @@
 pub(crate) mod agents;
 pub(crate) mod amounts;
 pub(crate) mod columns;
+pub(crate) mod component;
+pub(crate) mod entry;
 pub(crate) mod explanation;
 pub(crate) mod foreign;
 pub(crate) mod head;
@@ -63,16 +65,9 @@ pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { several })
 }
 
-/// One line of at most so many characters; what a plugin wrote must not move the cursor, so control characters are escaped.
+/// Returns the text in one line of at most so many columns, with blanks where its lines end; what could steer a terminal is escaped.
 pub(crate) fn one_line(text: &str, most: usize) -> String {
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    let safe = printable(&line);
-    if safe.chars().count() <= most {
-        return safe;
-    }
-    let mut cut: String = safe.chars().take(most.saturating_sub(1)).collect();
-    cut.push('…');
-    cut
+    foreign::one_row(&text.split_whitespace().collect::<Vec<_>>().join(" "), most).0
 }
 
 /// Text from a plugin, with everything that could steer a terminal or deceive a reader escaped; line ends stay.
@@ -104,7 +99,7 @@ mod tests {
 
     #[test]
     fn a_long_line_is_cut_with_a_mark() {
-        assert_eq!(one_line("abcdef", 4), "abc…");
+        assert_eq!(one_line("abcdef", 5), "abc…");
         assert_eq!(one_line("abcd", 4), "abcd");
     }
 

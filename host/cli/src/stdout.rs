@@ -3,10 +3,12 @@
 use std::io::{ErrorKind, IsTerminal, Write};
 use std::sync::LazyLock;
 
+use anstyle::Style;
 use tokio::sync::watch;
 
 use crate::error::CliError;
-use crate::show::printable;
+use crate::screen::columns;
+use crate::show::foreign;
 
 /// The reader has gone away.
 static GONE: LazyLock<watch::Sender<bool>> = LazyLock::new(|| watch::Sender::new(false));
@@ -44,9 +46,12 @@ pub(crate) fn styled(text: impl std::fmt::Display) -> Result<(), CliError> {
     check(writeln!(out, "{text}").and_then(|()| out.flush()))
 }
 
-/// What goes to a pipe stays as it is; what goes to a terminal must not steer it.
+/// Returns a plugin's text as it is for a pipe, and in rows with a mark for a terminal, which it could steer.
 pub(crate) fn safe(text: &str) -> String {
-    if std::io::stdout().is_terminal() { printable(text) } else { text.to_owned() }
+    if !std::io::stdout().is_terminal() {
+        return text.to_owned();
+    }
+    anstream::adapter::strip_str(&foreign::block(text, Style::new(), 0, columns())).to_string()
 }
 
 /// What is left of a result of writing to stdout.

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use anstyle::Style;
 use conclave_core::ids::{ChannelId, TaskName};
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
-use crate::screen::Screen;
-use crate::show::{FAINT, paint, printable};
+use crate::screen::{Screen, columns, total_columns};
+use crate::show::foreign;
 
 /// The person who typed the command.
 pub(crate) struct Terminal {
@@ -26,7 +27,8 @@ impl Channels for Terminal {
                 return None;
             }
             let asked = format!("{task} asks you > ");
-            let question = Question { text: format!("{}\n", printable(&prompt)), ..Question::message(asked) };
+            let text = format!("{}\n", foreign::block(prompt.trim(), Style::new(), 0, columns()));
+            let question = Question { text, ..Question::message(asked) };
             match person.ask(question).await {
                 Reply::Line(line) => Some(line.trim_end().to_owned().into()),
                 Reply::Interrupted => {
@@ -39,10 +41,7 @@ impl Channels for Terminal {
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        let text = speech.text;
-        let text = printable(&text);
-        let lines: Vec<String> = text.lines().map(|line| format!("      {} {line}", paint(FAINT, "│"))).collect();
-        self.screen.line(lines.join("\n"));
+        self.screen.line(foreign::block(speech.text.trim(), Style::new(), 6, total_columns()));
         Box::pin(std::future::ready(Ok(())))
     }
 }

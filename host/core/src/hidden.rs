@@ -3,16 +3,16 @@
 
 use serde_json::Value;
 
-use crate::text::is_deceptive;
+use crate::text::{is_deceptive, joins_pictures};
 use crate::tool::ToolSpec;
 
-/// The first hidden character of a text; none when a person sees all of it. Joiners and variation selectors are part of ordinary
-/// writing: one at a time, behind a character that they can belong to.
+/// Returns the first hidden character of a text; none when a person sees all of it. Joiners of scripts, and what makes a picture, are part
+/// of ordinary writing: one at a time, behind a character that they can belong to.
 #[must_use]
 pub fn hidden_char(text: &str) -> Option<char> {
-    let mut before = None;
-    for c in text.chars() {
-        if is_hidden(before, c) {
+    let (mut before, mut chars) = (None, text.chars().peekable());
+    while let Some(c) = chars.next() {
+        if is_hidden(before, c, chars.peek().copied()) {
             return Some(c);
         }
         before = Some(c);
@@ -43,17 +43,16 @@ pub fn code_point(c: char) -> String {
     format!("U+{:04X}", u32::from(c))
 }
 
-fn is_hidden(before: Option<char>, c: char) -> bool {
-    let is_joiner = |c: char| matches!(c, '\u{200c}' | '\u{200d}');
-    let is_selector = |c: char| matches!(c, '\u{fe00}'..='\u{fe0f}');
-    match (before, c) {
-        (_, '\n' | '\t') => false,
-        // A row of either could spell a hidden text, a bit each.
-        (None, c) if is_selector(c) => true,
-        (Some(before), c) if is_selector(c) => is_joiner(before) || is_selector(before) || is_deceptive(before),
-        (Some('\u{fe0f}'), '\u{200d}') => false,
-        (Some(before), c) if is_joiner(c) => before.is_ascii() || is_joiner(before) || is_selector(before),
-        (_, c) => is_deceptive(c),
+fn is_hidden(before: Option<char>, c: char, next: Option<char>) -> bool {
+    let Some(before) = before else { return is_deceptive(c) && !matches!(c, '\n' | '\t') };
+    match c {
+        '\n' | '\t' => false,
+        c if joins_pictures(Some(before), c) => false,
+        // A digit on a key.
+        '\u{fe0f}' => !(matches!(before, '0'..='9' | '#' | '*') && next == Some('\u{20e3}')),
+        // A row of joiners could spell a hidden text, a bit each; scripts have one at a time, between letters of their own.
+        '\u{200c}' | '\u{200d}' => before.is_ascii() || is_deceptive(before),
+        c => is_deceptive(c),
     }
 }
 
@@ -99,7 +98,13 @@ mod tests {
             ("a\rb", '\r'),
             ("a\u{200d}b", '\u{200d}'),
             ("é\u{200d}\u{200c}", '\u{200c}'),
-            ("é\u{fe01}\u{fe02}", '\u{fe02}'),
+            ("é\u{fe01}\u{fe02}", '\u{fe01}'),
+            // Four hidden bits behind each letter (B13).
+            ("a\u{fe00}", '\u{fe00}'),
+            ("1\u{fe0f}", '\u{fe0f}'),
+            ("to\u{180b}do", '\u{180b}'),
+            ("\u{1d173}", '\u{1d173}'),
+            ("\u{e000}", '\u{e000}'),
             ("\u{e0100}", '\u{e0100}'),
             ("\u{2063}", '\u{2063}'),
         ];

@@ -303,6 +303,10 @@ pub enum Notice {
         id: BackgroundId,
         task: TaskName,
         room: RoomId,
+        /// The task that delegates; none: a program does.
+        by: Option<TaskName>,
+        /// What the task is to do.
+        brief: String,
     },
     BackgroundEnded {
         ended: EndedTask,

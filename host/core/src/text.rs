@@ -1,22 +1,46 @@
 //! Text for people. One list of what can deceive a reader, for config problems, logs and the terminal; amounts with their units.
 
-/// The character steers a terminal, hides itself or turns the reading direction, so that text with it can read as something else.
+use icu_properties::props::{DefaultIgnorableCodePoint, Emoji, GeneralCategory};
+use icu_properties::{CodePointMapData, CodePointSetData};
+
+/// Returns whether the character steers a terminal, hides itself or turns the reading direction, so that text with it can read as
+/// something else. Goes by Unicode properties: what renderers may ignore, and what has no look that readers could know.
 #[must_use]
 pub fn is_deceptive(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            // Invisible: soft hyphen, joiners, fillers, byte-order mark, annotation marks
-            '\u{ad}' | '\u{34f}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}' | '\u{180e}' | '\u{200b}'..='\u{200f}'
-            | '\u{2060}'..='\u{206f}' | '\u{2800}' | '\u{3164}' | '\u{feff}' | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}'
-            // Line ends that are none to a reader of lines, and marks that turn the direction
-            | '\u{2028}'..='\u{202e}')
-        || ('\u{e0000}'..='\u{e0fff}').contains(&c)
+    if c.is_ascii() {
+        return c.is_ascii_control();
+    }
+    // A blank that counts as a symbol.
+    c == '\u{2800}' || is_default_ignorable(c) || has_no_known_look(c)
 }
 
-/// The character joins the picture before it to the next one, as in many emoji: what joins nothing else deceives nobody.
+fn is_default_ignorable(c: char) -> bool {
+    CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(c)
+}
+
+/// Control and format characters, line and paragraph separators, private use, and what is not assigned.
+fn has_no_known_look(c: char) -> bool {
+    use GeneralCategory::{Control, Format, LineSeparator, ParagraphSeparator, PrivateUse, Surrogate, Unassigned};
+    matches!(
+        CodePointMapData::<GeneralCategory>::new().get(c),
+        Control | Format | LineSeparator | ParagraphSeparator | PrivateUse | Surrogate | Unassigned
+    )
+}
+
+/// Returns whether the character is part of the picture before it, as in many emoji: it joins the next picture to it, or asks for color.
+/// Anywhere else such a character is deceptive.
 #[must_use]
 pub fn joins_pictures(before: Option<char>, c: char) -> bool {
-    c == '\u{200d}' && before.is_some_and(|before| matches!(before, '\u{1f000}'..='\u{1faff}' | '\u{2600}'..='\u{27bf}' | '\u{fe0f}'))
+    match c {
+        '\u{200d}' => before.is_some_and(|before| is_picture(before) || before == '\u{fe0f}'),
+        '\u{fe0f}' => before.is_some_and(is_picture),
+        _ => false,
+    }
+}
+
+/// Digits and the like can begin a picture too, and are left out.
+fn is_picture(c: char) -> bool {
+    !c.is_ascii() && CodePointSetData::new::<Emoji>().contains(c)
 }
 
 /// A size as people write it, with the largest unit that divides it: `64 MiB`. A config reads it back.
@@ -42,4 +66,76 @@ pub fn show_number(number: u64) -> String {
 fn show(amount: u64, units: &[(&str, u64)]) -> String {
     let unit = units.iter().find(|(_, factor)| amount >= *factor && amount.is_multiple_of(*factor));
     unit.map_or_else(|| amount.to_string(), |(name, factor)| format!("{} {name}", amount / factor))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B13: six families of these passed a list of characters.
+    #[test]
+    fn characters_that_a_reader_cannot_see_or_know_are_deceptive() {
+        let deceptive = [
+            '\u{0}',
+            '\u{1b}',
+            '\u{7f}',
+            '\u{9b}',
+            '\u{ad}',
+            '\u{34f}',
+            '\u{61c}',
+            '\u{115f}',
+            '\u{17b4}',
+            '\u{180b}',
+            '\u{180d}',
+            '\u{180f}',
+            '\u{200b}',
+            '\u{200d}',
+            '\u{2028}',
+            '\u{202e}',
+            '\u{2066}',
+            '\u{2800}',
+            '\u{3164}',
+            '\u{fe00}',
+            '\u{fe0f}',
+            '\u{feff}',
+            '\u{ffa0}',
+            '\u{fff0}',
+            '\u{fff8}',
+            '\u{fff9}',
+            '\u{e000}',
+            '\u{13430}',
+            '\u{1bca0}',
+            '\u{1d173}',
+            '\u{1d17a}',
+            '\u{e0001}',
+            '\u{e0041}',
+            '\u{e0100}',
+            '\u{f0000}',
+            '\u{10ffff}',
+            '\u{378}',
+        ];
+        for c in deceptive {
+            assert!(is_deceptive(c), "{}", c.escape_unicode());
+        }
+        for c in " aZ09~\u{a0}éß\u{301}漢字한글привет\u{5d0}\u{627}क€→│🎉❤\u{fffd}\u{3000}".chars() {
+            assert!(!is_deceptive(c), "{}", c.escape_unicode());
+        }
+    }
+
+    #[test]
+    fn a_character_is_part_of_a_picture_behind_one_alone() {
+        for (before, c, expected) in [
+            ('\u{1f469}', '\u{200d}', true),
+            ('\u{2764}', '\u{fe0f}', true),
+            ('\u{fe0f}', '\u{200d}', true),
+            ('a', '\u{fe0f}', false),
+            ('1', '\u{fe0f}', false),
+            ('\u{fe0f}', '\u{fe0f}', false),
+            ('\u{2764}', '\u{fe00}', false),
+            ('क', '\u{200d}', false),
+        ] {
+            assert_eq!(joins_pictures(Some(before), c), expected, "{} {}", before.escape_unicode(), c.escape_unicode());
+        }
+        assert!(!joins_pictures(None, '\u{200d}'));
+    }
 }

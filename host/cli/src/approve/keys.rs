@@ -1,4 +1,9 @@
-//! The letters that decide, and no others.
+//! The letters that decide, and no others; arguments as they can be edited.
+
+use std::fmt::Write as _;
+
+use conclave_core::text::is_deceptive;
+use serde_json::Value;
 
 /// What the person chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,8 +73,31 @@ pub(super) fn choice(line: &str) -> Option<Choice> {
     }
 }
 
+/// Returns the arguments as JSON for an editor, with escapes for everything that a reader could miss or misread there (B16).
+pub(super) fn editable(arguments: &Value) -> String {
+    escaped_input(&arguments.to_string())
+}
+
+/// Returns JSON that a person typed as [`editable`] shows it: escapes stand for the same in its strings, and are wrong elsewhere.
+pub(super) fn escaped_input(json: &str) -> String {
+    let mut shown = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c.is_ascii() && !c.is_ascii_control() || !c.is_whitespace() && !is_deceptive(c) {
+            shown.push(c);
+        } else {
+            let mut units = [0; 2];
+            for unit in c.encode_utf16(&mut units) {
+                let _ = write!(shown, "\\u{unit:04x}");
+            }
+        }
+    }
+    shown
+}
+
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     #[test]
@@ -83,6 +111,15 @@ mod tests {
     }
 
     /// Arguments that cannot run can be edited, and nothing else lets them run; what was not seen whole is not edited either.
+    #[test]
+    fn an_editor_shows_what_a_reader_could_miss() {
+        let arguments = json!({ "path": "/a\u{202e}txt.\u{200b}\u{a0}b\u{7f}\u{e0041}", "text": "Zürich\n 漢字" });
+        let shown = editable(&arguments);
+        assert_eq!(shown, r#"{"path":"/a\u202etxt.\u200b\u00a0b\u007f\udb40\udc41","text":"Zürich\n 漢字"}"#);
+        assert_eq!(serde_json::from_str::<Value>(&shown).unwrap(), arguments, "it means the same");
+        assert_eq!(escaped_input(&shown), shown);
+    }
+
     #[test]
     fn an_edit_mends_what_cannot_run() {
         assert!(!Choice::Edit.runs() && Choice::Edit.lets_run());

@@ -5,6 +5,7 @@ use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use anstyle::Style;
 use conclave_core::delivery::EndedTask;
 use conclave_core::event::Event;
 use conclave_core::ids::{BackgroundId, CallId, RoomId, TaskName};
@@ -18,9 +19,10 @@ use super::status;
 use super::stream::Stream;
 use super::transcript::{Speaker, Transcript};
 use crate::exit;
-use crate::screen::{Screen, columns};
+use crate::screen::{Screen, columns, total_columns};
+use crate::show::entry::Entry;
 use crate::show::tally::{Counts, Tally};
-use crate::show::{BAD, FAINT, NAME, one_line, paint, printable};
+use crate::show::{BAD, FAINT, NAME, one_line, paint};
 
 /// Before this much time has passed nobody wonders what is going on.
 const PATIENCE_MS: u128 = 400;
@@ -33,8 +35,8 @@ pub(crate) struct Conversation {
     tally: Arc<Tally>,
     setup: Arc<Setup>,
     room: RoomId,
-    /// Where the text goes can be steered by it.
-    escapes: bool,
+    /// What is said goes to a terminal, which it could steer.
+    is_terminal: bool,
     /// The entry task has its result.
     over: watch::Sender<bool>,
     state: Mutex<State>,
@@ -74,8 +76,12 @@ struct State {
 
 impl Conversation {
     pub(crate) fn new(screen: Arc<Screen>, tally: Arc<Tally>, setup: Arc<Setup>, room: RoomId) -> Self {
-        let escapes = std::io::stdout().is_terminal();
-        Self { screen, tally, setup, room, escapes, over: watch::Sender::new(false), state: Mutex::default() }
+        let is_terminal = std::io::stdout().is_terminal();
+        Self { screen, tally, setup, room, is_terminal, over: watch::Sender::new(false), state: Mutex::default() }
+    }
+
+    fn stream(&self) -> Stream {
+        Stream::new(self.is_terminal.then(columns))
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -127,7 +133,11 @@ impl Conversation {
         let Some((began, before)) = turn else { return false };
         if let Some(why) = why.filter(|_| self.screen.is_quiet()) {
             // Otherwise it was told when it happened.
-            self.screen.notice(format_args!("{} {}", paint(BAD, "no answer:"), printable(why.trim())));
+            Entry::new(BAD, "no answer")
+                .whole(Style::new(), why.trim())
+                .rows(total_columns())
+                .iter()
+                .for_each(|row| self.screen.notice(row));
         }
         let counts = self.tally.counts();
         let space = if self.screen.is_live() { "\n" } else { "" };
@@ -189,9 +199,12 @@ impl Conversation {
                 (state.faulted, state.responded) = (false, false);
             }
             Notice::ModelCalled { call, ordinal, .. } if state.step == Some(*call) => {
-                state.streams.insert(*ordinal, Stream::new(self.escapes));
+                state.streams.insert(*ordinal, self.stream());
             }
             Notice::ModelAnswered { call, ordinal, error, trouble, .. } if state.step == Some(*call) => {
+                if let Some(stream) = state.streams.get_mut(ordinal) {
+                    self.screen.say(&stream.finish());
+                }
                 self.screen.end_text();
                 if let Some(stream) = state.streams.get(ordinal).filter(|stream| error.is_some() && !stream.is_empty()) {
                     let said = stream.said().to_owned();
@@ -235,11 +248,11 @@ impl Conversation {
         }
         let speaker = if message.sender == Entity::User { message.sender_name.clone() } else { self.setup.entry.to_string() };
         if !state.streams.values().any(|stream| stream.has_said(message.text())) {
-            let mut stream = Stream::new(self.escapes);
+            let mut stream = self.stream();
             if message.sender == Entity::User {
-                self.screen.say(&format!("{speaker}: "));
+                self.screen.say(&format!("{}:{}", one_line(&speaker, 40), if self.is_terminal { "\n" } else { " " }));
             }
-            self.screen.say(&stream.push(message.text()));
+            self.screen.say(&format!("{}{}", stream.push(message.text()), stream.finish()));
             self.screen.end_text();
         }
         state.transcript.add(Speaker::Agent(speaker), message.text());
@@ -254,6 +267,7 @@ impl Conversation {
             state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
         }
         state.transcript.add(Speaker::Note, "stopped");
+        state.streams.values_mut().for_each(|stream| self.screen.say(&stream.finish()));
         self.screen.end_text();
         state.step = None;
         state.tools.clear();
@@ -268,7 +282,8 @@ impl Conversation {
         // What a strategy delivers is shown in full when it does.
         let is_delivered = self.setup.tasks.get(agent).is_some_and(|task| task.deliver.is_some());
         if !is_delivered || ended.output.is_none() {
-            self.screen.line(format_args!("  {} {status}: {}", paint(NAME, agent), one_line(text, PREVIEW)));
+            let entry = Entry::new(NAME, format!("{agent} ({})", ended.id)).words(Style::new(), status).cut(Style::new(), text);
+            entry.rows(total_columns().saturating_sub(2)).iter().for_each(|row| self.screen.line(format_args!("  {row}")));
         }
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
+use anstyle::Style;
 use conclave_core::ids::{BackgroundId, ChannelId, TaskName};
 use conclave_core::message::Blob;
 use conclave_core::request::Request;
@@ -22,7 +23,8 @@ use super::status;
 use crate::attach;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
-use crate::screen::Screen;
+use crate::screen::{Screen, columns, total_columns};
+use crate::show::foreign;
 use crate::show::tally::Tally;
 use crate::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 use crate::stdout;
@@ -242,7 +244,7 @@ impl Inner {
             if !self.person.is_there() {
                 return None;
             }
-            let text = format!("  {} asks you: {}", paint(NAME, &task), printable(&prompt));
+            let text = format!("  {} asks you:\n{}", paint(NAME, &task), foreign::block(prompt.trim(), Style::new(), 2, columns()));
             let reply = self.person.ask(Question::short(text, format!("  to {task} > "))).await;
             return if let Reply::Line(line) = reply { Some(line.into()) } else { None };
         }
@@ -266,11 +268,9 @@ impl Channels for PersonChannel {
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        let text = speech.text;
-        let lines: Vec<String> = printable(&text).lines().map(|line| format!("  {} {line}", paint(FAINT, "│"))).collect();
         // The event stream has it already.
         if !self.0.json {
-            self.0.screen.notice(lines.join("\n"));
+            self.0.screen.notice(foreign::block(speech.text.trim(), Style::new(), 2, total_columns()));
         }
         Box::pin(std::future::ready(Ok(())))
     }

@@ -1,27 +1,26 @@
-//! Streamed text on its way to the screen. Pieces may be cut anywhere; what could steer a terminal is escaped one character at a time,
-//! so no cut lets anything through.
+//! Streamed text on its way to the screen. Pieces may be cut anywhere: on a terminal they become rows with a mark, in which everything that
+//! could steer it is escaped, so no cut lets anything through.
 
-use conclave_core::text::{is_deceptive, joins_pictures};
+use crate::show::foreign::Flow;
 
 /// Makes the pieces of one answer printable.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// Escape what steers a terminal; what goes to a pipe stays as it is.
-    escapes: bool,
+    /// Lays the rows of a terminal out; what goes to a pipe stays as it is.
+    flow: Option<Flow>,
     /// White space that is printed once more text follows: an answer neither begins nor ends with empty lines.
     held: String,
     begun: bool,
     said: String,
-    /// The character that came last, whatever became of it.
-    before: Option<char>,
 }
 
 impl Stream {
-    pub(crate) fn new(escapes: bool) -> Self {
-        Self { escapes, held: String::new(), begun: false, said: String::new(), before: None }
+    /// For a terminal of so many columns, or for a pipe.
+    pub(crate) fn new(columns: Option<usize>) -> Self {
+        Self { flow: columns.map(Flow::new), held: String::new(), begun: false, said: String::new() }
     }
 
-    /// The part of the piece that can be printed now.
+    /// Returns the part of the text so far that can be printed now.
     pub(crate) fn push(&mut self, piece: &str) -> String {
         self.said.push_str(piece);
         let mut shown = String::with_capacity(piece.len());
@@ -29,24 +28,31 @@ impl Stream {
             match c {
                 '\n' | ' ' | '\t' if self.begun => self.held.push(c),
                 '\n' | ' ' | '\t' => {}
-                // Half of another system's line end; alone it would let a line overwrite itself.
-                '\r' if self.escapes => {}
                 _ => {
                     self.begun = true;
-                    shown.push_str(&std::mem::take(&mut self.held));
+                    for held in std::mem::take(&mut self.held).chars() {
+                        self.show(held, &mut shown);
+                    }
                     self.show(c, &mut shown);
                 }
             }
-            self.before = Some(c);
         }
         shown
     }
 
-    fn show(&self, c: char, shown: &mut String) {
-        if self.escapes && is_deceptive(c) && !joins_pictures(self.before, c) {
-            shown.extend(c.escape_unicode());
-        } else {
-            shown.push(c);
+    /// Returns what was held back of the last word.
+    pub(crate) fn finish(&mut self) -> String {
+        let mut shown = String::new();
+        if let Some(flow) = &mut self.flow {
+            flow.finish(&mut shown);
+        }
+        shown
+    }
+
+    fn show(&mut self, c: char, shown: &mut String) {
+        match &mut self.flow {
+            Some(flow) => flow.push(c, shown),
+            None => shown.push(c),
         }
     }
 
@@ -71,13 +77,14 @@ mod tests {
     use super::Stream;
 
     fn whole(pieces: &[&str]) -> String {
-        let mut stream = Stream::new(true);
-        pieces.iter().map(|piece| stream.push(piece)).collect()
+        let mut stream = Stream::new(Some(40));
+        let shown: String = pieces.iter().map(|piece| stream.push(piece)).collect();
+        shown + &stream.finish()
     }
 
     #[test]
     fn a_cut_anywhere_prints_the_same() {
-        let text = "\u{1f469}\u{200d}\u{1f4bb} a\u{1b}[2J\u{1b}]0;title\u{7} b\u{202e}c\r\nd é 漢 \u{9b}31m\n\n  e";
+        let text = "\u{1f469}\u{200d}\u{1f4bb} a\u{1b}[2J\u{1b}]0;title\u{7} b\u{202e}c\r\nd é 漢 \u{9b}31m\n\n  e, and more than one row";
         let expected = whole(&[text]);
         for (cut, _) in text.char_indices() {
             let (before, after) = text.split_at(cut);
@@ -85,28 +92,29 @@ mod tests {
         }
         let one_by_one: Vec<String> = text.chars().map(String::from).collect();
         assert_eq!(whole(&one_by_one.iter().map(String::as_str).collect::<Vec<_>>()), expected);
+        assert!(expected.lines().all(|row| row.starts_with("│ ")), "{expected}");
     }
 
     #[test]
     fn no_piece_steers_the_terminal() {
         let shown = whole(&["\u{1b}", "[2", "J", "\u{202e}x\r", "y\u{8}"]);
-        assert_eq!(shown, "\\u{1b}[2J\\u{202e}xy\\u{8}");
+        assert_eq!(shown, "│ \\u{1b}[2J\\u{202e}xy\\u{8}");
     }
 
     #[test]
     fn empty_lines_around_an_answer_are_left_out() {
-        assert_eq!(whole(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "one \n\ntwo");
+        assert_eq!(whole(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "│ one \n│ \n│ two");
     }
 
     #[test]
     fn what_goes_to_a_pipe_stays_as_it_is() {
-        let mut stream = Stream::new(false);
+        let mut stream = Stream::new(None);
         assert_eq!(stream.push("a\u{1b}[1mb"), "a\u{1b}[1mb");
     }
 
     #[test]
     fn a_completion_that_was_streamed_is_known_again() {
-        let mut stream = Stream::new(true);
+        let mut stream = Stream::new(Some(80));
         assert!(stream.is_empty() && !stream.has_said(""));
         stream.push("\nhello ");
         stream.push("you\n");

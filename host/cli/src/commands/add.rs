@@ -10,7 +10,7 @@ use std::path::Path;
 use conclave_core::config::{Config, check_name};
 use conclave_core::config_edit::{Fragment, capability_of, proposed_name};
 use conclave_core::lock::is_pinned;
-use conclave_core::manifest::{Ask, Capability, Manifest};
+use conclave_core::manifest::{Capability, Manifest};
 use serde_json::json;
 
 use crate::args::{Add, Output};
@@ -20,7 +20,8 @@ use crate::config_file::{ConfigFile, refused, tell};
 use crate::error::CliError;
 use crate::exit;
 use crate::folders::{Guard, check_by_host};
-use crate::show::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint};
+use crate::screen::total_columns;
+use crate::show::{FAINT, ODD, bytes, component, one_line, paint};
 use crate::source::{self, Found, Place};
 
 /// What a stranger wrote stays on its line, so that it cannot forge the lines below.
@@ -138,18 +139,9 @@ fn comment(found: &Found) -> Vec<String> {
 fn show(found: &Found) {
     let mut err = anstream::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
-    let kinds: Vec<&str> = inspection.kinds.iter().map(|kind| kind.as_str()).collect();
-    let license = if manifest.license.is_empty() { String::new() } else { format!(" · {}", one_line(&manifest.license, 80)) };
-    let _ = writeln!(
-        err,
-        "{} {} · {} · contract {}{license}",
-        paint(NAME, &manifest.name),
-        manifest.version,
-        kinds.join(", "),
-        manifest.contract
-    );
-    if !manifest.description.is_empty() {
-        let _ = writeln!(err, "{}", one_line(&manifest.description, TEXT));
+    let columns = total_columns();
+    for row in component::head(manifest, &inspection.kinds, columns) {
+        let _ = writeln!(err, "{row}");
     }
     let place = one_line(&found.place.shown(), TEXT);
     let _ = writeln!(err, "{}", paint(FAINT, format_args!("{place} · {} · sha256 {}", bytes(inspection.size), inspection.sha256)));
@@ -157,22 +149,10 @@ fn show(found: &Found) {
         let _ = writeln!(err, "{}", paint(ODD, "UNSIGNED: nobody vouches for its author; it can touch only what you grant"));
     }
     let _ = writeln!(err, "\n{}", if manifest.asks.is_empty() { "It asks for nothing." } else { "It asks for" });
-    for (capability, ask) in &manifest.asks {
-        let _ = writeln!(err, "  {}", ask_line(capability, ask));
+    for row in component::asks(manifest, columns) {
+        let _ = writeln!(err, "{row}");
     }
     let _ = writeln!(err);
-}
-
-fn ask_line(capability: &str, ask: &Ask) -> String {
-    let need = if ask.optional { paint(FAINT, "optional") } else { paint(ODD, "required") };
-    let note = match Capability::named(capability) {
-        None => paint(BAD, " (this host does not know it)"),
-        Some(capability) if !capability.is_offered() => paint(BAD, " (not available in this version)"),
-        Some(capability) if capability.is_own() => paint(GOOD, " (every plugin has it)"),
-        Some(_) => String::new(),
-    };
-    let why = if ask.why.trim().is_empty() { paint(FAINT, "no reason is given") } else { one_line(&ask.why, TEXT) };
-    format!("{} {need}  {why}{note}", paint(NAME, format_args!("{:<9}", one_line(capability, 20))))
 }
 
 /// An argument as a shell takes it.

@@ -22,7 +22,8 @@ use crate::commands::add::{check_asked, fragments, shell};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::{BAD, FAINT, bytes, one_line, paint, printable, time};
+use crate::show::entry::Entry;
+use crate::show::{BAD, FAINT, bytes, one_line, paint, time};
 use crate::source::{self, Found};
 use crate::stdout;
 
@@ -59,6 +60,7 @@ pub(crate) async fn call(args: &Call, output: Output) -> Result<u8, CliError> {
         CallToolError::Unknown { .. } => CliError::usage(error.to_string()),
         other => CliError::internal(other.to_string()),
     })?;
+    told.end();
     finish(&tool, &run, &told, output)
 }
 
@@ -170,12 +172,12 @@ fn finish(tool: &str, run: &ToolRun, told: &Told, output: Output) -> Result<u8, 
                 stdout::line(stdout::safe(&text(outcome)))?;
             }
             for call in &outcome.then {
-                let arguments = printable(&call.arguments.to_string());
-                told.line(&format!("then {} {arguments} {}", one_line(&call.name, 64), paint(FAINT, "(not run here)")));
+                let words = format!("then {}, not run here", one_line(&call.name, 64));
+                told.put(&Entry::plain(words).whole(FAINT, &call.arguments.to_string()));
             }
         }
         Err(error) => {
-            told.line(&paint(BAD, printable(&error.to_text(tool))));
+            told.put(&Entry::new(BAD, "failed").whole(BAD, &error.to_text(tool)));
             if let Some(limit) = limit(error).filter(|_| !output.quiet) {
                 told.line(&paint(FAINT, format_args!("to give it more: --limit {limit}=…")));
             }

@@ -7,8 +7,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
+use anstyle::Style;
 use conclave_core::ids::{RoomId, TaskName};
 use conclave_core::outcome::{Outcome, Status};
+use conclave_core::setup::Setup;
 use conclave_runtime::channel::Answer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
@@ -16,7 +18,7 @@ use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 use tokio::sync::Notify;
 
 use super::resume::unresumable;
-use super::run::{JsonLinesOnStdout, limit_hint, unkept};
+use super::run::{JsonLinesOnStdout, ending, limit_hint, unkept};
 use crate::approve::{About, AtTerminal};
 use crate::args::{self, Approvals, Detail, Output, TraceChoice};
 use crate::attach;
@@ -30,12 +32,12 @@ use crate::interrupt::Interrupts;
 use crate::journals::{Kept, Of};
 use crate::person::{Person, Stops};
 use crate::resuming::{self, CONVERSATION};
-use crate::screen::{Loudness, Screen};
+use crate::screen::{Loudness, Screen, total_columns};
 use crate::setup;
 use crate::show::steps::Steps;
 use crate::show::tally::Tally;
 use crate::show::trace::Trace;
-use crate::show::{BAD, FAINT, ODD, head, paint, printable, time};
+use crate::show::{BAD, FAINT, ODD, foreign, head, paint, time};
 use crate::state_folder::state_folder;
 use crate::{stdout, watch};
 
@@ -98,7 +100,8 @@ pub(crate) async fn go_on(
     talk.greet(&prepared, loading, output);
     let said = session.history(&talk.entry).iter_newest_first().find(|message| !message.text().trim().is_empty()).cloned();
     if let Some(said) = said {
-        talk.screen.line(format_args!("{}\n{}\n", paint(FAINT, "the last that was said:"), printable(said.text().trim())));
+        let said = foreign::block(said.text().trim(), Style::new(), 0, total_columns());
+        talk.screen.line(format_args!("{}\n{said}\n", paint(FAINT, "what was said last:")));
     }
     if !kept.store().is_some_and(|store| resuming::waits_for_person(store, &talk.room)) {
         talk.conversation.turn_goes_on();
@@ -120,6 +123,7 @@ pub(crate) async fn go_on(
 struct Talk {
     room: RoomId,
     entry: TaskName,
+    setup: Arc<Setup>,
     screen: Arc<Screen>,
     tally: Arc<Tally>,
     conversation: Arc<Conversation>,
@@ -168,7 +172,8 @@ impl Talk {
             stopper: OnceLock::new(),
         });
         let approver = AtTerminal::new(Arc::clone(&person), interrupts.clone(), About::new(prepared, file), Approvals::Ask);
-        Self { room, entry, screen, tally, conversation, person, channel, approver, interrupts, stops }
+        let setup = Arc::clone(prepared.setup());
+        Self { room, entry, setup, screen, tally, conversation, person, channel, approver, interrupts, stops }
     }
 
     fn greet(&self, prepared: &Prepared, loading: Instant, output: Output) {
@@ -200,7 +205,7 @@ impl Talk {
     }
 
     fn options(&self, steps: Option<Steps>, kept: &Kept, verbose: bool, output: Output) -> RunOptions {
-        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, self.room.clone(), self.entry.clone())
+        let trace = Trace::of_chat(Arc::clone(&self.screen), verbose, &self.setup, self.room.clone(), self.entry.clone())
             .with_addresses(kept.is_kept())
             .with_steps(steps);
         let mut subscribers: Vec<Arc<dyn Subscriber>> =
@@ -304,13 +309,13 @@ impl Talk {
         if output.json {
             stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
         } else if !ended_well {
-            self.screen.notice(format_args!("\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason)));
+            self.screen.notice(format_args!("\n{}", ending(BAD, outcome)));
             if let Some(hint) = limit_hint(outcome) {
                 self.screen.notice(paint(FAINT, hint));
             }
         } else if !(self.channel.has_ended() || stdout::has_gone() || outcome.status == Status::UserQuit) {
             // It went well, and yet nobody said goodbye.
-            self.screen.notice(format_args!("\n{} {}", paint(ODD, outcome.status.as_str()), printable(&outcome.reason)));
+            self.screen.notice(format_args!("\n{}", ending(ODD, outcome)));
         }
         Ok(code)
     }

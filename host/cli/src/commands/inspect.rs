@@ -8,7 +8,8 @@ use crate::args::Output;
 use crate::commands::add::shell;
 use crate::error::CliError;
 use crate::exit;
-use crate::show::{FAINT, NAME, ODD, bytes, one_line, paint};
+use crate::screen::total_columns;
+use crate::show::{FAINT, bytes, component, one_line, paint};
 use crate::{source, stdout};
 
 pub(crate) async fn inspect(source: &str, output: Output) -> Result<u8, CliError> {
@@ -21,31 +22,26 @@ pub(crate) async fn inspect(source: &str, output: Output) -> Result<u8, CliError
     Ok(exit::OK)
 }
 
-/// What a stranger wrote stays on its line, so that it cannot forge the lines below.
+/// Columns of a path or an import.
 const TEXT: usize = 200;
+/// Imports that are shown; a component may have any number.
+const IMPORTS: usize = 100;
 
 fn show(place: &str, found: &Inspection) -> std::io::Result<()> {
-    let mut out = anstream::stdout();
+    let (mut out, columns) = (anstream::stdout(), total_columns());
     writeln!(out, "{place}  {}  sha256 {}", bytes(found.size), found.sha256)?;
-    let manifest = &found.manifest;
-    let license = if manifest.license.is_empty() { String::new() } else { format!("  {}", one_line(&manifest.license, 80)) };
-    writeln!(out, "{} {}  contract {}{license}", paint(NAME, &manifest.name), manifest.version, manifest.contract)?;
-    if !manifest.description.is_empty() {
-        writeln!(out, "{}", one_line(&manifest.description, TEXT))?;
+    let mut rows = component::head(&found.manifest, &found.kinds, columns);
+    rows.push(String::new());
+    if found.manifest.asks.is_empty() {
+        rows.push("Asks for nothing".to_owned());
+    } else {
+        rows.push("Asks for".to_owned());
+        rows.extend(component::asks(&found.manifest, columns));
     }
-    writeln!(out, "\nAsks for")?;
-    if manifest.asks.is_empty() {
-        writeln!(out, "  nothing")?;
+    rows.extend([String::new(), "Imports".to_owned()]);
+    rows.extend(found.imports.iter().take(IMPORTS).map(|import| format!("  {}", one_line(import, TEXT))));
+    if let Some(more) = found.imports.len().checked_sub(IMPORTS).filter(|more| *more > 0) {
+        rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
     }
-    for (capability, ask) in &manifest.asks {
-        let need = if ask.optional { paint(FAINT, "optional") } else { paint(ODD, "required") };
-        writeln!(out, "  {} {need}  {}", paint(NAME, format_args!("{:<10}", one_line(capability, 20))), one_line(&ask.why, TEXT))?;
-    }
-    let kinds: Vec<&str> = found.kinds.iter().map(|kind| kind.as_str()).collect();
-    writeln!(out, "\nServes as  {}", kinds.join(", "))?;
-    writeln!(out, "\nImports")?;
-    for import in &found.imports {
-        writeln!(out, "  {}", one_line(import, TEXT))?;
-    }
-    Ok(())
+    rows.iter().try_for_each(|row| writeln!(out, "{row}"))
 }

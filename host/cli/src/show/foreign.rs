@@ -3,19 +3,77 @@
 
 use std::fmt::Write as _;
 
+use anstyle::Style;
 use conclave_core::text::{is_deceptive, joins_pictures};
 use unicode_security::skeleton;
 
+use super::{FAINT, paint};
+
 /// Stands in front of every row.
 pub(crate) const MARK: &str = "│ ";
+/// Columns of the mark.
+pub(crate) const MARK_COLUMNS: usize = 2;
+/// Stands where a line ended, in text that is shown in one row.
+const LINE_END: &str = " ↵ ";
+
+/// What becomes of runs of blanks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Blanks {
+    /// They are escaped, for what a person consents to.
+    Escaped,
+    /// They stay, for what is only read: code, tables, lists.
+    Kept,
+}
 
 /// Returns the text in rows of at most `most` columns, without marks; at least one row. Line ends of the text stay.
 ///
 /// Terminals differ on how wide some characters are, so everything but ASCII is taken to be two columns wide: a row never wraps.
 pub(crate) fn rows(text: &str, most: usize) -> Vec<String> {
+    broken(&escaped(text), most)
+}
+
+/// Returns the text in rows as [`rows`] does, with its runs of blanks as they are.
+pub(crate) fn reading_rows(text: &str, most: usize) -> Vec<String> {
+    broken(&escape(text.trim_end(), Blanks::Kept), most)
+}
+
+/// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in front.
+pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> String {
+    let mark = format!("{:indent$}{}", "", paint(FAINT, MARK));
+    let rows = reading_rows(text, columns.saturating_sub(indent + MARK_COLUMNS));
+    rows.iter().map(|row| format!("{mark}{}", paint(style, row)).trim_end().to_owned()).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns the text in one row of at most `most` columns, and whether all of it is there. Blanks are one, and line ends a sign.
+pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
+    let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
+    let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(LINE_END);
+    let safe = escape(&line, Blanks::Kept);
+    if width(&safe) <= most {
+        return (safe, true);
+    }
+    let (mut cut, mut used) = (String::new(), 0);
+    for c in safe.chars() {
+        used += columns(c);
+        // The sign that there is more takes two columns at most.
+        if used + 2 > most {
+            break;
+        }
+        cut.push(c);
+    }
+    (format!("{}…", cut.trim_end()), false)
+}
+
+/// Returns how many columns a text may take on any terminal.
+pub(crate) fn width(text: &str) -> usize {
+    text.chars().map(columns).sum()
+}
+
+/// Breaks a text, at blanks where there are some.
+fn broken(escaped: &str, most: usize) -> Vec<String> {
     let most = most.max(8);
     let mut rows = Vec::new();
-    for line in escaped(text).split('\n') {
+    for line in escaped.split('\n') {
         let (mut row, mut used, mut blank) = (String::new(), 0, None);
         for c in line.chars() {
             let wide = columns(c);
@@ -37,21 +95,33 @@ pub(crate) fn rows(text: &str, most: usize) -> Vec<String> {
 }
 
 /// Returns how many columns a character may take on any terminal.
-fn columns(c: char) -> usize {
+pub(crate) fn columns(c: char) -> usize {
     if c.is_ascii() { 1 } else { 2 }
 }
 
 /// Returns the text with everything escaped that a reader could miss or misread: what steers a terminal or hides itself, white space other
 /// than single spaces, and characters that stand on top of others without end. A run of one such character is written once: `\u{a0}×1998`.
 pub(crate) fn escaped(text: &str) -> String {
+    escape(text, Blanks::Escaped)
+}
+
+fn escape(text: &str, blanks: Blanks) -> String {
     let mut shown = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     let (mut before, mut marks) = (None, 0);
     while let Some(c) = chars.next() {
         marks = if is_combining(c) { marks + 1 } else { 0 };
-        let is_plain = c == '\n'
-            || (c == ' ' && chars.peek() != Some(&' '))
-            || (!c.is_whitespace() && (!is_deceptive(c) || joins_pictures(before, c)) && marks <= MARKS_MAX);
+        let is_plain = match c {
+            '\n' => true,
+            ' ' => blanks == Blanks::Kept || chars.peek() != Some(&' '),
+            '\t' if blanks == Blanks::Kept => {
+                shown.push_str("    ");
+                continue;
+            }
+            // Half of another system's line end.
+            '\r' if blanks == Blanks::Kept && chars.peek() == Some(&'\n') => continue,
+            c => !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(before, c)) && marks <= MARKS_MAX,
+        };
         before = Some(c);
         if is_plain {
             shown.push(c);
@@ -67,6 +137,99 @@ pub(crate) fn escaped(text: &str) -> String {
         }
     }
     shown
+}
+
+/// Lays a text out while it comes, piece by piece: marked rows that are broken at words.
+#[derive(Debug)]
+pub(crate) struct Flow {
+    columns: usize,
+    /// Columns of the row so far; none: no row is begun.
+    used: Option<usize>,
+    /// The word that has not ended.
+    word: String,
+    before: Option<char>,
+    marks: u32,
+}
+
+impl Flow {
+    /// For a terminal that is so wide.
+    pub(crate) fn new(columns: usize) -> Self {
+        let columns = columns.saturating_sub(MARK_COLUMNS + 1).max(8);
+        Self { columns, used: None, word: String::new(), before: None, marks: 0 }
+    }
+
+    /// Appends what can be shown once this character has come.
+    pub(crate) fn push(&mut self, c: char, shown: &mut String) {
+        self.marks = if is_combining(c) { self.marks + 1 } else { 0 };
+        let is_plain = !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(self.before, c)) && self.marks <= MARKS_MAX;
+        match c {
+            '\n' => {
+                self.end_word(shown);
+                self.begin_row(shown);
+                self.end_row(shown);
+            }
+            ' ' => {
+                self.end_word(shown);
+                self.blank(shown);
+            }
+            '\t' => {
+                self.end_word(shown);
+                (0..4).for_each(|_| self.blank(shown));
+            }
+            // Half of another system's line end; alone it would let a row overwrite itself.
+            '\r' => {}
+            c if is_plain => self.word.push(c),
+            c => self.word.extend(c.escape_unicode()),
+        }
+        self.before = Some(c);
+        if width(&self.word) >= self.columns || self.word.len() > 16 * self.columns {
+            self.end_word(shown);
+        }
+    }
+
+    /// Appends what was held back.
+    pub(crate) fn finish(&mut self, shown: &mut String) {
+        self.end_word(shown);
+    }
+
+    fn end_word(&mut self, shown: &mut String) {
+        let word = std::mem::take(&mut self.word);
+        if word.is_empty() {
+            return;
+        }
+        if self.used.is_some_and(|used| used > 0 && used + width(&word) > self.columns) {
+            self.end_row(shown);
+        }
+        for c in word.chars() {
+            if self.used.is_some_and(|used| used + columns(c) > self.columns) {
+                self.end_row(shown);
+            }
+            self.begin_row(shown);
+            shown.push(c);
+            self.used = self.used.map(|used| used + columns(c));
+        }
+    }
+
+    fn blank(&mut self, shown: &mut String) {
+        if self.used.is_some_and(|used| used >= self.columns) {
+            return;
+        }
+        self.begin_row(shown);
+        shown.push(' ');
+        self.used = self.used.map(|used| used + 1);
+    }
+
+    fn begin_row(&mut self, shown: &mut String) {
+        if self.used.is_none() {
+            shown.push_str(MARK);
+            self.used = Some(0);
+        }
+    }
+
+    fn end_row(&mut self, shown: &mut String) {
+        shown.push('\n');
+        self.used = None;
+    }
 }
 
 /// Marks that may stand on one letter: more than any script needs.
@@ -139,6 +302,41 @@ mod tests {
                 assert_eq!(rows.concat().replace('\n', ""), escaped(&text).replace('\n', ""), "nothing is lost");
             }
         }
+    }
+
+    #[test]
+    fn what_is_only_read_keeps_its_blanks_and_is_no_wider() {
+        assert_eq!(reading_rows("fn a() {\n    b\u{a0}c\n}\n\n", 40), ["fn a() {", "    b\\u{a0}c", "}"]);
+        assert_eq!(reading_rows("a\tb\r\nc\rd", 40), ["a    b", "c\\u{d}d"]);
+        let block = anstream::adapter::strip_str(&block(&"two words ".repeat(9), Style::new(), 4, 40)).to_string();
+        assert!(block.lines().all(|row| row.starts_with("    │ ") && width(row) <= 41), "{block}");
+    }
+
+    #[test]
+    fn one_row_is_cut_with_a_sign() {
+        for (text, most, expected) in [
+            ("first\n  second\u{7}\n\nthird", 80, ("first ↵ second\\u{7} ↵ third", true)),
+            ("abcdef", 5, ("abc…", false)),
+            ("abcdef", 6, ("abcdef", true)),
+            ("漢字漢", 6, ("漢字漢", true)),
+            ("漢字漢字", 7, ("漢字…", false)),
+            ("a b c", 4, ("a…", false)),
+        ] {
+            let (row, is_whole) = one_row(text, most);
+            assert_eq!((row.as_str(), is_whole), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_flow_has_marks_on_every_row_however_its_pieces_are_cut() {
+        let text = "One two three four five six seven\n\n  eight \u{1b}[2J \u{a0} 漢字漢字漢字漢字漢字漢字 ".repeat(4);
+        let (mut shown, mut flow) = (String::new(), Flow::new(24));
+        text.chars().for_each(|c| flow.push(c, &mut shown));
+        flow.finish(&mut shown);
+        assert!(shown.lines().all(|row| row.starts_with(MARK) && width(row) <= 25), "{shown}");
+        let words = |text: &str| text.chars().filter(|c| !c.is_whitespace() && *c != '│').collect::<String>();
+        assert_eq!(words(&shown), words(&escape(&text, Blanks::Kept)), "nothing is lost");
+        assert!(shown.contains("│ One two three four\n│ five six seven\n│\u{20}\n│   eight"), "{shown}");
     }
 
     #[test]

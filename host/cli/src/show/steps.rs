@@ -2,7 +2,6 @@
 //! It follows the rooms only to know how deep a task lies; what goes wrong beside the steps is told by `trace`.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::io::IsTerminal;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
@@ -13,9 +12,10 @@ use conclave_core::outcome::Status;
 use conclave_core::setup::Setup;
 
 use super::columns::{Part, cell, cut, line, width, wrap};
+use super::foreign::reading_rows;
 use super::{BAD, FAINT, GOOD, NAME, ODD, paint, pending};
 use crate::args::Detail;
-use crate::screen::{Screen, columns};
+use crate::screen::{Screen, total_columns};
 
 /// Columns of the number of a step.
 const NUMBER: usize = 4;
@@ -23,14 +23,10 @@ const NUMBER: usize = 4;
 const GAP: usize = 2;
 /// Columns of the longest status, which is not cut: `NOT_ADDRESSED`.
 const STATUS: usize = 13;
-/// Columns where stderr is no terminal and nobody says how many there are.
-const WIDTH: usize = 120;
 /// Deeper tasks are shown at this depth.
 const DEEPEST: usize = 8;
 /// Columns of what is pending at least.
 const LEAST: usize = 10;
-/// A narrower line than this is none that anybody wants.
-const NARROW: usize = 20;
 /// Columns of a task's name that stay where the name of who answered is long.
 const SHORT: usize = 6;
 /// Between a task and who answered in it.
@@ -178,7 +174,7 @@ impl Steps {
         let margin = format!("{}{}{} ", self.label(layout), " ".repeat(NUMBER + GAP), paint(FAINT, "│"));
         let columns = layout.total().saturating_sub(layout.label + NUMBER + GAP + 2);
         for block in pending::blocks(message, columns) {
-            lines.extend(wrap(&block.text, columns).iter().map(|row| format!("{margin}{}", paint(block.style, row))));
+            lines.extend(reading_rows(&block.text, columns).iter().map(|row| format!("{margin}{}", paint(block.style, row.trim_end()))));
         }
         self.put(&lines.join("\n"));
     }
@@ -251,7 +247,7 @@ impl Steps {
     }
 
     fn layout(&self) -> Layout {
-        Layout::of(self.widest, total())
+        Layout::of(self.widest, total_columns())
     }
 
     /// Also where the event stream goes to stdout.
@@ -344,15 +340,6 @@ fn of_status(status: Status) -> Style {
         status if status.is_success() => GOOD,
         _ => BAD,
     }
-}
-
-/// How wide a line may be.
-fn total() -> usize {
-    if std::io::stderr().is_terminal() {
-        return columns();
-    }
-    let named = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
-    named.filter(|columns| *columns >= NARROW).unwrap_or(WIDTH)
 }
 
 /// Looks at each task where the config puts it: below the entry task, or in the background.

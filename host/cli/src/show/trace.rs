@@ -1,6 +1,9 @@
-//! The run as it goes on, one line for each thing that a person would want to know.
+//! The run as it goes on, one entry for each thing that a person would want to know: when, which task, what. What plugins wrote stands
+//! behind a mark.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+mod calls;
+
+use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -8,7 +11,7 @@ use conclave_core::action::Action;
 use conclave_core::budget::Budget;
 use conclave_core::fault::{CallReport, FaultKind};
 use conclave_core::grant::DenialRecord;
-use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
+use conclave_core::ids::{BackgroundId, CallId, PluginName, RoomId, TaskName};
 use conclave_core::message::{Entity, Message, Signal};
 use conclave_core::model::Stop;
 use conclave_core::notice::Notice;
@@ -18,16 +21,20 @@ use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_core::text::show_size;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 
+use super::entry::Entry;
+use super::foreign;
 use super::plan::summary;
 use super::steps::Steps;
 use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, one_line, paint, plural, time};
-use crate::screen::{Screen, columns};
+use crate::screen::{Screen, total_columns};
+use calls::{CallBook, Progress, TOGETHER, name_of};
 
-/// How wide the text of a line may be.
-const WIDTH: usize = 100;
-
-/// Calls in one message from which on they are told together: a screen full of the same line tells nothing.
-const TOGETHER: usize = 4;
+/// Columns of a line at most: a longer one is hard to read.
+const COLUMNS_MAX: usize = 140;
+/// Columns of the time of a run.
+const TIME: usize = 6;
+/// Columns of who it is about: at least, and at most.
+const WHO: std::ops::RangeInclusive<usize> = 11..=22;
 
 /// Prints a run to stderr.
 pub(crate) struct Trace {
@@ -38,47 +45,54 @@ pub(crate) struct Trace {
     has_journal: bool,
     /// Shown in the place of lines about calls and answers.
     steps: Option<Steps>,
+    /// Columns of who it is about.
+    who: usize,
     state: Mutex<State>,
 }
 
 /// How a run is told.
 enum Manner {
-    /// With the time since it began. What these tasks say is shown in full where the user is asked.
-    Run { started: Instant, asking: BTreeSet<TaskName> },
+    /// With the time since it began. What the tasks in `asking` say is shown in full where the user is asked.
+    Run { started: Instant, entry: TaskName, asking: BTreeSet<TaskName> },
     /// Around a conversation, which is shown elsewhere: what this task says, and what ends in the background.
     Chat { room: RoomId, task: TaskName },
 }
 
 #[derive(Debug, Default)]
 struct State {
-    /// Calls that are told together, by room and task.
-    batches: HashMap<(RoomId, TaskName), Batch>,
+    calls: CallBook,
     /// Calls in which a model was in trouble: that the plugin failed too needs no line of its own.
     troubled: HashSet<(RoomId, CallId)>,
     /// Rooms in which it was told why the step that goes on has no answer.
     explained: HashSet<RoomId>,
+    /// Background work whose start was told, so that its receipt need not be.
+    started: HashSet<(RoomId, BackgroundId)>,
+    /// What the entry task said last, not yet shown: the result is shown elsewhere, once.
+    said: Option<Said>,
 }
 
-/// Calls of one message that are told together.
-#[derive(Debug, Default)]
-struct Batch {
-    left: usize,
-    answered: usize,
-    wall_us: u64,
-    memory: u64,
+/// Something that a task said.
+#[derive(Debug)]
+struct Said {
+    text: String,
+    lines: Vec<String>,
 }
 
 impl Trace {
     /// Of a run.
     pub(crate) fn of_run(screen: Arc<Screen>, verbose: bool, setup: &Setup) -> Self {
         let asks = setup.tasks.iter().filter(|(_, task)| task.interactive || task.no_tool == NoTool::User);
-        let manner = Manner::Run { started: Instant::now(), asking: asks.map(|(name, _)| name.clone()).collect() };
-        Self { screen, manner, verbose, has_journal: false, steps: None, state: Mutex::default() }
+        let (entry, asking) = (setup.entry.clone(), asks.map(|(name, _)| name.clone()).collect());
+        Self::new(screen, Manner::Run { started: Instant::now(), entry, asking }, verbose, widest(setup))
     }
 
     /// Of a conversation with a task.
-    pub(crate) fn of_chat(screen: Arc<Screen>, verbose: bool, room: RoomId, task: TaskName) -> Self {
-        Self { screen, manner: Manner::Chat { room, task }, verbose, has_journal: false, steps: None, state: Mutex::default() }
+    pub(crate) fn of_chat(screen: Arc<Screen>, verbose: bool, setup: &Setup, room: RoomId, task: TaskName) -> Self {
+        Self::new(screen, Manner::Chat { room, task }, verbose, widest(setup))
+    }
+
+    fn new(screen: Arc<Screen>, manner: Manner, verbose: bool, who: usize) -> Self {
+        Self { screen, manner, verbose, has_journal: false, steps: None, who, state: Mutex::default() }
     }
 
     /// With these steps in the place of lines about calls and answers, where there are some. What goes wrong is told as ever.
@@ -98,204 +112,234 @@ impl Trace {
         }
     }
 
+    /// The run is over, and this is shown as its result.
+    pub(crate) fn end(&self, result: Option<&str>) {
+        self.screen.set_progress("");
+        let said = self.state().said.take();
+        if let Some(said) = said.filter(|said| result.is_none_or(|result| result.trim() != said.text.trim())) {
+            said.lines.iter().for_each(|line| self.screen.line(line));
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn line(&self, who: &str, text: &str) {
-        let who = one_line(who, 30);
+    /// Shows an entry about a task, or whatever else it is about.
+    fn put(&self, who: &str, entry: &Entry) {
+        self.flush();
         if let Some(steps) = &self.steps {
-            steps.aside(&who, text);
+            let rows = entry.rows(steps.width());
+            let (first, more) = rows.split_first().map_or(("", &[][..]), |(first, more)| (first.as_str(), more));
+            steps.aside(&one_line(who, self.who), first);
+            more.iter().for_each(|row| steps.more(row));
             return;
         }
-        match &self.manner {
-            Manner::Run { started, .. } => {
-                let at = started.elapsed().as_secs_f64();
-                self.screen.line(format_args!(
-                    "{} {} {text}",
-                    paint(FAINT, format_args!("{at:>6.2}")),
-                    paint(NAME, format_args!("{who:<13}"))
-                ));
-            }
-            Manner::Chat { .. } => self.screen.line(format_args!("  {} {}", paint(FAINT, format_args!("{who:<11}")), faint(text))),
-        }
+        self.lines(who, entry).iter().for_each(|line| self.screen.line(line));
     }
 
-    /// How wide the text of a line may be: on a terminal no line should break.
-    fn width(&self) -> usize {
-        if let Some(steps) = &self.steps {
-            return steps.width();
+    /// Returns the lines of an entry: when, who, what; further rows below what.
+    fn lines(&self, who: &str, entry: &Entry) -> Vec<String> {
+        let who = one_line(who, self.who);
+        let blanks = " ".repeat(self.who.saturating_sub(foreign::width(&who)));
+        let (first, indent) = match &self.manner {
+            Manner::Run { started, .. } => {
+                let at = started.elapsed().as_secs_f64();
+                let at = paint(FAINT, format_args!("{at:>TIME$.2}"));
+                (format!("{at} {}{blanks} ", paint(NAME, who)), TIME + 1 + self.who + 1)
+            }
+            Manner::Chat { .. } => (format!("  {}{blanks} ", paint(FAINT, who)), 2 + self.who + 1),
+        };
+        let rows = entry.rows(total_columns().min(COLUMNS_MAX).saturating_sub(indent).max(20));
+        let styled = |row: &String| if self.is_chat() { faint(row) } else { row.clone() };
+        let margins = std::iter::once(first).chain(std::iter::repeat(" ".repeat(indent)));
+        rows.iter().zip(margins).map(|(row, margin)| format!("{margin}{}", styled(row))).collect()
+    }
+
+    /// Shows what was held back.
+    fn flush(&self) {
+        if let Some(said) = self.state().said.take() {
+            said.lines.iter().for_each(|line| self.screen.line(line));
         }
-        let before = if self.is_chat() { 16 } else { 22 };
-        if self.screen.is_live() { columns().saturating_sub(before).clamp(20, WIDTH) } else { WIDTH }
     }
 
     fn is_chat(&self) -> bool {
         matches!(self.manner, Manner::Chat { .. })
     }
 
+    /// Returns whose entry something in a call is: the task's, with the number of a tool call and the plugin in front of its words. Outside
+    /// of calls that are known it is the plugin's.
+    fn about(&self, room: &RoomId, call: Option<CallId>, plugin: &PluginName) -> (String, Entry) {
+        match call.and_then(|call| self.state().calls.find(room, call)) {
+            Some((task, Some(number))) => (name_of(room, &task), Entry::plain(format!("#{number} {plugin}"))),
+            Some((task, None)) => (name_of(room, &task), Entry::plain(plugin.to_string())),
+            None => (plugin.to_string(), Entry::default()),
+        }
+    }
+
     fn told(&self, room: &RoomId, seq: Option<u64>, notice: &Notice) {
         if self.steps.as_ref().is_some_and(|steps| steps.told(room, notice)) {
             return;
         }
+        let of = |task: &TaskName| name_of(room, task);
         match notice {
-            Notice::MessagePosted { task, agent, message } => {
-                self.begin_batch(room, task, agent, message);
-                self.posted(room, task, agent, message);
+            Notice::MessagePosted { task, message, .. } => {
+                self.posted(room, task, message);
+                self.begin_batch(room, task, message);
             }
-            Notice::StepStarted { .. } => drop(self.state().explained.remove(room)),
-            Notice::StepStalled { task, stalled, of } => {
+            Notice::StepStarted { call, task, .. } => {
+                let mut state = self.state();
+                state.explained.remove(room);
+                state.calls.begin_step(room, *call, task);
+            }
+            Notice::StepStalled { task, stalled, of: most } => {
                 // In a conversation the person sees what comes of it: it is their turn.
                 if self.is_chat() && self.state().explained.remove(room) {
                     return;
                 }
-                self.line(task.as_str(), &paint(FAINT, format_args!("nobody had a valid answer ({stalled} of {of})")));
+                self.put(&of(task), &Entry::new(FAINT, format!("nobody had a valid answer ({stalled} of {most})")));
             }
-            Notice::ToolCalled { task, caller, name, arguments, .. } => {
-                if self.is_batched(room, task) {
-                    return;
-                }
-                let most = self.width().saturating_sub(name.chars().count() + 8).clamp(10, 70);
-                self.line(caller.as_str(), &format!("calls {name} {}", paint(FAINT, one_line(&arguments.to_string(), most))));
-            }
-            Notice::ToolAnswered { task, name, content, is_error, report, .. } => {
-                let plugin = name.split('.').next().unwrap_or(name);
-                if self.answer_batched(room, task, plugin, report) && !*is_error {
-                    return;
-                }
-                let cost = cost(report);
-                let text = if *is_error {
-                    paint(BAD, as_one_line(content, 2 * WIDTH))
-                } else {
-                    one_line(content, self.width().saturating_sub(cost.chars().count() + 2).max(10))
+            Notice::ToolCalled { call, task, name, arguments, .. } => {
+                let (number, is_batched) = {
+                    let mut state = self.state();
+                    (state.calls.begin(room, *call, task), state.calls.is_batched(room, task))
                 };
-                self.line(plugin, &format!("{text}  {}", paint(FAINT, cost)));
+                if !is_batched {
+                    let entry = Entry::plain(format!("calls #{number} {}", one_line(name, 80))).cut(FAINT, &arguments.to_string());
+                    self.put(&of(task), &entry);
+                }
+            }
+            Notice::ToolAnswered { call, task, name, content, is_error, report, .. } => {
+                self.answered(room, (*call, task), name, content, *is_error, report);
             }
             Notice::PluginFaulted { call, plugin, fault } => {
                 let is_told = self.state().troubled.remove(&(room.clone(), *call)) && fault.kind == FaultKind::Error;
                 self.state().explained.insert(room.clone());
                 if !is_told {
-                    self.line(plugin.as_str(), &format!("{} {}", paint(BAD, "stopped:"), as_one_line(&fault.message, WIDTH)));
+                    let (who, entry) = self.about(room, Some(*call), plugin);
+                    self.put(&who, &entry.words(BAD, "stopped").whole(BAD, &fault.message));
                 }
             }
-            Notice::Denied { plugin, record, .. } => self.denied(&address(room, seq), plugin, record),
-            Notice::SideEffectStarted { plugin, side_effect, .. } => {
-                self.line(plugin.as_str(), &one_line(&told_side_effect(side_effect), self.width()))
+            Notice::Denied { call, plugin, record } => self.denied(&address(room, seq), self.about(room, *call, plugin), record),
+            Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
+                let (who, entry) = self.about(room, Some(*call), plugin);
+                let (what, target) = told_side_effect(side_effect);
+                self.put(&who, &entry.words(anstyle::Style::new(), what).cut(anstyle::Style::new(), &target));
             }
-            Notice::SideEffectEnded { plugin, answer, .. } => {
-                if let Some(text) = told_answer(answer) {
-                    self.line(plugin.as_str(), &paint(FAINT, one_line(&text, self.width())));
+            Notice::SideEffectEnded { call, plugin, answer, .. } => {
+                let (who, entry) = self.about(room, Some(*call), plugin);
+                match answer {
+                    SideEffectAnswer::Failed { message, .. } => self.put(&who, &entry.words(BAD, "that failed").whole(FAINT, message)),
+                    answer => {
+                        if let Some(text) = told_answer(answer) {
+                            self.put(&who, &entry.words(FAINT, text));
+                        }
+                    }
                 }
             }
             Notice::ModelAnswered { call, stop, is_empty, error, trouble, .. } => {
                 if let Some(text) = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()) {
                     self.state().troubled.insert((room.clone(), *call));
-                    self.line("model", &paint(BAD, as_one_line(text, 5 * WIDTH)));
+                    self.put("model", &Entry::default().whole(BAD, text));
                 } else if *stop == Some(Stop::Length) {
-                    self.line("model", &paint(FAINT, "the server cut the answer at its limit"));
+                    self.put("model", &Entry::new(FAINT, "the server cut the answer at its limit"));
                 } else if *is_empty {
-                    self.line("model", &paint(ODD, "the model said nothing"));
+                    self.put("model", &Entry::new(ODD, "the model said nothing"));
                 }
                 if *is_empty {
                     self.state().explained.insert(room.clone());
                 }
             }
             Notice::TurnStopped { task, .. } => {
-                // Calls that were told together get no answers any more.
-                self.state().batches.retain(|(of, _), _| of != room);
-                self.line(task.as_str(), &paint(ODD, "stopped"));
+                self.state().calls.stop(room);
+                self.show_progress();
+                self.put(&of(task), &Entry::new(ODD, "stopped"));
             }
             Notice::HistoryCut { task, cut, dropped } => {
                 let what = if *dropped > 0 { format!("left out {dropped}") } else { format!("cut {cut}") };
-                self.line(task.as_str(), &paint(ODD, format!("its history is too long for the model: {what} of its older messages")));
+                self.put(&of(task), &Entry::new(ODD, format!("its history is too long for the model: {what} of its older messages")));
             }
             Notice::GateBlocked { point, plugin, reason } => {
-                let what = paint(BAD, format_args!("blocked ({}):", point.as_str()));
-                self.line(plugin.as_str(), &format!("{what} {}", as_one_line(reason, WIDTH)));
+                self.put(plugin.as_str(), &Entry::new(BAD, format!("blocked ({})", point.as_str())).whole(anstyle::Style::new(), reason));
             }
             Notice::GateModified { point, plugin } => {
-                self.line(plugin.as_str(), &paint(FAINT, format_args!("changed the text ({})", point.as_str())));
+                self.put(plugin.as_str(), &Entry::new(FAINT, format!("changed the text ({})", point.as_str())));
             }
             Notice::HandedOff { from, to, reason, .. } => {
                 let to = to.as_ref().map_or("its user", |to| to.as_str());
-                self.line(from.as_str(), &format!("hands the conversation to {to}: {}", as_one_line(reason, WIDTH)));
+                self.put(&of(from), &Entry::plain(format!("hands the conversation to {to}")).whole(FAINT, reason));
             }
             Notice::HandoffRejected { from, refusal, .. } => {
-                let what = paint(ODD, "does not hand the conversation over:");
-                self.line(from.as_str(), &format!("{what} {}", as_one_line(&refusal.message, WIDTH)));
+                self.put(&of(from), &Entry::new(ODD, "does not hand the conversation over").whole(FAINT, &refusal.message));
             }
             Notice::HistoryCondensed { task, forgotten, masked, summarised } => {
                 let summary = if *summarised { ", with a summary in its place" } else { "" };
                 let what = format!("its history was condensed: {forgotten} of its messages left out, {masked} masked{summary}");
-                self.line(task.as_str(), &paint(FAINT, what));
+                self.put(&of(task), &Entry::new(FAINT, what));
             }
             Notice::KnowledgeAdded { task, file, trigger } => {
-                let what = format!("reads {file}: the message says {trigger:?}");
-                self.line(task.as_str(), &paint(FAINT, as_one_line(&what, WIDTH)));
+                self.put(&of(task), &Entry::new(FAINT, format!("reads {}, which the message names", one_line(file, 60))).cut(FAINT, trigger));
             }
             Notice::PlanChanged { task, plan } => {
-                self.line(task.as_str(), &one_line(&summary(plan), self.width()));
+                self.put(&of(task), &Entry::plain("plans").cut(anstyle::Style::new(), &summary(plan)));
             }
-            Notice::AgentStuck { task, reason, .. } => {
-                self.line(task.as_str(), &format!("{} {}", paint(ODD, "stuck:"), as_one_line(reason, WIDTH)));
-            }
+            Notice::AgentStuck { task, reason, .. } => self.put(&of(task), &Entry::new(ODD, "stuck").whole(anstyle::Style::new(), reason)),
             Notice::RunPaused { reason } => {
-                let resume = paint(FAINT, format_args!("conclave resume {room} lets it go on"));
-                self.line("host", &format!("{} {}; {resume}", paint(ODD, "paused:"), as_one_line(reason, WIDTH)));
+                self.put("host", &Entry::new(ODD, "paused").cut(anstyle::Style::new(), reason));
+                self.put("host", &Entry::new(FAINT, format!("`conclave resume {room}` resumes it")));
             }
-            Notice::RunUnpaused => self.line("host", "goes on"),
+            Notice::RunUnpaused => self.put("host", &Entry::plain("resumes")),
             Notice::UserHeard { task, message } => {
-                self.line(task.as_str(), &format!("reads what was said: {}", one_line(message.text(), self.width().saturating_sub(22))));
+                self.put(&of(task), &Entry::plain("reads what was said").cut(anstyle::Style::new(), message.text()));
             }
             Notice::UserUnheard { task, reason, .. } => {
-                let what = paint(ODD, "nobody reads what was said:");
-                self.line(task.as_str(), &format!("{what} {}", as_one_line(reason, WIDTH)));
+                self.put(&of(task), &Entry::new(ODD, "nobody reads what was said").whole(FAINT, reason));
             }
             Notice::Resumed { down_ms } => {
-                let later = time(Duration::from_millis(*down_ms));
-                self.line("host", &format!("goes on where it was cut off, {later} later"));
+                let down = super::amounts::took(*down_ms);
+                self.put("host", &Entry::plain(format!("resumes where it was cut off, {down} later")));
             }
             // The question itself is put by whoever asks it.
             Notice::TopUpAsked { top_up, .. } => {
                 if let Some(problem) = &top_up.problem {
-                    self.line("budget", &format!("{} {}", paint(ODD, "not so:"), as_one_line(problem, WIDTH)));
+                    self.put("budget", &Entry::new(ODD, "not so").whole(FAINT, problem));
                 }
             }
             Notice::ToppedUp { budget, more: Some(more), .. } => {
-                self.line("budget", &format!("{} more for {}", budget.show(*more), budget.key()));
+                self.put("budget", &Entry::plain(format!("{} more for {}", budget.show(*more), budget.key())));
             }
             Notice::ToppedUp { budget, more: None, reason, .. } => {
-                let reason = as_one_line(reason.as_deref().unwrap_or_default(), WIDTH);
-                self.line("budget", &format!("{} for {}: {reason}", paint(ODD, "no more"), budget.key()));
+                let entry = Entry::new(ODD, format!("no more for {}", budget.key()));
+                self.put("budget", &entry.whole(FAINT, reason.as_deref().unwrap_or_default()));
             }
             Notice::PriceUnknown { model, limit } => {
-                let what = paint(ODD, format!("the price of the model {model} is not known"));
-                self.line("budget", &format!("{what}: {limit} does not hold it back, only a limit on tokens does"));
+                let what = format!("the price of the model {model} is not known: {limit} does not hold it back, only a limit on tokens does");
+                self.put("budget", &Entry::new(ODD, what));
             }
             Notice::AttemptLost { model, input_tokens, .. } => {
                 let tokens = Budget::Tokens.show(*input_tokens);
                 let what = format!("a request to the model {model} has no answer; {tokens} that it sent are counted");
-                self.line("host", &paint(ODD, what));
+                self.put("host", &Entry::new(ODD, what));
             }
             Notice::Inbound { channel, sender, text, .. } => {
-                let who = if sender.is_empty() { String::new() } else { format!("{}: ", as_one_line(sender, WIDTH)) };
-                self.line(channel.as_str(), &format!("{who}{}", as_one_line(text, WIDTH)));
+                let who = if sender.is_empty() { String::new() } else { format!("{sender}: ") };
+                self.put(channel.as_str(), &Entry::default().cut(anstyle::Style::new(), &format!("{who}{text}")));
             }
-            Notice::InboundRefused { channel, reason, .. } => {
-                self.line(channel.as_str(), &format!("{} {}", paint(ODD, "not taken:"), as_one_line(reason, WIDTH)));
-            }
-            Notice::NotTold { channel, reason, .. } => {
-                self.line(channel.as_str(), &format!("{} {}", paint(ODD, "was not told:"), as_one_line(reason, WIDTH)));
-            }
+            Notice::InboundRefused { channel, reason, .. } => self.put(channel.as_str(), &Entry::new(ODD, "not taken").whole(FAINT, reason)),
+            Notice::NotTold { channel, reason, .. } => self.put(channel.as_str(), &Entry::new(ODD, "was not told").whole(FAINT, reason)),
             Notice::ChannelBound { channel, binding } => {
                 let muted = if binding.muted { ", muted" } else { "" };
-                self.line(channel.as_str(), &format!("is bound ({}{muted})", binding.kind.as_str()));
+                self.put(channel.as_str(), &Entry::plain(format!("is bound ({}{muted})", binding.kind.as_str())));
             }
-            Notice::ChannelUnbound { channel } => self.line(channel.as_str(), "is no longer bound"),
-            Notice::RoomClosed { reason } => self.line("host", &format!("the room is closed: {}", as_one_line(reason, WIDTH))),
-            Notice::PluginReplaced { plugin, .. } => self.line(plugin.as_str(), "was built anew"),
-            Notice::InvariantViolated { reason, .. } => self.line("host", &paint(BAD, as_one_line(reason, 5 * WIDTH))),
-            Notice::BackgroundStarted { task, .. } => self.line(task.as_str(), "started in the background"),
+            Notice::ChannelUnbound { channel } => self.put(channel.as_str(), &Entry::plain("is no longer bound")),
+            Notice::RoomClosed { reason } => self.put("host", &Entry::plain("the room is closed").cut(FAINT, reason)),
+            Notice::PluginReplaced { plugin, .. } => self.put(plugin.as_str(), &Entry::plain("was built anew")),
+            Notice::InvariantViolated { reason, .. } => self.put("host", &Entry::default().whole(BAD, reason)),
+            Notice::BackgroundStarted { id, task, by, brief, .. } => {
+                self.state().started.insert((room.clone(), id.clone()));
+                let who = by.as_ref().map_or_else(|| "host".to_owned(), of);
+                self.put(&who, &Entry::plain(format!("→ {task} ({id})")).cut(FAINT, brief));
+            }
             // A call that was not approved is told as its answer.
             Notice::BackgroundEnded { .. }
             | Notice::ModelCalled { .. }
@@ -305,32 +349,90 @@ impl Trace {
             | Notice::ApprovalGiven { .. }
             | Notice::StepEnded { .. }
             | Notice::TaskStarted { .. } => {}
-            Notice::Delivered { agent, strategy, channel, .. } if !self.is_chat() => {
-                self.line(agent.as_str(), &format!("finished; delivered by {strategy} on {channel}"));
+            Notice::Delivered { id, agent, strategy, channel, .. } if !self.is_chat() => {
+                self.put(&ended(agent, id), &Entry::plain(format!("finished; delivered by {strategy} on {channel}")));
             }
-            Notice::NotDelivered { agent, reason, .. } => {
-                self.line(agent.as_str(), &format!("finished; {} {}", paint(ODD, "not delivered:"), as_one_line(reason, WIDTH)));
+            Notice::NotDelivered { id, agent, reason } => {
+                self.put(&ended(agent, id), &Entry::plain("finished;").words(ODD, "not delivered").whole(FAINT, reason));
             }
-            Notice::DeadLetter { agent, attempts, reason, .. } => {
-                let what = paint(BAD, format!("not delivered, tried {attempts} times:"));
-                self.line(agent.as_str(), &format!("finished; {what} {}", as_one_line(reason, WIDTH)));
+            Notice::DeadLetter { id, agent, attempts, reason } => {
+                let what = format!("not delivered, tried {attempts} times");
+                self.put(&ended(agent, id), &Entry::plain("finished;").words(BAD, what).whole(FAINT, reason));
             }
             Notice::ResultsRelayed { task, ids, .. } => {
-                self.line(task.as_str(), &format!("takes a turn about {}", plural(ids.len() as u64, "result", "results")));
+                let results = plural(ids.len() as u64, "result", "results");
+                self.put(&of(task), &Entry::plain(format!("answers {results} of the background")));
             }
-            Notice::ResultsTold { task, ids } => self.line(task.as_str(), &format!("reads {}", plural(ids.len() as u64, "result", "results"))),
+            Notice::ResultsTold { task, ids } => {
+                self.put(&of(task), &Entry::plain(format!("reads {}", plural(ids.len() as u64, "result", "results"))));
+            }
             // Whoever stopped the run is told so at its end.
             Notice::TaskEnded { status: Status::Kill, .. } if !self.is_chat() && !room.as_str().contains('/') => {}
-            Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.is_conversation(room, task) => {
-                self.line(task.as_str(), &format!("{} {}", paint(BAD, status.as_str()), as_one_line(reason, WIDTH)));
+            Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.tells_end_itself(room, task) => {
+                self.put(&of(task), &Entry::new(BAD, status.as_str()).whole(anstyle::Style::new(), reason));
             }
             Notice::Delivered { .. } | Notice::TaskEnded { .. } | Notice::ResultReady { .. } => {}
         }
     }
 
+    fn answered(
+        &self,
+        room: &RoomId,
+        (call, task): (Option<CallId>, &TaskName),
+        name: &str,
+        content: &str,
+        is_error: bool,
+        report: &CallReport,
+    ) {
+        let ((number, progress), batch, is_batched) = {
+            let mut state = self.state();
+            let is_batched = state.calls.is_batched(room, task);
+            let ended = call.map(|call| state.calls.end(room, call)).unwrap_or_default();
+            (ended, state.calls.answer_batched(room, task, report), is_batched)
+        };
+        if let Some(progress) = progress {
+            self.show_progress();
+            if !progress.is_told && !self.screen.has_status() {
+                self.put(&progress.who, &progress_entry(&progress));
+            }
+        }
+        let is_receipt = || self.started_by(room, content);
+        let who = name_of(room, task);
+        if (!is_batched || is_error) && !is_receipt() {
+            let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
+            let entry = Entry::plain(format!("{number}{}", one_line(name, 80)));
+            let entry = match (is_error, call) {
+                (false, _) => entry.cut(anstyle::Style::new(), content),
+                (true, None) => entry.words(BAD, "refused").whole(BAD, content),
+                (true, Some(_)) => entry.words(BAD, "failed").whole(BAD, content),
+            };
+            self.put(&who, &entry.tail(cost(report)));
+        }
+        if let Some((answers, all)) = batch {
+            self.put(&who, &Entry::plain(format!("{answers} answers")).tail(format!("{} in all", cost(&all))));
+        }
+    }
+
+    /// The content is the receipt of background work whose start was told.
+    fn started_by(&self, room: &RoomId, content: &str) -> bool {
+        let mut state = self.state();
+        if state.started.is_empty() {
+            return false;
+        }
+        let receipt: Option<serde_json::Value> = serde_json::from_str(content).ok();
+        let id = receipt.as_ref().and_then(|receipt| receipt.get("task_id")).and_then(serde_json::Value::as_str);
+        id.is_some_and(|id| state.started.remove(&(room.clone(), BackgroundId::from(id))))
+    }
+
     /// The task is the one that the person talks to.
     fn is_conversation(&self, in_room: &RoomId, with: &TaskName) -> bool {
         matches!(&self.manner, Manner::Chat { room, task } if room == in_room && task == with)
+    }
+
+    /// How this task ends is shown as the end of the run, or of the conversation.
+    fn tells_end_itself(&self, room: &RoomId, task: &TaskName) -> bool {
+        let is_entry = matches!(&self.manner, Manner::Run { entry, .. } if entry == task && !room.as_str().contains('/'));
+        is_entry || self.is_conversation(room, task)
     }
 
     /// What is said is shown elsewhere, in full.
@@ -343,75 +445,126 @@ impl Trace {
         }
     }
 
-    fn begin_batch(&self, room: &RoomId, task: &TaskName, agent: &PluginName, message: &Message) {
+    fn begin_batch(&self, room: &RoomId, task: &TaskName, message: &Message) {
         if self.verbose || message.sender != Entity::Llm || message.tool_calls.len() < TOGETHER {
             return;
         }
         let mut names: Vec<&str> = message.tool_calls.iter().map(|call| call.name.as_str()).collect();
         names.dedup();
         let calls = message.tool_calls.len();
-        self.line(agent.as_str(), &format!("calls {} {calls} times", one_line(&names.join(", "), 60)));
-        let batch = Batch { left: calls, ..Batch::default() };
-        self.state().batches.insert((room.clone(), task.clone()), batch);
+        self.put(&name_of(room, task), &Entry::plain(format!("calls {} {calls} times", one_line(&names.join(", "), 60))));
+        self.state().calls.begin_batch(room, task, calls);
     }
 
-    fn is_batched(&self, room: &RoomId, task: &TaskName) -> bool {
-        self.state().batches.contains_key(&(room.clone(), task.clone()))
-    }
-
-    /// Counts an answer of a batch; the last one is told for all of them.
-    fn answer_batched(&self, room: &RoomId, task: &TaskName, plugin: &str, report: &CallReport) -> bool {
-        let batches = &mut self.state().batches;
-        let key = (room.clone(), task.clone());
-        let Some(batch) = batches.get_mut(&key) else { return false };
-        batch.answered += 1;
-        batch.wall_us += report.wall_us;
-        batch.memory = batch.memory.max(report.memory);
-        if batch.answered == batch.left {
-            let all = CallReport { wall_us: batch.wall_us, memory: batch.memory, ..CallReport::default() };
-            self.line(plugin, &format!("{} answers  {}", batch.answered, paint(FAINT, format_args!("{} in all", cost(&all)))));
-            batches.remove(&key);
-        }
-        true
-    }
-
-    fn posted(&self, room: &RoomId, task: &TaskName, agent: &PluginName, message: &Message) {
+    fn posted(&self, room: &RoomId, task: &TaskName, message: &Message) {
         // Around a conversation, what others say among themselves is one line too many: their results are shown.
         let is_talk = message.recipient.is_none() && message.signal != Some(Signal::Rejected);
         if self.is_shown(room, task, message) || (self.is_chat() && !self.verbose && is_talk) {
             return;
         }
         let who = match message.sender {
-            Entity::User => message.sender_name.as_str(),
-            _ => agent.as_str(),
+            // Another task, a channel, or a person.
+            Entity::User => message.sender_name.clone(),
+            _ => name_of(room, task),
         };
-        let text = one_line(message.text(), 70);
-        match (&message.signal, &message.recipient) {
-            (Some(Signal::Done { .. }), _) if message.sender == Entity::Llm => self.line(who, &paint(GOOD, "is done")),
-            (Some(Signal::Rejected), _) => self.line(who, &format!("{} {text}", paint(ODD, "gives up:"))),
-            (_, Some(recipient)) => self.line(who, &format!("passes to {recipient}: {}", paint(FAINT, text))),
-            _ if matches!(message.action, Some(Action::Talk { .. })) => self.line(who, &format!("says: {text}")),
-            _ if message.action.is_some() || !message.tool_calls.is_empty() || message.sender == Entity::Agent => {}
-            _ => self.line(who, &format!("says: {}", paint(FAINT, text))),
+        let (text, plain) = (message.text(), anstyle::Style::new());
+        let has_calls = message.action.is_some() || !message.tool_calls.is_empty();
+        let entry = match (&message.signal, &message.recipient) {
+            (Some(Signal::Done { .. }), _) if message.sender == Entity::Llm => Entry::new(GOOD, "is done"),
+            (Some(Signal::Rejected), _) => Entry::new(ODD, "gives up").cut(plain, text),
+            (_, Some(recipient)) => Entry::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text),
+            _ if message.sender == Entity::Agent || (has_calls && text.trim().is_empty()) => return,
+            // The action is told by itself.
+            _ if message.action.is_some() && !matches!(message.action, Some(Action::Talk { .. })) => return,
+            _ => Entry::plain("says").cut(FAINT, text),
+        };
+        let is_result = matches!(&self.manner, Manner::Run { entry, .. } if entry == task) && !room.as_str().contains('/') && !has_calls;
+        if is_result && self.steps.is_none() && message.signal.is_none() && message.recipient.is_none() {
+            self.flush();
+            let lines = self.lines(&who, &entry);
+            self.state().said = Some(Said { text: text.to_owned(), lines });
+            return;
         }
+        self.put(&who, &entry);
     }
 
-    fn denied(&self, address: &str, plugin: &PluginName, record: &DenialRecord) {
+    fn denied(&self, address: &str, (who, entry): (String, Entry), record: &DenialRecord) {
         let denial = &record.denial;
-        self.line(plugin.as_str(), &format!("{} {}: {}", paint(BAD, "DENIED"), denial.capability, one_line(&denial.target, 70)));
+        self.put(
+            &who,
+            &entry.words(BAD, "DENIED").words(anstyle::Style::new(), &denial.capability).cut(anstyle::Style::new(), &denial.target),
+        );
         let mut more = vec![format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 1_000))];
-        more.extend(record.suggestion.as_ref().map(|suggestion| format!("  to allow it: {suggestion}")));
+        more.extend(record.suggestion.as_ref().map(|suggestion| format!("to allow it: {}", one_line(suggestion, 1_000))));
         if self.has_journal {
             let no_line = if record.suggestion.is_none() { "No grant is suggested. " } else { "" };
             more.push(format!("{no_line}Details: conclave why {address}"));
         }
-        for line in more.iter().flat_map(|more| more.lines()) {
+        let width = match &self.steps {
+            Some(steps) => steps.width(),
+            None => total_columns().min(COLUMNS_MAX).saturating_sub(self.margin()).max(20),
+        };
+        let rows = more.iter().flat_map(|line| hanging(line, width));
+        for row in rows.map(|row| paint(FAINT, row)) {
             match &self.steps {
-                Some(steps) => steps.more(&paint(FAINT, line)),
-                None => self.screen.line(format_args!("{:21}{}", "", paint(FAINT, line))),
+                Some(steps) => steps.more(&row),
+                None => self.screen.line(format_args!("{:1$}{row}", "", self.margin())),
             }
         }
     }
+
+    /// Columns in front of an entry.
+    fn margin(&self) -> usize {
+        if self.is_chat() { 2 + self.who + 1 } else { TIME + 1 + self.who + 1 }
+    }
+
+    fn progressed(&self, room: &RoomId, call: CallId, plugin: &PluginName, (done, total): (u64, Option<u64>), message: &str) {
+        let (who, _) = self.about(room, Some(call), plugin);
+        let number = self.state().calls.find(room, call).and_then(|(_, number)| number);
+        let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
+        let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
+        let progress = Progress { who, done: format!("{number}{plugin} {done}{of}"), message: message.to_owned(), is_told: false };
+        let is_first = self.state().calls.progressed(room, call, progress.clone());
+        if self.screen.has_status() {
+            self.show_progress();
+        } else if is_first {
+            self.put(&progress.who, &progress_entry(&progress));
+        }
+    }
+
+    /// Shows how far all calls have come in the one line that is written over.
+    fn show_progress(&self) {
+        let under_way = self.state().calls.under_way();
+        let done: Vec<&str> = under_way.iter().map(|progress| progress.done.as_str()).collect();
+        let message = under_way.last().map(|progress| progress.message.as_str()).filter(|message| !message.trim().is_empty());
+        let message = message.map(|message| format!(" {}{}", foreign::MARK, one_line(message, 60))).unwrap_or_default();
+        self.screen.set_progress(&format!("{}{message}", done.join(" · ")));
+    }
+}
+
+fn progress_entry(progress: &Progress) -> Entry {
+    Entry::new(FAINT, progress.done.clone()).cut(FAINT, &progress.message)
+}
+
+/// Background work that has ended, as the trace names it while it goes on.
+fn ended(agent: &TaskName, id: &BackgroundId) -> String {
+    format!("{agent} ({id})")
+}
+
+/// In rows of so many columns, the further ones indented.
+fn hanging(text: &str, most: usize) -> Vec<String> {
+    let rows = super::columns::wrap(text, most.saturating_sub(2));
+    rows.into_iter().enumerate().map(|(index, row)| if index == 0 { row } else { format!("  {row}") }).collect()
+}
+
+/// Returns the columns that the names of all tasks would need.
+fn widest(setup: &Setup) -> usize {
+    let delegated = |task: &TaskName| {
+        let grants = setup.plugins.values().filter_map(|plugin| plugin.grants.delegate.as_ref());
+        grants.flat_map(|grant| &grant.tasks).any(|granted| granted == task)
+    };
+    let width = |task: &TaskName| foreign::width(task.as_str()) + if delegated(task) { " (task-1)".len() } else { 0 };
+    setup.tasks.keys().map(width).fold(*WHO.start(), usize::max).min(*WHO.end())
 }
 
 /// The address of what follows from a record: `3f2a91c0:17`.
@@ -423,24 +576,18 @@ impl Subscriber for Trace {
     fn on(&self, happening: &Happening) {
         match &happening.what {
             What::Told { told } => self.told(&happening.room, happening.seq, told),
-            What::Logged { plugin, level, message, .. } => {
+            What::Logged { call, plugin, level, message } => {
                 if self.verbose || *level >= Level::Info {
-                    self.line(plugin.as_str(), &paint(FAINT, format_args!("log: {}", one_line(message, WIDTH))));
+                    let (who, entry) = self.about(&happening.room, Some(*call), plugin);
+                    self.put(&who, &entry.words(FAINT, "log").cut(FAINT, message));
                 }
             }
             What::Recorded { .. } | What::Streamed { .. } => {}
-            What::Progressed { plugin, done, total, message, .. } => {
-                let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-                self.line(plugin.as_str(), &paint(FAINT, format_args!("{done}{of} {}", one_line(message, 60))));
+            What::Progressed { call, plugin, done, total, message } => {
+                self.progressed(&happening.room, *call, plugin, (*done, *total), message);
             }
         }
     }
-}
-
-/// Several lines in one, with a sign where each ended: they need not end with a full stop.
-fn as_one_line(text: &str, most: usize) -> String {
-    let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-    one_line(&lines.join(" · "), most)
 }
 
 /// Faint, also after a style within it has ended.
@@ -456,32 +603,21 @@ fn cost(report: &CallReport) -> String {
     format!("{} · {}", time(Duration::from_micros(report.wall_us)), bytes(report.memory))
 }
 
-/// What a plugin is about to do to the world.
-pub(crate) fn told_side_effect(side_effect: &SideEffect) -> String {
+/// Returns what a plugin is about to do to the world, and to what.
+pub(crate) fn told_side_effect(side_effect: &SideEffect) -> (String, String) {
     match side_effect {
-        SideEffect::Fetch { method, url, .. } => format!("sends {method} {url}"),
-        SideEffect::WriteFile { path, bytes, .. } => format!("writes {path} ({})", show_size(bytes.length)),
-        SideEffect::RemoveFile { path } => format!("removes {path}"),
-        SideEffect::SetKey { key, value } => format!("sets its key {key:?} ({})", show_size(value.length)),
-        SideEffect::DeleteKey { key } => format!("deletes its key {key:?}"),
+        SideEffect::Fetch { method, url, .. } => (format!("sends {method}"), url.to_string()),
+        SideEffect::WriteFile { path, bytes, .. } => (format!("writes {}", show_size(bytes.length)), path.to_string()),
+        SideEffect::RemoveFile { path } => ("removes".to_owned(), path.to_string()),
+        SideEffect::SetKey { key, value } => (format!("sets a key of its own to {}", show_size(value.length)), key.to_string()),
+        SideEffect::DeleteKey { key } => ("deletes a key of its own".to_owned(), key.to_string()),
     }
 }
 
-/// How it went, where that is worth a line.
+/// Returns how it went, where that is worth a line.
 pub(crate) fn told_answer(answer: &SideEffectAnswer) -> Option<String> {
     match answer {
         SideEffectAnswer::Fetched { status, body, .. } => Some(format!("got {status}, {}", show_size(body.length))),
-        SideEffectAnswer::Failed { message, .. } => Some(format!("that failed: {message}")),
-        SideEffectAnswer::Done { .. } | SideEffectAnswer::Denied { .. } => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::as_one_line;
-
-    #[test]
-    fn lines_that_are_told_as_one_stay_apart() {
-        assert_eq!(as_one_line("no JSON  object\n\n  Correct them.\n", 80), "no JSON object · Correct them.");
+        SideEffectAnswer::Failed { .. } | SideEffectAnswer::Done { .. } | SideEffectAnswer::Denied { .. } => None,
     }
 }

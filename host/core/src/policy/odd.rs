@@ -105,6 +105,8 @@ mod tests {
             "a\nb",
             "a\u{202e}b",
             "a\u{200b}b",
+            "/pub/a\u{180b}b",
+            "/pub/a\u{fe00}b",
             "https://h//x",
             "https://h/a/..?q",
             "c:..",

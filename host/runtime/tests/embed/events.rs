@@ -323,7 +323,13 @@ fn notices() -> Vec<Notice> {
                 ..Refusal::new(RefusalCode::UnknownAgent, "there is no task \"legal\" to hand the conversation to")
             },
         },
-        Notice::BackgroundStarted { id: id(), task: task("digest"), room: RoomId::from("3f2a91c0/1") },
+        Notice::BackgroundStarted {
+            id: id(),
+            task: task("digest"),
+            room: RoomId::from("3f2a91c0/1"),
+            by: Some(task("answer")),
+            brief: "What is in the folder?".to_owned(),
+        },
         Notice::BackgroundEnded { ended },
         Notice::Delivered {
             id: id(),

@@ -1,16 +1,19 @@
 //! What a single call says on its way: log lines, progress, what it does to the world, and each refusal with the argument that would allow it.
 
-use std::io::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
+use anstyle::Style;
 use conclave_core::config_edit::Fragment;
 use conclave_core::grant::DenialRecord;
 use conclave_core::notice::Notice;
+use conclave_core::side_effect::SideEffectAnswer;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 use serde_json::{Value, json};
 
 use crate::args::Output;
 use crate::commands::add::shell;
+use crate::screen::{Loudness, Screen, total_columns};
+use crate::show::entry::Entry;
 use crate::show::trace::{told_answer, told_side_effect};
 use crate::show::{BAD, FAINT, GOOD, one_line, paint};
 
@@ -22,11 +25,12 @@ pub(super) struct Told {
     verbose: bool,
     output: Output,
     log: Mutex<Vec<Value>>,
+    screen: Arc<Screen>,
 }
 
 impl Told {
     pub(super) fn new(verbose: bool, output: Output) -> Self {
-        Self { verbose, output, log: Mutex::default() }
+        Self { verbose, output, log: Mutex::default(), screen: Screen::new(Loudness::of(output)) }
     }
 
     /// The log lines, in order.
@@ -36,16 +40,22 @@ impl Told {
 
     /// A line on stderr.
     pub(super) fn line(&self, text: &str) {
-        let _ = writeln!(anstream::stderr(), "{text}");
+        self.screen.notice(text);
     }
 
-    fn side_effect(&self, text: &str) {
-        self.line(&paint(FAINT, one_line(text, WIDTH)));
+    /// The call is over: nothing goes on that could be shown.
+    pub(super) fn end(&self) {
+        self.screen.set_progress("");
+    }
+
+    /// An entry on stderr.
+    pub(super) fn put(&self, entry: &Entry) {
+        entry.rows(total_columns()).iter().for_each(|row| self.line(row));
     }
 
     fn denied(&self, record: &DenialRecord) {
         let denial = &record.denial;
-        self.line(&format!("{} {}: {}", paint(BAD, "DENIED"), denial.capability, one_line(&denial.target, WIDTH)));
+        self.put(&Entry::new(BAD, "DENIED").words(Style::new(), &denial.capability).cut(Style::new(), &denial.target));
         self.line(&format!(
             "       {}",
             paint(FAINT, format_args!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, WIDTH)))
@@ -66,17 +76,27 @@ impl Subscriber for Told {
         }
         match &happening.what {
             What::Logged { level, message, .. } if self.verbose || *level >= Level::Info => {
-                self.line(&paint(FAINT, format_args!("log: {}", one_line(message, WIDTH))));
+                self.put(&Entry::new(FAINT, "log").cut(FAINT, message));
             }
             What::Progressed { done, total, message, .. } => {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
-                self.line(&paint(FAINT, format_args!("{done}{of} {}", one_line(message, WIDTH))));
+                let entry = Entry::new(FAINT, format!("{done}{of}")).cut(FAINT, message);
+                match self.screen.has_status() {
+                    true => self.screen.set_progress(&entry.rows(total_columns()).concat()),
+                    false => self.put(&entry),
+                }
             }
             What::Told { told: Notice::Denied { record, .. } } => self.denied(record),
-            What::Told { told: Notice::SideEffectStarted { side_effect, .. } } => self.side_effect(&told_side_effect(side_effect)),
+            What::Told { told: Notice::SideEffectStarted { side_effect, .. } } => {
+                let (what, target) = told_side_effect(side_effect);
+                self.put(&Entry::new(FAINT, what).cut(FAINT, &target));
+            }
+            What::Told { told: Notice::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. } } => {
+                self.put(&Entry::new(FAINT, "that failed").whole(FAINT, message));
+            }
             What::Told { told: Notice::SideEffectEnded { answer, .. } } => {
                 if let Some(text) = told_answer(answer) {
-                    self.side_effect(&text);
+                    self.line(&paint(FAINT, text));
                 }
             }
             _ => {}

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
+use anstyle::Style;
 use conclave_core::event::Spent;
 use conclave_core::message::ToolCall;
 use conclave_core::outcome::{Outcome, Status};
@@ -12,8 +13,10 @@ use conclave_runtime::Prepared;
 use crate::args::Output;
 use crate::chat::status;
 use crate::error::CliError;
+use crate::screen::total_columns;
+use crate::show::entry::Entry;
 use crate::show::tally::Counts;
-use crate::show::{BAD, FAINT, ODD, paint, plural, printable, time};
+use crate::show::{BAD, FAINT, ODD, paint, plural, time};
 use crate::stdout;
 
 /// What to do about an entry task that asks its user where nobody can answer.
@@ -44,12 +47,14 @@ pub(super) fn finish(
         match result(outcome) {
             Some(result) => stdout::line(stdout::safe(&result))?,
             // Every ending says why, also when there is no result.
-            None => drop(writeln!(err, "{} {}", paint(ODD, outcome.status.as_str()), printable(&outcome.reason))),
+            None => drop(writeln!(err, "{}", ending(ODD, outcome))),
         }
     } else {
-        let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
-        if let Some(content) = outcome.content.as_deref().filter(|_| outcome.status != Status::Kill) {
-            let _ = writeln!(err, "{}", paint(FAINT, format_args!("the last that was said: {}", printable(content))));
+        let _ = writeln!(err, "\n{}", ending(BAD, outcome));
+        let said = outcome.content.as_deref().filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());
+        if let Some(said) = said {
+            let rows = Entry::new(FAINT, "what was said last").whole(FAINT, said.trim()).rows(total_columns());
+            let _ = writeln!(err, "{}", rows.join("\n"));
         }
         if let Some(hint) = limit_hint(outcome) {
             let _ = writeln!(err, "{}", paint(FAINT, hint));
@@ -59,6 +64,11 @@ pub(super) fn finish(
         let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, (counts, &outcome.spent), journal)));
     }
     Ok(())
+}
+
+/// Returns the status and the reason of an end, in rows.
+pub(crate) fn ending(style: Style, outcome: &Outcome) -> String {
+    Entry::new(style, outcome.status.as_str()).whole(Style::new(), outcome.reason.trim()).rows(total_columns()).join("\n")
 }
 
 /// What the run was for: its text, else a value, else calls, else what it was to be, as JSON; none when it ended without anything.

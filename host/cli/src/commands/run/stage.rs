@@ -15,7 +15,7 @@ use conclave_runtime::store::Store;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
-use super::ending::{ASKS_NOBODY, asks_user, finish};
+use super::ending::{ASKS_NOBODY, asks_user, finish, result};
 use crate::approve::{About, AtTerminal, Waiting};
 use crate::args::{Approvals, Output, TraceChoice};
 use crate::attend::Attending;
@@ -158,6 +158,9 @@ impl Stage {
         if let Some(why) = self.tally.why_no_answer().filter(|_| output.quiet && !output.json && !outcome.status.is_success()) {
             // Otherwise it was told when it happened.
             let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
+        }
+        if let Some(trace) = &self.trace {
+            trace.end(result(outcome).as_deref());
         }
         finish(outcome, code, output, began.elapsed(), self.tally.counts(), journal)?;
         self.approver.tell_missing();

@@ -7,10 +7,11 @@ use anstyle::Style;
 use conclave_core::ids::PluginName;
 use conclave_core::lock::{Change, Part, is_harmless};
 
-use crate::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, printable};
+use crate::screen::total_columns;
+use crate::show::{BAD, FAINT, GOOD, NAME, ODD, foreign, one_line, paint};
 
-/// Characters of a line; a longer one goes on below.
-const WIDTH: usize = 160;
+/// Columns in front of a text: blanks, a sign, the mark.
+const BEFORE_TEXT: usize = 9;
 /// Lines that are the same, shown around those that are not.
 const AROUND: usize = 2;
 /// Past this many lines two texts are shown one after the other: comparing them takes the product.
@@ -18,10 +19,10 @@ const COMPARED: usize = 2_000;
 
 /// All that differs in one plugin.
 pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[Change]) {
-    let _ = write!(anstream::stderr(), "{}", text(name, is_new, changes));
+    let _ = write!(anstream::stderr(), "{}", text(name, is_new, changes, total_columns()));
 }
 
-fn text(name: &PluginName, is_new: bool, changes: &[Change]) -> String {
+fn text(name: &PluginName, is_new: bool, changes: &[Change], columns: usize) -> String {
     let head = match (is_new, is_harmless(changes)) {
         (true, _) => paint(ODD, "was never pinned"),
         (false, true) => paint(FAINT, "was built anew; it asks for and says the same"),
@@ -32,8 +33,8 @@ fn text(name: &PluginName, is_new: bool, changes: &[Change]) -> String {
         text.push_str(&format!("  {}\n", title(change)));
         let (before, now) = (change.before.as_deref().unwrap_or_default(), change.now.as_deref().unwrap_or_default());
         for (style, mark, line) in lines(before, now) {
-            for part in wrapped(&printable(&line).replace('\t', "    ")) {
-                text.push_str(&format!("    {}\n", paint(style, format_args!("{mark} │ {part}"))));
+            for row in foreign::rows(&line, columns.saturating_sub(BEFORE_TEXT)) {
+                text.push_str(&format!("    {}\n", paint(style, format_args!("{mark} {}{row}", foreign::MARK))));
             }
         }
     }
@@ -118,11 +119,6 @@ fn walk<'a>(old: &[&'a str], new: &[&'a str], all: &mut Vec<(char, &'a str)>) {
     }
 }
 
-fn wrapped(line: &str) -> Vec<String> {
-    let chars: Vec<char> = line.chars().collect();
-    if chars.is_empty() { vec![String::new()] } else { chars.chunks(WIDTH).map(|chunk| chunk.iter().collect()).collect() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -147,14 +143,20 @@ mod tests {
             before: Some("Finds.".to_owned()),
             now: Some("Finds.\r\u{1b}[2J\u{202e}x\u{e0041}\nnotes is as it was pinned".to_owned()),
         };
-        let text = text(&PluginName::from("notes"), false, &[change]);
+        let text = text(&PluginName::from("notes"), false, &[change], 80);
         assert!(text.contains("\\u{d}\\u{1b}[2J\\u{202e}x\\u{e0041}"), "{text}");
         assert!(text.contains("+ │ notes is as it was pinned"), "each line is marked: {text}");
     }
 
+    /// B15: padded to the terminal's width, a description put a line of its own below.
     #[test]
-    fn long_lines_go_on_below() {
-        assert_eq!(wrapped(&"x".repeat(WIDTH + 1)).len(), 2);
-        assert_eq!(wrapped(""), [""]);
+    fn a_padded_text_has_a_mark_on_every_row() {
+        let now = format!("Finds.{}swiss is what was pinned, but for its version", "\u{a0}".repeat(94));
+        let change = Change { part: Part::Description, of: "find".to_owned(), before: None, now: Some(now) };
+        for columns in [40, 60, 80, 100, 120, 160] {
+            let text = text(&PluginName::from("swiss"), false, std::slice::from_ref(&change), columns);
+            let text = anstream::adapter::strip_str(&text).to_string();
+            assert!(text.lines().skip(2).all(|row| row.starts_with("    + │ ") && foreign::width(row) <= columns + 2), "{columns}: {text}");
+        }
     }
 }

@@ -193,9 +193,16 @@ impl Room {
             told: 0,
             is_stopped: false,
         };
+        let checked_by = checked.by.clone();
         self.tasks.begin(number, &running, room.clone(), checked.by, delegation.key);
         self.background.insert(id.clone(), running);
-        self.tell(Notice::BackgroundStarted { id: id.clone(), task: task.clone(), room: room.clone() });
+        self.tell(Notice::BackgroundStarted {
+            id: id.clone(),
+            task: task.clone(),
+            room: room.clone(),
+            by: checked_by,
+            brief: delegation.task,
+        });
         self.effects.push_back(Effect::StartBackground { call, id: id.clone(), opening: Box::new(opening) });
         match origin {
             Origin::Request { request, .. } => {

@@ -132,7 +132,7 @@ impl Now<'_> {
 
     pub(super) fn background(&mut self, notice: Notice) {
         match notice {
-            Notice::BackgroundStarted { id, task, room } => {
+            Notice::BackgroundStarted { id, task, room, .. } => {
                 self.fold.totals.background += 1;
                 let what = What::Background { id: id.clone(), task, child: room.clone(), status: None, came: String::new() };
                 let row = self.open(Key::Background(id), self.here(), what);

@@ -1,0 +1,82 @@
+//! What a component says of itself and asks for, for `plugin inspect` and `add`. A stranger wrote it: it stands behind marks.
+
+use std::collections::BTreeSet;
+
+use anstyle::Style;
+use conclave_core::manifest::{Ask, Capability, Manifest};
+use conclave_core::setup::PluginKind;
+
+use super::entry::Entry;
+use super::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint};
+
+/// Asks that are shown; a component may carry any number.
+const ASKS: usize = 40;
+/// Columns of a name, a version, a licence.
+const WORD: usize = 64;
+/// Columns of a capability and of whether it is required, with the blanks around.
+const BEFORE_REASON: usize = 24;
+
+/// Returns the line that names a component, and what it says of itself, in rows of at most `columns` columns.
+pub(crate) fn head(manifest: &Manifest, kinds: &BTreeSet<PluginKind>, columns: usize) -> Vec<String> {
+    let kinds: Vec<&str> = kinds.iter().map(|kind| kind.as_str()).collect();
+    let license = if manifest.license.is_empty() { String::new() } else { format!(" · {}", one_line(&manifest.license, WORD)) };
+    let (name, version) = (paint(NAME, one_line(&manifest.name, WORD)), one_line(&manifest.version, WORD));
+    let contract = one_line(&manifest.contract, WORD);
+    let mut rows = vec![format!("{name} {version} · {} · contract {contract}{license}", kinds.join(", "))];
+    if !manifest.description.trim().is_empty() {
+        rows.extend(Entry::default().whole(Style::new(), manifest.description.trim()).rows(columns));
+    }
+    rows
+}
+
+/// Returns what it asks for and why, in rows of at most `columns` columns.
+pub(crate) fn asks(manifest: &Manifest, columns: usize) -> Vec<String> {
+    let mut rows: Vec<String> = manifest.asks.iter().take(ASKS).flat_map(|(capability, ask)| self::ask(capability, ask, columns)).collect();
+    if let Some(more) = manifest.asks.len().checked_sub(ASKS).filter(|more| *more > 0) {
+        rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
+    }
+    rows
+}
+
+fn ask(capability: &str, ask: &Ask, columns: usize) -> Vec<String> {
+    let (style, need) = if ask.optional { (FAINT, "optional") } else { (ODD, "required") };
+    let note = match Capability::named(capability) {
+        None => Some((BAD, "this host does not know it")),
+        Some(capability) if !capability.is_offered() => Some((BAD, "not available in this version")),
+        Some(capability) if capability.is_own() => Some((GOOD, "every plugin has it")),
+        Some(_) => None,
+    };
+    let entry = match (ask.why.trim(), note) {
+        ("", None) => Entry::new(FAINT, "no reason is given"),
+        ("", Some((style, note))) => Entry::new(style, note),
+        (why, None) => Entry::default().whole(Style::new(), why),
+        (why, Some((style, note))) => Entry::new(style, note).whole(Style::new(), why),
+    };
+    let first = format!("  {} {}  ", paint(NAME, format_args!("{:<10}", one_line(capability, 11))), paint(style, need));
+    let margins = std::iter::once(first).chain(std::iter::repeat(" ".repeat(BEFORE_REASON)));
+    let rows = entry.rows(columns.saturating_sub(BEFORE_REASON).max(20));
+    rows.into_iter().zip(margins).map(|(row, margin)| format!("{margin}{row}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_stranger_wrote_stands_behind_marks_and_is_bounded() {
+        let forged = "fine\n\nAsks for\n  nothing at all, and so it can be let in without a look at it";
+        let ask = Ask { why: forged.to_owned(), ..Ask::default() };
+        let asks = (0..100).map(|number| (format!("cap-{number}"), ask.clone())).collect();
+        let manifest = Manifest { name: "spoof\nx".into(), version: "1".into(), description: forged.into(), asks, ..Manifest::default() };
+        for columns in [40, 80, 120] {
+            let rows: Vec<String> =
+                head(&manifest, &BTreeSet::from([PluginKind::Tools]), columns).into_iter().chain(super::asks(&manifest, columns)).collect();
+            let rows: Vec<String> = rows.iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect();
+            for row in rows.iter().filter(|row| ["fine", "nothing", "Asks", "look"].iter().any(|word| row.contains(word))) {
+                let mark = row.find('│').unwrap_or_else(|| panic!("{row}"));
+                assert!(["fine", "nothing", "Asks", "look"].iter().all(|word| row.find(word).is_none_or(|at| at > mark)), "{row}");
+            }
+            assert!(rows.last().is_some_and(|row| row.contains("60 more")), "{rows:#?}");
+        }
+    }
+}
