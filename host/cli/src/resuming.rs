@@ -17,12 +17,16 @@ pub(crate) const CLIENT: &str = "mcp";
 /// What conversations are kept as.
 pub(crate) const CONVERSATION: &str = "chat";
 
-/// Runs that did not end and can be gone on with, newest first; none where only results are wanted.
-pub(crate) fn left(store: Option<&Path>, output: Output) -> Vec<RunRow> {
+/// Returns the runs of this config that did not end and can be resumed, newest first; none where only results are wanted.
+pub(crate) fn left(store: Option<&Path>, (command, config): (&str, &Path), output: Output) -> Vec<RunRow> {
     if output.quiet || output.json {
         return Vec::new();
     }
-    left_in(&Stores::of(store))
+    let mut left = left_in(&Stores::of(store));
+    let config = std::path::absolute(config).ok();
+    // Those of other projects, and conversations beside runs, are told of where they would be resumed.
+    left.retain(|run| run.config.is_some() && run.config == config && run.command == command);
+    left
 }
 
 /// The same, whatever is wanted.

@@ -13,10 +13,11 @@ use conclave_runtime::secrets::Sources;
 use conclave_runtime::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, Prepared, lock_of};
 
 use crate::args::{self, Output};
+use crate::commands::add::shell;
 use crate::commands::lock::LockFile;
 use crate::error::CliError;
 use crate::journals::Kept;
-use crate::show::{FAINT, NAME, ODD, paint, time};
+use crate::show::{FAINT, NAME, ODD, paint, plural, time};
 
 /// A plugin that takes longer than this to compile is told of; one from the cache is not worth a line.
 const WORTH_A_LINE_MS: u128 = 300;
@@ -26,12 +27,34 @@ pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
 
 /// Reads the config, loads its plugins, and checks that they fit.
 pub(crate) async fn prepare(file: &Path, models: &Models, locked: bool, output: Output) -> Result<Prepared, CliError> {
-    prepare_with(&open_host_in(file)?, file, models, locked, output).await
+    prepare_and_warn(&open_host_in(file)?, file, models, locked, output, (Warnings::Whole, |_, _| true)).await
 }
 
 /// The same with a host whose attachments are needed later. The plugins are held to the lock beside the config.
 pub(crate) async fn prepare_with(host: &Host, file: &Path, models: &Models, locked: bool, output: Output) -> Result<Prepared, CliError> {
-    prepare_and_warn(host, file, models, locked, output, |_, _| true).await
+    prepare_and_warn(host, file, models, locked, output, (Warnings::Counted, |_, _| true)).await
+}
+
+/// How warnings about a config are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Warnings {
+    /// Each, with its remedy.
+    Whole,
+    /// How many there are, where they would be repeated at each start.
+    Counted,
+}
+
+fn tell_warnings(warnings: &[&Problem], file: &Path, told: Warnings) {
+    let mut err = anstream::stderr();
+    if told == Warnings::Whole {
+        for warning in warnings {
+            let _ = write!(err, "{warning}");
+        }
+    } else if !warnings.is_empty() {
+        let count = plural(warnings.len() as u64, "warning", "warnings");
+        let check = if file == Path::new(args::CONFIG) { String::new() } else { format!(" {}", shell(&file.display().to_string())) };
+        let _ = writeln!(err, "{}: conclave check{check}", paint(ODD, count));
+    }
 }
 
 /// The same with only the warnings that still hold for what is prepared, where it is put to another use than a run.
@@ -41,16 +64,18 @@ pub(crate) async fn prepare_and_warn(
     models: &Models,
     locked: bool,
     output: Output,
-    holds: impl Fn(&Prepared, &Problem) -> bool,
+    (told, holds): (Warnings, impl Fn(&Prepared, &Problem) -> bool),
 ) -> Result<Prepared, CliError> {
     let config = read_config(file, models)?;
     let quiet = output.quiet || output.json;
     let pins = Pins { lock: LockFile::open(file)?.lock, locked };
     let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     if !output.quiet {
-        for warning in config.warnings.0.iter().chain(&prepared.warnings().0).filter(|warning| holds(&prepared, warning)) {
-            let _ = write!(anstream::stderr(), "{warning}");
-        }
+        // What was said of the config alone is said again, with a better remedy, once its plugins are loaded.
+        let known = &prepared.warnings().0;
+        let of_config = config.warnings.0.iter().filter(|warning| known.iter().all(|better| better.what != warning.what));
+        let all: Vec<&Problem> = of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
+        tell_warnings(&all, file, told);
     }
     Ok(prepared)
 }

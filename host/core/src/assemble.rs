@@ -7,6 +7,7 @@ mod rules;
 mod settings;
 mod toolbox;
 mod tools;
+mod unused;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -61,6 +62,7 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
     if is_whole {
         rules::check(config, plugins, &mut problems);
+        unused::check(config, plugins, &mut problems);
     }
     let mut tasks = BTreeMap::new();
     for (name, task) in &config.tasks {

@@ -31,7 +31,7 @@ mod task;
 mod task_rules;
 mod task_tools;
 mod units;
-mod usage;
+pub(crate) mod usage;
 pub(crate) mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};

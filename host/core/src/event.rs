@@ -338,6 +338,9 @@ pub enum Event {
         text: Option<String>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         attachments: Vec<Blob>,
+        /// Nobody was asked: the channel let the agent read first what the host has for it (L-029).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        passed: bool,
     },
     /// A plugin asked for a completion while it ran.
     ModelAsked {

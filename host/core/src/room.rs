@@ -423,7 +423,7 @@ impl Room {
             }
             Event::ToolAnswered { call, answer, report } => self.tool_answered(call, answer, report),
             Event::Consulted { call, answer, report } => self.consulted(call, answer, &report),
-            Event::UserAnswered { call, text, attachments } => self.user_answered(call, text, attachments),
+            Event::UserAnswered { call, text, attachments, .. } => self.user_answered(call, text, attachments),
             Event::ModelAsked { call, ordinal, request } => self.model_asked(call, ordinal, request),
             Event::ModelAnswered { call, ordinal, answer, trouble } => self.model_answered(call, ordinal, answer, trouble),
             Event::SideEffectAsked { call, ordinal, side_effect } => self.side_effect_asked(call, ordinal, side_effect),

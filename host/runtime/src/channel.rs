@@ -65,11 +65,21 @@ pub struct Answer {
     pub text: String,
     /// Kept in the host's blobs before.
     pub attachments: Vec<Blob>,
+    /// Nobody was asked: the agent first reads what the host has for it, such as the result of a tool.
+    pub passed: bool,
+}
+
+impl Answer {
+    /// Returns the answer of a channel that lets the agent go on without asking anybody.
+    #[must_use]
+    pub fn pass() -> Self {
+        Self { passed: true, ..Self::default() }
+    }
 }
 
 impl From<String> for Answer {
     fn from(text: String) -> Self {
-        Self { text, attachments: Vec::new() }
+        Self { text, ..Self::default() }
     }
 }
 

@@ -41,7 +41,7 @@ use crate::kill_points::kill_point;
 use crate::models::ModelClient;
 use crate::room_handle::{Outside, RoomHandle};
 use crate::runner::{Lease, Progressing, TaskRunner};
-use crate::subscribe::{Subscribers, Teller, What};
+use crate::subscribe::{FollowGate, Subscribers, Teller, What};
 use held::{Held, Told};
 use port::WaitingModels;
 use side_effects::WaitingSideEffects;
@@ -81,6 +81,8 @@ pub(crate) struct Driver {
     /// What the room is opened with; one that is gone on with has it from its journal.
     secret: RoomSecret,
     teller: Teller,
+    /// What calls say of themselves while what began them is not yet told.
+    follow: Arc<FollowGate>,
     room: Room,
     journal: RoomJournal,
     seq: u64,
@@ -177,6 +179,7 @@ impl Driver {
             setup,
             id,
             secret,
+            follow: Arc::new(FollowGate::new(teller.clone())),
             teller,
             room: Room::new(),
             journal,
@@ -436,6 +439,7 @@ impl Driver {
         while let Some(told) = self.held.next() {
             match told {
                 Told::What(seq, what) => self.teller.tell_of(seq, || what),
+                Told::Batch(number) => self.follow.told_through(number),
                 Told::Task(task) => self.outside.known.put(task),
                 Told::Control(id) => self.confirm(&id),
                 Told::Effect(effect, start) => {

@@ -1,6 +1,7 @@
 //! The one interface on which everybody who follows a run lives: the command line, the server, logs and traces.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::event::Record;
 use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
@@ -142,5 +143,82 @@ impl Teller {
         if !self.subscribers.is_empty() {
             self.subscribers.tell(&Happening { room: self.room.clone(), at: self.clock.now(), seq, what: what() });
         }
+    }
+}
+
+/// Tells what calls say of themselves while they run, behind the notices that they began: a call begins while its record is still being
+/// written, and nobody is told of it before that is kept.
+pub(crate) struct FollowGate {
+    teller: Teller,
+    waiting: Mutex<Waiting>,
+}
+
+#[derive(Default)]
+struct Waiting {
+    /// The batch of records up to which all was told.
+    told: u64,
+    /// What was said in calls of later batches.
+    said: VecDeque<(u64, What)>,
+}
+
+impl FollowGate {
+    pub(crate) fn new(teller: Teller) -> Self {
+        Self { teller, waiting: Mutex::default() }
+    }
+
+    /// Tells what a call says that a batch of records began, once that batch was told.
+    pub(crate) fn tell(&self, batch: u64, what: impl FnOnce() -> What) {
+        if self.teller.subscribers.is_empty() {
+            return;
+        }
+        // Held while subscribers are called, so that what waited is not overtaken.
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        if batch <= waiting.told { self.teller.tell(what) } else { waiting.said.push_back((batch, what())) }
+    }
+
+    /// All that came of the batches up to this one was told.
+    pub(crate) fn told_through(&self, batch: u64) {
+        let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
+        waiting.told = waiting.told.max(batch);
+        let (now, later) = std::mem::take(&mut waiting.said).into_iter().partition::<VecDeque<_>, _>(|(of, _)| *of <= batch);
+        waiting.said = later;
+        now.into_iter().for_each(|(_, what)| self.teller.tell(|| what));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SystemClock;
+
+    /// Remembers the messages that were logged.
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Subscriber for Heard {
+        fn on(&self, happening: &Happening) {
+            if let What::Logged { message, .. } = &happening.what {
+                self.0.lock().unwrap().push(message.clone());
+            }
+        }
+    }
+
+    #[test]
+    fn a_call_is_heard_of_behind_its_beginning() {
+        let heard = Arc::new(Heard::default());
+        let subscribers = Subscribers::new([Arc::clone(&heard) as Arc<dyn Subscriber>]);
+        let gate = FollowGate::new(Teller::new(subscribers, RoomId::from("3f2a"), Arc::new(SystemClock)));
+        let log = |batch, message: &str| {
+            let (plugin, message) = (PluginName::from("p"), message.to_owned());
+            gate.tell(batch, || What::Logged { call: CallId(1), plugin, level: Level::Info, message });
+        };
+        log(2, "second");
+        log(1, "first");
+        assert!(heard.0.lock().unwrap().is_empty());
+        gate.told_through(1);
+        assert_eq!(*heard.0.lock().unwrap(), ["first"]);
+        gate.told_through(2);
+        log(2, "third");
+        assert_eq!(*heard.0.lock().unwrap(), ["first", "second", "third"]);
     }
 }

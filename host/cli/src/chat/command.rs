@@ -35,8 +35,7 @@ pub(crate) enum Command {
 }
 
 /// What `/help` says.
-pub(crate) const HELP: &str = "\
-  /attach FILE   an image or a text that goes with the next message
+pub(crate) const HELP: &str = "  /attach FILE   an image or a text that goes with the next message
   /save FILE     the conversation so far, as Markdown
   /status        who may do what, what was used up, what runs in the background
   /tasks         what runs in the background

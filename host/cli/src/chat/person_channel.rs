@@ -117,7 +117,7 @@ impl Inner {
                 Line::Message(text) => {
                     self.conversation.begin_turn(&text);
                     self.interrupts.turn_begins();
-                    return Some(Answer { text, attachments: self.take_attachments() });
+                    return Some(Answer { text, attachments: self.take_attachments(), ..Answer::default() });
                 }
                 Line::Command(Command::Quit) if self.end(false).await => return None,
                 Line::Command(command) => self.carry_out(&command),
@@ -249,7 +249,7 @@ impl Inner {
             return if let Reply::Line(line) = reply { Some(line.into()) } else { None };
         }
         if self.conversation.next() == Next::Agent {
-            return Some(Answer::default());
+            return Some(Answer::pass());
         }
         self.conversation.end_turn();
         self.interrupts.turn_is_over();

@@ -43,7 +43,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
     let inputs = Arc::new(input::read(&args.file)?);
     check_output(&args)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let left = resuming::left(args.keep.store.as_deref(), output);
+    let left = resuming::left(args.keep.store.as_deref(), ("batch", &args.config), output);
     let kept = Kept::open(&args.keep, Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true })?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;

@@ -140,7 +140,7 @@ fn tool_name(given: Option<&str>, name: &str, manifest: &Manifest, tools: &[Tool
     }
     let what = match plain {
         Some(plain) => format!("{} has no tool `{}`; it has", manifest.name, one_line(plain, 64)),
-        None => format!("it is not said which tool of {}; it has", manifest.name),
+        None => format!("name a tool of {}; it has", manifest.name),
     };
     let lines: Vec<String> = tools.iter().map(usage).collect();
     Err(CliError::usage(format!("{what}\n{}", lines.join("\n"))))

@@ -48,7 +48,7 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     let loading = Instant::now();
     let detail = args.trace.detail(output)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let left = resuming::left(args.keep.store.as_deref(), output);
+    let left = resuming::left(args.keep.store.as_deref(), (CONVERSATION, &args.file), output);
     let kept = Kept::open(&args.keep, Of { command: CONVERSATION, file: &args.file, models: &models, locked, is_bulk: false })?;
     let host = Arc::new(setup::open_host_keeping(&args.file, &kept)?);
     let prepared = setup::prepare_with(&host, &args.file, &models, locked, output).await?.for_chat();
@@ -198,7 +198,7 @@ impl Talk {
             Some(message) => {
                 self.conversation.begin_turn(&message);
                 self.interrupts.turn_begins();
-                Some(Answer { text: message, attachments: self.channel.take_attachments() })
+                Some(Answer { text: message, attachments: self.channel.take_attachments(), ..Answer::default() })
             }
             None => self.channel.next_message().await,
         }

@@ -82,7 +82,13 @@ fn tell(file: &Path, folder: &Folder, model: Option<&Model>, output: Output) -> 
         let _ = writeln!(err, "  search may read {}/{new}; nothing else may touch a file", folder.path.display());
         match model {
             Some(model) => {
-                let _ = writeln!(err, "  chat may ask {} at {}: {}", model.name, model.url, paint(ODD, "what it reads leaves to there"));
+                let _ = writeln!(
+                    err,
+                    "  chat may ask {} at {}: {}",
+                    model.name,
+                    model.url,
+                    paint(ODD, "everything that it reads is sent there")
+                );
             }
             None => {
                 let _ = writeln!(err, "  no model, no key, no network: data can leave to nowhere");

@@ -23,7 +23,7 @@ use crate::interrupt::Interrupts;
 use crate::journals::{Kept, Of, Serving};
 use crate::resuming::{CLIENT, give_up_calls};
 use crate::screen::{Loudness, Screen};
-use crate::setup;
+use crate::setup::{self, Warnings};
 use crate::show::trace::Trace;
 use crate::show::{FAINT, head, paint, plural};
 use refused::Refused;
@@ -46,7 +46,7 @@ pub(crate) async fn mcp(args: Mcp, output: Output, mut interrupts: Interrupts) -
         ask: args.ask,
     };
     let holds = |prepared: &Prepared, warning: &Problem| !is_of_served(prepared, &selection, warning);
-    let prepared = Arc::new(setup::prepare_and_warn(&host, &args.file, &models, locked, output, holds).await?);
+    let prepared = Arc::new(setup::prepare_and_warn(&host, &args.file, &models, locked, output, (Warnings::Counted, holds)).await?);
     let names = serve::names(&prepared, &selection).map_err(|error| CliError::usage(error.to_string()))?;
     let id = RandomIds.run();
     if !output.quiet {

@@ -78,7 +78,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &
         give_up_calls(&store);
         for row in here.iter().filter(|row| row.command != CLIENT) {
             if row.command == CONVERSATION {
-                says(format!("{} is a conversation: conclave resume {}", row.run, row.run));
+                says(format!("{} is a conversation; resume it by itself: conclave resume {}", row.run, row.run));
                 continue;
             }
             says(format!("\n{} · “{}”", row.run, one_line(&row.text, SHOWN)));
@@ -107,7 +107,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &
     } else {
         let failed = codes.len() - done;
         let not = if failed == 0 { String::new() } else { format!(", {failed} not: see above") };
-        says(format!("\n{} gone on with{not}", plural(done as u64, "run", "runs")));
+        says(format!("\n{} resumed{not}", plural(done as u64, "run", "runs")));
     }
     Ok(worst_of(codes))
 }

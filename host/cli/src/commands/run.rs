@@ -56,7 +56,7 @@ async fn once(args: &args::Run, message: Option<String>, output: Output, interru
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     // Before this run is one of them.
-    let left = resuming::left(args.keep.store.as_deref(), output);
+    let left = resuming::left(args.keep.store.as_deref(), ("run", &args.file), output);
     let kept = Kept::open(&args.keep, Of { command: "run", file: &args.file, models: &models, locked, is_bulk: false })?;
     let host = Arc::new(setup::open_host_keeping(&args.file, &kept)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;

@@ -1,6 +1,7 @@
 //! `conclave runs`: the runs that are kept, newest first.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anstyle::Style;
 use conclave_core::ids::{Millis, RoomId};
@@ -20,7 +21,7 @@ use crate::{exit, stdout};
 const OVER: &str = "over";
 /// What a run is called that waits for a person.
 const WAITING: &str = "waiting";
-const COLUMNS: [Column; 8] = [
+const COLUMNS: [Column; 9] = [
     Column { head: "RUN", most: 24, goes: 0 },
     Column { head: "WHEN", most: 12, goes: 3 },
     Column { head: "STANDING", most: 16, goes: 0 },
@@ -28,6 +29,7 @@ const COLUMNS: [Column; 8] = [
     Column { head: "TOKENS", most: 12, goes: 5 },
     Column { head: "COST", most: 9, goes: 4 },
     Column { head: "TOOK", most: 12, goes: 2 },
+    Column { head: "CONFIG", most: 28, goes: 1 },
     Column { head: "MESSAGE", most: usize::MAX, goes: 0 },
 ];
 
@@ -86,7 +88,7 @@ pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
     }
     if cut_off > 0 {
         let were = if cut_off == 1 { "was" } else { "were" };
-        let what = format!("{} {were} cut off; `conclave resume` goes on with what is not over", plural(cut_off as u64, "run", "runs"));
+        let what = format!("{} {were} cut off; `conclave resume` resumes what has not ended", plural(cut_off as u64, "run", "runs"));
         stdout::styled(note(what))?;
     }
     Ok(exit::OK)
@@ -130,8 +132,15 @@ fn row(run: &RunRow, also: Option<&str>, lasted: u64, now: Millis) -> Vec<(Style
         (Style::new(), tokens),
         (Style::new(), cost),
         (Style::new(), took(lasted)),
+        (FAINT, run.config.as_deref().map(from_here).unwrap_or_default()),
         (FAINT, run.text.clone()),
     ]
+}
+
+/// Returns a path as it would be written here: relative where it is below the current folder.
+fn from_here(path: &Path) -> String {
+    let here = std::env::current_dir().unwrap_or_default();
+    path.strip_prefix(&here).unwrap_or(path).display().to_string()
 }
 
 /// The word of `--status` as standings are written.

@@ -10,9 +10,11 @@ use std::path::{Path, PathBuf};
 use conclave_core::config::Config;
 use conclave_core::explain::{Explanation, Question, Verdict, explain, explain_denial};
 use conclave_core::grant::Grants;
+use conclave_core::ids::{PluginName, TaskName};
 use conclave_core::journal::Retold;
 use conclave_core::manifest::Capability;
 use conclave_core::notice::Notice;
+use conclave_core::policy::{Approval, ApprovalRequest};
 use conclave_core::setup::Setup;
 use serde_json::{Value, json};
 
@@ -166,6 +168,10 @@ fn lines_of<'a>(told: &Retold, config: &'a Known, explanation: &Explanation) -> 
 /// The layers of each denial, and of what was let through.
 fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
     let Some(setup) = &told.setup else { return Vec::new() };
+    // An action has no layers but its executor's.
+    let of_request = |request: &ApprovalRequest| {
+        explain_call(setup, (&request.task, &request.caller), &request.tool, &request.arguments).filter(|_| request.executor.is_none())
+    };
     let explain_one = |notice: &Notice| -> Option<(Asker, Explanation)> {
         match notice {
             Notice::Denied { call, plugin, record } => {
@@ -174,14 +180,12 @@ fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
                 Some((asker, explanation))
             }
             Notice::ToolCalled { task, caller, name, arguments, .. } => {
-                let asker = Asker { plugin: caller.clone(), task: Some(task.clone()), tool: None };
                 let tool = admitted(setup, task, name);
-                let question = Question {
-                    arguments: arguments.clone(),
-                    task: Some(task.clone()),
-                    ..Question::new(caller.as_str(), Capability::Tools).of(tool)
-                };
-                Some((asker, explain(setup, &question).ok()?))
+                explain_call(setup, (task, caller), &tool, arguments)
+            }
+            Notice::ApprovalAsked { request, .. } => of_request(request),
+            Notice::ApprovalGiven { call, approval: Approval::Refused { .. } | Approval::Invalid { .. }, .. } => {
+                of_request(calls.request(*call)?)
             }
             Notice::ModelCalled { task, plugin, model, .. } => {
                 let asker = Asker { plugin: plugin.clone(), task: task.clone(), tool: None };
@@ -199,8 +203,16 @@ fn explanations(told: &Retold, calls: &Calls) -> Vec<(String, Explanation)> {
     told.told.iter().filter_map(explain_one).map(|(asker, explanation)| (asker.to_string(), explanation)).collect()
 }
 
+/// Returns who calls a tool, and what each layer says to that.
+fn explain_call(setup: &Setup, (task, caller): (&TaskName, &PluginName), tool: &str, arguments: &Value) -> Option<(Asker, Explanation)> {
+    let asker = Asker { plugin: caller.clone(), task: Some(task.clone()), tool: None };
+    let question =
+        Question { arguments: arguments.clone(), task: Some(task.clone()), ..Question::new(caller.as_str(), Capability::Tools).of(tool) };
+    Some((asker, explain(setup, &question).ok()?))
+}
+
 /// `plugin.tool` behind the name that the agent sees.
-fn admitted(setup: &Setup, task: &conclave_core::ids::TaskName, name: &str) -> String {
+fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
     let target = setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
     match target {
         Some(conclave_core::toolbox::ToolTarget::Plugin { plugin, tool }) => format!("{plugin}.{tool}"),

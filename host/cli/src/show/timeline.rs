@@ -14,8 +14,8 @@ use super::{BAD, FAINT, GOOD, NAME, ODD, bytes, paint, plural};
 use fold::{Item, fold};
 use words::{Tone, Words, words};
 
-/// Columns of a start and of a duration.
-const TIME: usize = 9;
+/// Columns of a start and of a duration, `59 min 59 s` and the sign that it is not over.
+const TIME: usize = 12;
 /// Where it is narrower there are no bars.
 const BARS: usize = 76;
 /// Deeper rows are shown at this depth.

@@ -7,7 +7,7 @@ pub(crate) enum AddressError {
     Scheme,
     #[error("it names no host")]
     Host,
-    #[error("it holds a user name or a password, which do not belong into a config")]
+    #[error("it holds a user name or a password, which do not belong in a config")]
     Login,
     #[error("its port is not a number from 1 to 65535")]
     Port,

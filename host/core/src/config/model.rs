@@ -146,7 +146,7 @@ pub(crate) fn http_url(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 pub(crate) fn key(reader: &mut Reader, folder: &str, item: &Item<'_>, kind: &'static str) -> Option<KeyRef> {
     if item.value.is_str() {
         let help = format!("write `{} = {{ env = \"MY_KEY\" }}`, and put the key into that variable", item.name);
-        let what = format!("{} is a text; a key does not belong into a config, which is copied and shared", code(&item.name));
+        let what = format!("{} is a text; a key does not belong in a config, which is copied and shared", code(&item.name));
         reader.secret_error(&item.span, what, help);
         return None;
     }

@@ -24,9 +24,9 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
         problems.push(config.problem(&format!("tasks.{name}"), what).help(help).as_warning());
     }
     for name in config.plugins.keys().filter(|name| !plugins.contains(name)) {
-        let what = format!("nobody uses the plugin `{name}`: no task that is started names it, and no agent at work may call its tools");
-        let agent = config.tasks.get(&config.entry).map_or("AGENT", |task| task.agent.as_str());
-        let help = format!("if it has tools, write `grants.tools = [\"{name}.*\"]` in [plugins.{agent}]; or leave out [plugins.{name}]");
+        let what = unused(name);
+        // What it could be used as is known once it is loaded: `assemble` says the same with that.
+        let help = format!("name it in a task, or leave out [plugins.{name}]");
         problems.push(config.problem(&format!("plugins.{name}"), what).help(help).as_warning());
     }
     for name in config.models.keys().filter(|name| !is_granted(config, name)) {
@@ -44,6 +44,30 @@ pub(crate) fn check(config: &Config, problems: &mut Problems) {
     check_networks(config, problems);
     check_offers(config, &tasks, problems);
     check_executors(config, problems);
+}
+
+/// Returns what is said of a plugin that has no effect.
+pub(crate) fn unused(plugin: &PluginName) -> String {
+    format!("nobody uses the plugin `{plugin}`: no task that is started names it, and no agent at work may call its tools")
+}
+
+/// Returns the plugins that have no effect.
+pub(crate) fn unused_plugins(config: &Config) -> Vec<&PluginName> {
+    let used = used_plugins(config, &reached_tasks(config));
+    config.plugins.keys().filter(|name| !used.contains(name)).collect()
+}
+
+/// Returns the agents of the tasks that are started, that of the entry task first.
+pub(crate) fn agents_at_work(config: &Config) -> Vec<&PluginName> {
+    let entry = config.tasks.get(&config.entry).map(|task| &task.agent);
+    let others = reached_tasks(config).into_iter().filter_map(|task| config.tasks.get(task)).map(|task| &task.agent);
+    let mut agents: Vec<&PluginName> = Vec::new();
+    for agent in entry.into_iter().chain(others) {
+        if !agents.contains(&agent) {
+            agents.push(agent);
+        }
+    }
+    agents
 }
 
 /// An executor whose tools the agent may not call carries out nothing.

@@ -41,6 +41,9 @@ pub fn quoted(text: &str) -> String {
     for c in text.chars() {
         match c {
             '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
             c if is_deceptive(c) => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
             c => quoted.push(c),
         }

@@ -253,7 +253,7 @@ mod tests {
         let advice = || Advice::Risk { verdict: Verdict { risk: Risk::Low, reason: String::new() } };
         let assessed = || Event::Consulted { call: CALL, answer: Ok(advice()), report: CallReport::default() };
         let approved = || Event::Decided { call: CALL, approval: Approval::Approved, author: ApprovalAuthor::Program };
-        let said = || Event::UserAnswered { call: CALL, text: Some("yes".to_owned()), attachments: Vec::new() };
+        let said = || Event::UserAnswered { call: CALL, text: Some("yes".to_owned()), attachments: Vec::new(), passed: false };
         let waiting = |wait: Wait, purpose: fn(FrameId) -> Purpose| room(wait, purpose).0;
         assert_ends("a tool's answer, and no round", waiting(Wait::Call(OTHER), tool), answered(), Invariant::RoundWaits);
         assert_ends("a tool's answer, and no slot", waiting(round(0), tool), answered(), Invariant::SlotExists);

@@ -524,7 +524,7 @@ impl Room {
         let (_, task) = self.task_of(id)?;
         // The model's client has tried again already, and the agent's next step would put the failure to the model as somebody's words.
         if lacked_model && !task.interactive {
-            let reason = format!("{agent} got no answer of its model: {}", fault.message);
+            let reason = format!("the model of {agent} did not answer: {}", fault.message);
             self.end_frame(id, Ending::new(Status::Error, reason));
             return None;
         }

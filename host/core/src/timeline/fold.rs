@@ -15,7 +15,7 @@ use crate::fault::CallReport;
 use crate::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
 use crate::message::Entity;
 use crate::notice::Notice;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Status};
 use crate::room::Room;
 
 pub(crate) use words::verb_of;
@@ -115,7 +115,8 @@ impl Fold {
         let ended = root.outcome.as_ref().map(|outcome| Ended {
             status: outcome.status,
             reason: short(&outcome.reason),
-            answer: outcome.content.as_deref().map(short),
+            // Of a conversation that would be the word with which its user ended it.
+            answer: outcome.content.as_deref().filter(|_| outcome.status != Status::UserQuit).map(short),
         });
         self.clock.settle();
         self.totals.down_ms = self.clock.all_down();
@@ -184,11 +185,15 @@ impl Now<'_> {
                 self.end_strategy(*call, answer.as_ref().map(words).map_err(Clone::clone), report);
             }
             Event::Consulted { call, answer, report } => self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report),
-            Event::UserAnswered { call, text, .. } => {
-                let said = text.as_deref().map(short);
+            Event::UserAnswered { call, text, passed, .. } => {
+                let (said, is_passed) = (text.as_deref().map(short), *passed);
                 self.end(&Key::Call(*call), |what| {
-                    if let What::User { answer, .. } = what {
+                    if let What::User { prompt, answer, .. } = what {
                         *answer = said;
+                        if is_passed {
+                            // Nobody saw it, so there is no row: it says nothing.
+                            prompt.clear();
+                        }
                     }
                 });
             }

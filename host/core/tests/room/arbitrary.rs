@@ -313,7 +313,7 @@ pub(crate) fn event(choices: &mut Choices<'_>, case: &Case) -> Event {
         4 => Event::AgentResponded { call, answer: stepped(choices).map(|turn| choices.flag().then_some(turn)), report: report(choices) },
         5 | 6 => Event::ToolAnswered { call, answer: tool_answer(choices), report: report(choices) },
         7 => Event::StrategyDecided { call, answer: decided(choices), report: report(choices) },
-        8 => Event::UserAnswered { call, text: text(choices), attachments: Vec::new() },
+        8 => Event::UserAnswered { call, text: text(choices), attachments: Vec::new(), passed: false },
         9 => model_asked(choices, call),
         10 => Event::ModelAnswered { call, ordinal: choices.below(3) as u32, answer: completed(choices), trouble: None },
         11 => Event::Spoken { call, failure: text(choices) },
@@ -356,7 +356,9 @@ pub(crate) fn answers(choices: &mut Choices<'_>, effect: &Effect) -> Vec<Event> 
             let answer = Event::Consulted { call: *call, answer: advice(choices, question), report: report(choices) };
             asks(choices, *call, answer)
         }
-        Effect::AskUser { call, .. } => vec![Event::UserAnswered { call: *call, text: text(choices), attachments: Vec::new() }],
+        Effect::AskUser { call, .. } => {
+            vec![Event::UserAnswered { call: *call, text: text(choices), attachments: Vec::new(), passed: false }]
+        }
         Effect::AskApproval { call, .. } => {
             vec![Event::Decided { call: *call, approval: approval(choices), author: ApprovalAuthor::Program }]
         }

@@ -102,7 +102,7 @@ impl Desk {
                 return call;
             }
             let (call, _) = self.take(user).expect("an agent steps, or its user is asked");
-            self.happened(Event::UserAnswered { call, text: None, attachments: Vec::new() });
+            self.happened(Event::UserAnswered { call, text: None, attachments: Vec::new(), passed: false });
         }
     }
 

@@ -271,7 +271,7 @@ fn the_user_gets_the_word_and_answers_the_same_task() {
     let asked = recorded.take_effects();
     let [Effect::AskUser { call, task, prompt, .. }] = &asked[..] else { panic!("the user is asked: {asked:?}") };
     assert_eq!((task.as_str(), prompt.as_str()), ("desk", "They were charged twice."));
-    recorded.handle(Event::UserAnswered { call: *call, text: Some("I am here".to_owned()), attachments: Vec::new() }, START);
+    recorded.handle(Event::UserAnswered { call: *call, text: Some("I am here".to_owned()), attachments: Vec::new(), passed: false }, START);
     assert_eq!(step(&mut recorded).1.as_str(), "desk");
     folds(&recorded);
 }

@@ -96,7 +96,7 @@ fn an_event_of_another_kind_does_not_answer_a_call() {
     let before = room.clone();
     room.handle(Event::Spoken { call: CallId(0), failure: None }, START);
     room.handle(stepped(0, finish()), START);
-    room.handle(Event::UserAnswered { call: CallId(0), text: Some("q".to_owned()), attachments: Vec::new() }, START);
+    room.handle(Event::UserAnswered { call: CallId(0), text: Some("q".to_owned()), attachments: Vec::new(), passed: false }, START);
     room.handle(Event::ToolAnswered { call: CallId(0), answer: Ok(ToolOutcome::default()), report: CallReport::default() }, START);
     room.handle(Event::StrategyDecided { call: CallId(0), answer: Ok(Vec::new()), report: CallReport::default() }, START);
     assert_eq!(room, before);

@@ -209,7 +209,12 @@ impl<'a> World<'a> {
             Effect::AskUser { call, .. } => {
                 let entry = self.next("user", Some(&self.case.scripts.user)).unwrap_or_default();
                 if !is_held(&entry) {
-                    self.happened(Event::UserAnswered { call, text: entry.as_str().map(str::to_owned), attachments: Vec::new() });
+                    self.happened(Event::UserAnswered {
+                        call,
+                        text: entry.as_str().map(str::to_owned),
+                        attachments: Vec::new(),
+                        passed: false,
+                    });
                 }
             }
             Effect::CallModel { call, ordinal, .. } => {

@@ -22,6 +22,8 @@ pub(super) enum Told {
     /// A control message was received, for whoever sent it.
     Control(ControlId),
     Effect(Effect, Option<Box<Start>>),
+    /// All that came of the batch of this number was told.
+    Batch(u64),
 }
 
 type Kept = BoxFuture<'static, Result<(), JournalFailure>>;
@@ -33,6 +35,8 @@ pub(super) struct Held {
     free: VecDeque<Told>,
     /// Each batch waits for its records; they are kept one after the other.
     batches: VecDeque<(Kept, Vec<Told>)>,
+    /// Batches that had to wait so far, those that are kept among them.
+    numbered: u64,
 }
 
 impl Held {
@@ -51,6 +55,7 @@ impl Held {
         let may_go = |told: &Told| matches!(told, Told::Effect(effect, _) if may_go(effect));
         let (free, waits): (Vec<Told>, Vec<Told>) = told.into_iter().partition(may_go);
         self.free.extend(free);
+        self.numbered += 1;
         self.batches.push_back((kept, waits));
     }
 
@@ -60,6 +65,11 @@ impl Held {
             Some((_, waits)) => waits.extend(told),
             None => self.free.extend(told),
         }
+    }
+
+    /// Returns the number of the batch that was added last.
+    pub(super) fn last_batch(&self) -> u64 {
+        self.numbered
     }
 
     /// What may be done now.
@@ -73,6 +83,7 @@ impl Held {
         kept.await?;
         if let Some((_, waited)) = self.batches.pop_front() {
             self.free.extend(waited);
+            self.free.push_back(Told::Batch(self.numbered - self.batches.len() as u64));
         }
         Ok(())
     }

@@ -24,7 +24,7 @@ use crate::channel::Answer;
 use crate::kill_points::kill_point;
 use crate::models::{ModelFailure, TextSink};
 use crate::runner::{Progress, Progressing};
-use crate::subscribe::{Level, Teller, What};
+use crate::subscribe::{FollowGate, Level, Teller, What};
 use tokio::sync::mpsc::UnboundedSender;
 
 impl Driver {
@@ -47,10 +47,10 @@ impl Driver {
             Effect::AskUser { call, task, channel, prompt } => {
                 let channels = Arc::clone(&self.shared.channels);
                 let answered = move |answer: Option<Answer>| {
-                    let Answer { text, attachments } = answer?;
-                    Some(Event::UserAnswered { call, text: Some(text), attachments })
+                    let Answer { text, attachments, passed } = answer?;
+                    Some(Event::UserAnswered { call, text: Some(text), attachments, passed })
                 };
-                let nobody = move || Event::UserAnswered { call, text: None, attachments: Vec::new() };
+                let nobody = move || Event::UserAnswered { call, text: None, attachments: Vec::new(), passed: false };
                 self.start(call, nobody(), async move { answered(channels.ask(channel, task, prompt).await).unwrap_or_else(nobody) });
             }
             Effect::CallModel { call, ordinal, model, prompt } => self.call_model(call, ordinal, &model, prompt),
@@ -117,7 +117,8 @@ impl Driver {
                 survives_power_cuts: self.shared.journals.survive_power_cuts(),
             }),
             observer: Arc::new(Follower {
-                teller: self.teller.clone(),
+                gate: Arc::clone(&self.follow),
+                batch: self.held.last_batch(),
                 events: self.sender.clone(),
                 progressing: self.progressing.clone(),
                 plugin: plugin.clone(),
@@ -265,7 +266,9 @@ impl TextSink for StreamedText {
 
 /// Tells followers what a plugin does while it runs.
 struct Follower {
-    teller: Teller,
+    gate: Arc<FollowGate>,
+    /// The batch that began the call.
+    batch: u64,
     events: UnboundedSender<Event>,
     progressing: Option<Progressing>,
     plugin: conclave_core::ids::PluginName,
@@ -273,14 +276,14 @@ struct Follower {
 
 impl Observer for Follower {
     fn log(&self, call: CallId, level: Level, message: &str) {
-        self.teller.tell(|| What::Logged { call, plugin: self.plugin.clone(), level, message: message.to_owned() });
+        self.gate.tell(self.batch, || What::Logged { call, plugin: self.plugin.clone(), level, message: message.to_owned() });
     }
 
     fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
         if let Some(progressing) = &self.progressing {
             progressing.tell(|| Progress { done, total, message: message.to_owned() });
         }
-        self.teller.tell(|| What::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
+        self.gate.tell(self.batch, || What::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
     }
 
     fn denied(&self, call: CallId, record: &conclave_core::grant::DenialRecord) {

@@ -146,7 +146,7 @@ fn denial() -> DenialRecord {
 
 fn whats() -> Vec<What> {
     let (call, search) = (CallId(3), plugin("search"));
-    let event = Event::UserAnswered { call, text: Some("Yes.".to_owned()), attachments: Vec::new() };
+    let event = Event::UserAnswered { call, text: Some("Yes.".to_owned()), attachments: Vec::new(), passed: false };
     let record = Record { seq: 12, at: Millis(1_760_000_000_000), principal: Principal("operator".into()), rules: RULES, event };
     vec![
         What::Recorded { record: Arc::new(record) },

@@ -60,7 +60,8 @@ fn an_attachment_for_which_there_is_no_room_is_not_lost_silently() {
     let store = Store::open_with(temp.path(), &Options { most_bytes: Some(300 << 10) }).unwrap();
     let (mut refers, mut other) = (run(&store, "a", 1), run(&store, "b", 1));
     let blob = store.blobs().keep(&vec![7; 1 << 20], "image/png", None).unwrap();
-    let answered = |seq| record(seq, 2, Event::UserAnswered { call: CallId(1), text: None, attachments: vec![blob.clone()] });
+    let answered =
+        |seq| record(seq, 2, Event::UserAnswered { call: CallId(1), text: None, attachments: vec![blob.clone()], passed: false });
     // The others need not suffer.
     append(&mut *other, &[said(1, "nothing of it")]).unwrap();
     let failure = append(&mut *refers, &[answered(1)]).unwrap_err();

@@ -64,7 +64,7 @@ fn blobs_go_when_nothing_refers_to_them_any_more() {
     let (used, deep, unused) = (keep(b"used"), keep(b"deep"), keep(b"unused"));
     let mut journal = run(&store, "a", 1);
     let text = format!("{}\"{}\"", "x".repeat(40_000), deep.sha256);
-    let answered = Event::UserAnswered { call: CallId(1), text: Some(text), attachments: vec![used.clone()] };
+    let answered = Event::UserAnswered { call: CallId(1), text: Some(text), attachments: vec![used.clone()], passed: false };
     append(&mut *journal, &[record(1, 2, answered)]).unwrap();
     assert_eq!(store.collect(&Retention::default()).unwrap().blobs, 0, "a record may refer to it in a moment");
     drop((journal, store));

@@ -31,7 +31,7 @@ pub fn opened(room: &str, text: &str) -> Arc<Record> {
 }
 
 pub fn said(seq: u64, text: &str) -> Arc<Record> {
-    record(seq, 1_000 + seq, Event::UserAnswered { call: CallId(seq), text: Some(text.to_owned()), attachments: Vec::new() })
+    record(seq, 1_000 + seq, Event::UserAnswered { call: CallId(seq), text: Some(text.to_owned()), attachments: Vec::new(), passed: false })
 }
 
 pub fn entry(records: &[Arc<Record>]) -> Entry<'_> {

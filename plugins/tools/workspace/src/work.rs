@@ -64,9 +64,13 @@ impl<D: Disk> Workspace<D> {
     pub(crate) fn write(&mut self, arguments: Write) -> Result<String> {
         let Write { path, content, start, end } = arguments;
         let place = self.place(&path)?;
-        // What is replaced as a whole need not be read, nor be text.
-        let existing = if start == 0 && end == -1 { None } else { self.text(&path, &place, LARGEST_WRITTEN)? };
-        self.put(&path, &place, &write_lines(existing.as_deref(), &content, start, end))?;
+        // What is replaced as a whole need not be read, nor be text; and it is what was asked for, to the byte.
+        let written = if start == 0 && end == -1 {
+            content
+        } else {
+            write_lines(self.text(&path, &place, LARGEST_WRITTEN)?.as_deref(), &content, start, end)
+        };
+        self.put(&path, &place, &written)?;
         Ok(format!("I wrote to the file {path}."))
     }
 

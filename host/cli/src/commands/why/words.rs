@@ -37,11 +37,15 @@ impl fmt::Display for Asker {
 
 /// What each call is, from what was told when it began.
 #[derive(Default)]
-pub(super) struct Calls(HashMap<CallId, Asker>);
+pub(super) struct Calls {
+    askers: HashMap<CallId, Asker>,
+    /// What an approver was asked last about each call.
+    requests: Asked,
+}
 
 impl Calls {
     pub(super) fn of(retold: &[Retold]) -> Self {
-        let mut calls = HashMap::new();
+        let (mut calls, mut requests) = (HashMap::new(), Asked::new());
         for notice in retold.iter().flat_map(|told| &told.told) {
             match notice {
                 Notice::StepStarted { call, task, agent } => {
@@ -51,15 +55,21 @@ impl Calls {
                     let plugin = PluginName::from(name.split('.').next().unwrap_or(name));
                     calls.insert(*call, Asker { plugin, task: Some(task.clone()), tool: Some(name.clone()) });
                 }
+                Notice::ApprovalAsked { call, request } => drop(requests.insert(*call, request.clone())),
                 _ => {}
             }
         }
-        Self(calls)
+        Self { askers: calls, requests }
+    }
+
+    /// Returns what an approver was asked about a call.
+    pub(super) fn request(&self, call: CallId) -> Option<&ApprovalRequest> {
+        self.requests.get(&call)
     }
 
     /// Who is behind this call, or else behind the event in whose course it was refused.
     pub(super) fn asker(&self, call: Option<CallId>, plugin: &PluginName, event: &Event) -> Asker {
-        let known = call.or_else(|| call_of(event)).and_then(|call| self.0.get(&call));
+        let known = call.or_else(|| call_of(event)).and_then(|call| self.askers.get(&call));
         let mut asker = known.cloned().unwrap_or(Asker { plugin: plugin.clone(), task: None, tool: None });
         if asker.plugin != *plugin {
             // The room refused somebody else than the one that the event is of.

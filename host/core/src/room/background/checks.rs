@@ -235,7 +235,7 @@ impl Room {
             if at_once >= most as usize {
                 return Some(Reached {
                     key: format!("plugins.{agent}.grants.delegate.at_once is {most}"),
-                    guidance: format!("You have {at_once} background tasks under way, and that is the most. {WAIT_OR_DO}"),
+                    guidance: format!("{} is the most background tasks at once, and so many are under way. {WAIT_OR_DO}", at_once),
                 });
             }
             if self.used_by(agent).background >= of_all {

@@ -110,7 +110,7 @@ fn a_speech_that_fails_is_tried_four_times_and_then_waits_for_the_agent() {
     assert_eq!(desk.told(|notice| matches!(notice, Notice::DeadLetter { attempts: 4, .. })), 1);
     // Its agent reads it in its next turn, and it is never spoken again.
     let (call, _) = desk.take(user).expect("the user is asked");
-    desk.happened(Event::UserAnswered { call, text: Some("and?".to_owned()), attachments: Vec::new() });
+    desk.happened(Event::UserAnswered { call, text: Some("and?".to_owned()), attachments: Vec::new(), passed: false });
     assert_eq!(desk.state("task-1"), DeliveryState::Told);
     assert!(desk.history().iter().any(|(_, _, text)| text.contains("it is blue")));
     desk.is_sound();

@@ -34,7 +34,7 @@ fn an_agent_that_waits_for_its_user_takes_a_turn_and_asks_again() {
     let (call, prompt) = desk.take(user).expect("the user is asked again");
     assert_eq!(prompt, "By the way: it is blue.");
     // An answer to the question that was given up changes nothing.
-    desk.happened(Event::UserAnswered { call: asked, text: Some("late".to_owned()), attachments: Vec::new() });
+    desk.happened(Event::UserAnswered { call: asked, text: Some("late".to_owned()), attachments: Vec::new(), passed: false });
     assert!(desk.take(step).is_none() && desk.room().is_in_flight(call));
     assert_eq!(desk.told(|notice| matches!(notice, Notice::ResultsRelayed { .. })), 1);
     desk.is_sound();
@@ -202,7 +202,7 @@ fn results_that_lead_to_results_come_to_an_end() {
     assert!(desk.kept().last().is_some_and(|reason| reason.starts_with("chain_depth")));
     // Its user's word begins anew.
     let (call, _) = desk.all(user).pop().expect("the user is asked");
-    desk.happened(Event::UserAnswered { call, text: Some("go on".to_owned()), attachments: Vec::new() });
+    desk.happened(Event::UserAnswered { call, text: Some("go on".to_owned()), attachments: Vec::new(), passed: false });
     desk.step(delegates());
     desk.step(says("Anything else?"));
     desk.ends("more");
