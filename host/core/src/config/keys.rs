@@ -212,6 +212,7 @@ pub const KEYS: &[Key] = &[
     later(GRANTS, "exec", "Programs that it may run."),
     key(FETCH, "urls", Shape::List(&Shape::Either(&[Shape::Text, Shape::Table(FETCH_RULE)])), r#"urls = ["https://api.example.org/v1/*"]"#, "Scheme, host (`*.` for all below a name), port and path; a `*` at the end covers all that follows."),
     key(FETCH, "methods", Shape::List(METHODS), r#"methods = ["GET"]"#, "Methods for all of `urls`; GET and HEAD when it is not given."),
+    key(FETCH, "headers", TEXTS, r#"headers = ["x-api-version"]"#, "Headers that may go beside the usual ones (`accept`, `content-type`, `authorization` and the like); none when it is not given."),
     key(FETCH, "private", TEXTS, r#"private = ["127.0.0.1"]"#, "Private addresses and networks that may be reached; none when it is not given."),
     key(FETCH, "requests", COUNT, "requests = 100", "Requests in the whole run; 100 when it is not given."),
     key(FETCH, "request_size", Shape::Size, r#"request_size = "256 KiB""#, "One request: address, headers and body together; 256 KiB when it is not given, 256 MiB at most."),
