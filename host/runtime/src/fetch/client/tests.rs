@@ -2,20 +2,26 @@
 
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use tokio::io::ReadBuf;
 
 use super::*;
 
-/// A server that sends one text over and over, and never makes its reader wait.
+/// A server that sends one text over and over once it was asked, and never makes its reader wait.
 struct Endless {
+    is_asked: bool,
+    reader: Option<Waker>,
     text: &'static [u8],
     sent: Arc<AtomicU64>,
 }
 
 impl AsyncRead for Endless {
-    fn poll_read(self: Pin<&mut Self>, _: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+    fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if !self.is_asked {
+            self.reader = Some(context.waker().clone());
+            return Poll::Pending;
+        }
         let sent = usize::try_from(self.sent.load(Ordering::Relaxed)).unwrap();
         let before = buffer.filled().len();
         let text: Vec<u8> = self.text.iter().copied().cycle().skip(sent % self.text.len()).take(buffer.remaining()).collect();
@@ -26,7 +32,11 @@ impl AsyncRead for Endless {
 }
 
 impl AsyncWrite for Endless {
-    fn poll_write(self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+    fn poll_write(mut self: Pin<&mut Self>, _: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.is_asked = true;
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
         Poll::Ready(Ok(bytes.len()))
     }
 
@@ -46,7 +56,7 @@ async fn taken(text: &'static str, limit: u64) -> (Option<Trouble>, u64) {
     let url = Url::parse("http://a.example/").unwrap();
     let parts = Parts { method: "GET".to_owned(), url, headers: Vec::new(), body: None };
     let request = request(parts, &interim).unwrap();
-    let server = Endless { text: text.as_bytes(), sent: Arc::clone(&sent) };
+    let server = Endless { is_asked: false, reader: None, text: text.as_bytes(), sent: Arc::clone(&sent) };
     let outcome = exchange(server, request, &interim).await;
     (outcome.err(), sent.load(Ordering::Relaxed))
 }

@@ -52,6 +52,17 @@ async fn an_endless_body_is_cut_off() {
 }
 
 #[tokio::test]
+async fn sixteen_interim_answers_may_come_before_the_answer() {
+    for (count, arrives) in [(16, true), (17, false)] {
+        let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(count);
+        let server = Server::saying(format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nlit"));
+        let base = format!("http://127.0.0.1:{}/", server.port);
+        let outcome = limited(&base, |_| {}).get(&base).await;
+        assert_eq!(outcome.is_ok_and(|answer| answer.body == b"lit"), arrives, "{count}");
+    }
+}
+
+#[tokio::test]
 async fn a_slow_body_is_not_waited_for() {
     let server = Server::start(|_, stream| {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx"));
