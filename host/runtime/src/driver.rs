@@ -19,7 +19,7 @@ use std::sync::Arc;
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::history::History;
-use conclave_core::ids::{CallId, ControlId, ModelName, RoomId, TaskName};
+use conclave_core::ids::{CallId, ControlId, Millis, ModelName, RoomId, TaskName};
 use conclave_core::model::ModelError;
 use conclave_core::outcome::Outcome;
 use conclave_core::room::Room;

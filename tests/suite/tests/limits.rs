@@ -196,7 +196,7 @@ fn a_run_ends_at_its_turns() {
     let config = stepping("agent_loop", "", r#"subtasks = ["echo"]"#)
         + &format!(
             "[plugins.echo]\nsource = \"{}\"\n[tasks.echo]\nagent = \"echo\"\n[limits.run]\nturns = 7\n",
-            conclave_test_support::guest("agent_echo").display()
+            guest("agent_echo").display()
         );
     let ran = Rig::new().run(&config, "go");
     assert_eq!(ran.status(), Status::MaxTurns, "{}", ran.outcome.reason);
@@ -234,7 +234,7 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
         "entry = \"main\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n[plugins.chat]\nsource = \"stock:chat\"\n\
          grants.model = [\"default\"]\ngrants.tools = [\"subject.*\"]\n[plugins.subject]\nsource = \"{}\"\n\
          limits = {{ wall = \"300 ms\", at_once = 1 }}\n[tasks.main]\nagent = \"chat\"\n",
-        conclave_test_support::guest("sleepy").display()
+        guest("sleepy").display()
     );
     let calls = json!({ "calls": [{ "name": "subject.run" }, { "name": "subject.run" }] });
     let ran = Rig::new().with_file("replies.json", json!({ "replies": [calls, "end"] }).to_string()).run(&config, "go");

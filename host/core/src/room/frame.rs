@@ -235,7 +235,18 @@ pub(super) struct Slot {
 impl Slot {
     /// A call that has not begun.
     pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
-        Self { now: call.clone(), call, asked_by, depth: 0, said: None, action: None, observation: None, child: None, queued: false, is_weighed: false }
+        Self {
+            now: call.clone(),
+            call,
+            asked_by,
+            depth: 0,
+            said: None,
+            action: None,
+            observation: None,
+            child: None,
+            queued: false,
+            is_weighed: false,
+        }
     }
 
     /// An action that has not begun; `name` and `arguments` are its fixed form, for rules and for people.

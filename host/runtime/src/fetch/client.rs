@@ -145,6 +145,10 @@ async fn answer(mut sender: SendRequest<Full<Bytes>>, request: Request<Full<Byte
     let sending = service_fn(move |request| sender.send_request(request));
     let decompressed = Decompression::new(sending).gzip(true).br(true).deflate(true);
     let response = decompressed.oneshot(request).await.map_err(|_| interim.trouble().unwrap_or(CUT_OFF))?;
+    // They may all have come in one piece with the answer.
+    if let Some(trouble) = interim.trouble() {
+        return Err(trouble);
+    }
     read(response, interim.left().ok_or(Trouble::TooLong)?).await
 }
 

@@ -143,3 +143,23 @@ async fn what_cannot_be_reached_says_nothing_of_how() {
     let base = format!("http://127.0.0.1:{}/", garbage.port);
     assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(Failure::Unavailable(_))));
 }
+
+#[tokio::test]
+async fn a_secure_address_is_not_sent_to_in_the_clear() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let base = format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut first = vec![0; 4_096];
+        let length = stream.read(&mut first).unwrap();
+        drop(stream.write_all(ok("lit").as_bytes()));
+        first.truncate(length);
+        first
+    });
+    let mut request = parts("GET", &base);
+    request.headers.push(("authorization".to_owned(), "Bearer mine".to_owned()));
+    assert!(matches!(limited(&base, |_| {}).send(request).await, Err(Failure::Unavailable(_))));
+    let heard = heard.join().unwrap();
+    assert!(heard.starts_with(&[0x16, 3]), "a greeting of TLS");
+    assert!(!String::from_utf8_lossy(&heard).contains("mine"));
+}
