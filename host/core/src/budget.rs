@@ -6,7 +6,7 @@ mod top_up;
 use crate::event::Spent;
 use crate::limits::{RunLimits, WhenUsedUp};
 use crate::outcome::Status;
-use crate::text::{show_duration, show_number};
+use crate::text::{show_duration, show_number, show_size};
 
 use serde::{Deserialize, Serialize};
 
@@ -23,11 +23,13 @@ pub enum Budget {
     ModelCalls,
     ToolCalls,
     Cpu,
+    History,
 }
 
 impl Budget {
     /// All of them.
-    pub const ALL: [Self; 7] = [Self::Turns, Self::Wall, Self::Tokens, Self::Cost, Self::ModelCalls, Self::ToolCalls, Self::Cpu];
+    pub const ALL: [Self; 8] =
+        [Self::Turns, Self::Wall, Self::Tokens, Self::Cost, Self::ModelCalls, Self::ToolCalls, Self::Cpu, Self::History];
 
     /// Its key in the config.
     #[must_use]
@@ -40,6 +42,7 @@ impl Budget {
             Self::ModelCalls => "limits.run.model_calls",
             Self::ToolCalls => "limits.run.tool_calls",
             Self::Cpu => "limits.run.cpu",
+            Self::History => "limits.run.history",
         }
     }
 
@@ -53,6 +56,7 @@ impl Budget {
             Self::Cost => Status::MaxCost,
             Self::ModelCalls | Self::ToolCalls => Status::MaxCalls,
             Self::Cpu => Status::MaxCpu,
+            Self::History => Status::MaxHistory,
         }
     }
 
@@ -67,6 +71,7 @@ impl Budget {
             Self::ModelCalls => "the run asked models as often as limits.run.model_calls allows",
             Self::ToolCalls => "the run called as many tools as limits.run.tool_calls allows",
             Self::Cpu => "the run computed longer than limits.run.cpu allows",
+            Self::History => "the run held more messages and results in memory than limits.run.history allows",
         }
     }
 
@@ -81,6 +86,7 @@ impl Budget {
             Self::ModelCalls => limits.model_calls,
             Self::ToolCalls => limits.tool_calls,
             Self::Cpu => limits.cpu_ms,
+            Self::History => limits.history,
         }
     }
 
@@ -94,18 +100,19 @@ impl Budget {
             Self::ModelCalls => &mut limits.model_calls,
             Self::ToolCalls => &mut limits.tool_calls,
             Self::Cpu => &mut limits.cpu_ms,
+            Self::History => &mut limits.history,
         };
         if let Some(limit) = limit {
             *limit = limit.saturating_add(more);
         }
     }
 
-    /// What is counted of it; none for time, which passes by itself.
+    /// What is counted of it; 0 for time, which passes by itself, and for memory, which comes back: the room knows both.
     #[must_use]
     pub fn of(self, spent: &Spent) -> u64 {
         match self {
             Self::Turns => spent.turns,
-            Self::Wall => 0,
+            Self::Wall | Self::History => 0,
             Self::Tokens => spent.tokens,
             Self::Cost => spent.cost_micro_usd,
             Self::ModelCalls => spent.model_calls,
@@ -122,6 +129,7 @@ impl Budget {
             Self::Tokens => counted(amount, "token"),
             Self::ModelCalls | Self::ToolCalls => counted(amount, "call"),
             Self::Wall | Self::Cpu => show_duration(amount),
+            Self::History => show_size(amount),
             Self::Cost => dollars(amount),
         }
     }
@@ -148,6 +156,7 @@ pub fn describe(limits: &RunLimits) -> Vec<String> {
             Budget::ModelCalls => " of models",
             Budget::ToolCalls => " of tools",
             Budget::Cpu => " of computing",
+            Budget::History => " of messages and results in memory",
         };
         Some(format!("at most {limit}{what}, then {then}"))
     };
@@ -187,11 +196,13 @@ mod tests {
             "at most 100 steps of agents, then you are asked",
             "at most 10 min from the first message, then you are asked",
             "at most 5 000 tokens of all models, then you are asked",
+            "at most 1 000 calls of tools, then you are asked",
+            "at most 64 MiB of messages and results in memory, then you are asked",
             "at most 1 background task",
             "background tasks at most 3 levels deep",
         ];
         assert_eq!(describe(&limits), expected);
-        let none = RunLimits { turns: None, wall_ms: None, depth: 0, ..RunLimits::default() };
+        let none = RunLimits { turns: None, wall_ms: None, tool_calls: None, history: None, depth: 0, ..RunLimits::default() };
         assert_eq!(describe(&none), ["no background tasks"]);
     }
 

@@ -65,7 +65,7 @@ pub use model::RESERVED_OPTIONS;
 pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
 pub use prices::{Price, Prices};
 pub use problem::{Problem, Problems, Severity};
-pub(crate) use units::{duration as duration_of_text, micro_usd as micro_usd_of};
+pub(crate) use units::{duration as duration_of_text, micro_usd as micro_usd_of, size as size_of_text};
 
 use problem::{SourceText, Span};
 use reader::{Reader, Table};

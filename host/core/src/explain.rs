@@ -79,6 +79,8 @@ pub struct Question {
     pub writes: bool,
     /// Of `fetch`.
     pub method: String,
+    /// Of `fetch`: names of headers, in lower case.
+    pub headers: Vec<String>,
     /// Of a secret: the host that it is to be sent to.
     pub host: Option<String>,
     /// Of a tool: what it is called with; the policy may look at it.
@@ -92,7 +94,7 @@ impl Question {
     #[must_use]
     pub fn new(plugin: impl Into<PluginName>, capability: Capability) -> Self {
         let (plugin, method) = (plugin.into(), "GET".to_owned());
-        Self { plugin, capability, target: None, writes: false, method, host: None, arguments: json!({}), task: None }
+        Self { plugin, capability, target: None, writes: false, method, headers: Vec::new(), host: None, arguments: json!({}), task: None }
     }
 
     /// This one?

@@ -157,6 +157,9 @@ pub struct FetchRule {
 pub struct FetchGrant {
     /// One of them must cover a request, and every hop that a redirect leads to.
     pub rules: Vec<FetchRule>,
+    /// Headers that may go beside those that go with every request, in lower case.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<String>,
     /// Networks that are refused otherwise (private, loopback, link-local …) and may be reached all the same.
     pub private: Vec<IpNet>,
     /// Requests in the whole run; redirects count.
@@ -181,6 +184,7 @@ impl FetchGrant {
     pub fn new(rules: Vec<FetchRule>) -> Self {
         Self {
             rules,
+            headers: Vec::new(),
             private: Vec::new(),
             requests: 100,
             request_bytes: 256 << 10,

@@ -102,6 +102,11 @@ impl Default for PluginLimits {
     }
 }
 
+/// Calls of tools of a run whose config says nothing: ten for each of its steps.
+const TOOL_CALLS: u64 = 1_000;
+/// Bytes that a room holds when the config says nothing: some hundred times the largest context window of a model.
+const HISTORY: u64 = 64 << 20;
+
 /// Hard stops for a whole run, background tasks included. None: no limit.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunLimits {
@@ -119,6 +124,9 @@ pub struct RunLimits {
     /// Calls of plugins' tools.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<u64>,
+    /// Bytes that a room holds in memory of messages, calls and their results.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub history: Option<u64>,
     /// Milliseconds of computing of all plugins together.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpu_ms: Option<u64>,
@@ -180,7 +188,8 @@ impl Default for RunLimits {
             tokens: None,
             cost_micro_usd: None,
             model_calls: None,
-            tool_calls: None,
+            tool_calls: Some(TOOL_CALLS),
+            history: Some(HISTORY),
             cpu_ms: None,
             tasks: None,
             tasks_at_once: None,

@@ -136,7 +136,7 @@ mod tests {
         [
             layer(rights.may_touch("/notes/a", false).err()),
             layer(rights.may_touch("/notes/a", true).err()),
-            layer(rights.may_fetch("GET", &url).err()),
+            layer(rights.may_fetch("GET", &url, []).err()),
             layer(rights.require_secret(&"other".into(), || None).err()),
             layer(rights.may_keep("k").err()),
         ]

@@ -35,6 +35,8 @@ pub enum Status {
     MaxCalls,
     /// The run computed longer than it may.
     MaxCpu,
+    /// A room held as much of messages, calls and results as it may.
+    MaxHistory,
     /// It went round in circles (L-096, L-097).
     InfLoop,
     /// Its first message was for somebody else (L-050d).
@@ -70,7 +72,7 @@ impl Status {
     /// A hard limit of the run ended it.
     #[must_use]
     pub fn is_budget(self) -> bool {
-        matches!(self, Self::MaxTurns | Self::MaxCost | Self::MaxTokens | Self::MaxCalls | Self::MaxCpu)
+        matches!(self, Self::MaxTurns | Self::MaxCost | Self::MaxTokens | Self::MaxCalls | Self::MaxCpu | Self::MaxHistory)
     }
 
     /// The word in JSON and in conformance cases.
@@ -88,6 +90,7 @@ impl Status {
             Self::MaxTokens => "MAX_TOKENS",
             Self::MaxCalls => "MAX_CALLS",
             Self::MaxCpu => "MAX_CPU",
+            Self::MaxHistory => "MAX_HISTORY",
             Self::InfLoop => "INF_LOOP",
             Self::NotAddressed => "NOT_ADDRESSED",
             Self::Error => "ERROR",

@@ -189,7 +189,12 @@ fn may_fetch(grant: &FetchGrant) -> String {
     let rules: Vec<String> = grant.rules.iter().map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url)).collect();
     let private: Vec<String> = grant.private.iter().map(ToString::to_string).collect();
     let private = if private.is_empty() { String::new() } else { format!(", also at {}", private.join(", ")) };
-    format!("send {}{private} ({})", rules.join("; "), count(grant.requests, "request"))
+    let headers = match grant.headers.len() {
+        0 => String::new(),
+        1 => format!(" with the header {}", grant.headers[0]),
+        _ => format!(" with the headers {}", grant.headers.join(", ")),
+    };
+    format!("send {}{private}{headers} ({})", rules.join("; "), count(grant.requests, "request"))
 }
 
 fn may_use(secrets: &[SecretGrant]) -> String {

@@ -56,7 +56,7 @@ grants.route = ["done", "user"]
 grants.delegate = ["digest"]
 grants.rooms = ["terminal"]
 grants.files = [{ dir = "docs", at = "/docs", mode = "read" }, { dir = "out", at = "/out", mode = "read-write" }]
-grants.fetch = ["https://api.example.org/v1/*"]
+grants.fetch = { urls = ["https://api.example.org/v1/*"], headers = ["x-own"] }
 grants.kv = true
 grants.secrets = ["token_of_test"]
 [plugins.a]
@@ -128,7 +128,7 @@ fn a_yes_of_every_capability_allocates_nothing() {
         ("rooms", &|name| rights.may_speak(name, |_| true).is_ok(), "terminal", "radio"),
         ("files, to read", &|path| rights.may_touch(path, false).is_ok(), "/docs/a/b.md", "/other/b.md"),
         ("files, to write", &|path| rights.may_touch(path, true).is_ok(), "/out/a/b.md", "/docs/a.md"),
-        ("fetch", &|method| rights.may_fetch(method, &url).is_ok(), "GET", "POST"),
+        ("fetch", &|method| rights.may_fetch(method, &url, ["accept", "x-own"]).is_ok(), "GET", "POST"),
         ("secrets", &|name| rights.require_secret(if name == "granted" { &granted } else { &other }, || None).is_ok(), "granted", "other"),
         ("kv", &|plugin| if plugin == "all" { rights.may_keep("k").is_ok() } else { without.may_keep("k").is_ok() }, "all", "narrowed"),
     ];

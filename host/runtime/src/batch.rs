@@ -191,6 +191,7 @@ pub fn verdict(outcome: Arc<Outcome>) -> Result<Option<Arc<Outcome>>, BatchError
         | Status::MaxTokens
         | Status::MaxCalls
         | Status::MaxCpu
+        | Status::MaxHistory
         | Status::InfLoop
         | Status::InternalError
         | Status::Error => Err(BatchError::Ended(outcome)),

@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use conclave_core::ids::Millis;
@@ -42,6 +43,12 @@ pub trait Clock: Send + Sync + 'static {
 
     /// Ends at this time or later.
     fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()>;
+
+    /// Returns a clock that shows the time of now and goes on evenly from there, whatever this one is set to later: a session goes by
+    /// it. `None`: a session goes by this clock itself.
+    fn steady(&self) -> Option<Arc<dyn Clock>> {
+        None
+    }
 }
 
 /// The machine's clock.
@@ -58,6 +65,52 @@ impl Clock for SystemClock {
         let wait = at.since(self.now());
         Box::pin(tokio::time::sleep(Duration::from_millis(wait)))
     }
+
+    fn steady(&self) -> Option<Arc<dyn Clock>> {
+        Some(Arc::new(SteadyClock::new(self.now())))
+    }
+}
+
+/// A clock that was set once and never jumps: deadlines and durations hold although somebody sets the machine's clock. Time in which the
+/// machine is suspended counts, where the system can tell.
+#[derive(Clone, Copy, Debug)]
+pub struct SteadyClock {
+    start: Millis,
+    began: Duration,
+}
+
+impl SteadyClock {
+    /// Returns a clock that shows `start` now.
+    #[must_use]
+    pub fn new(start: Millis) -> Self {
+        Self { start, began: since_boot() }
+    }
+}
+
+impl Clock for SteadyClock {
+    fn now(&self) -> Millis {
+        let passed = since_boot().saturating_sub(self.began);
+        self.start.plus(u64::try_from(passed.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(Duration::from_millis(at.since(self.now()))))
+    }
+}
+
+/// Returns the time since some moment before, suspended time included: Rust's own [`Instant`] leaves that out on Linux, and a session
+/// that outlasts a night would tell its guests the date of yesterday.
+#[cfg(target_os = "linux")]
+fn since_boot() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    Duration::try_from(now).unwrap_or_default()
+}
+
+/// Returns the time since the process asked first.
+#[cfg(not(target_os = "linux"))]
+fn since_boot() -> Duration {
+    static FIRST: std::sync::OnceLock<Instant> = std::sync::OnceLock::new();
+    FIRST.get_or_init(Instant::now).elapsed()
 }
 
 /// Where the engine takes the time from by which it parks calls: how long a call has computed, how long it waits before it gives its
@@ -80,5 +133,19 @@ impl MonotonicClock for SystemMonotonicClock {
 
     fn sleep(&self, time: Duration) -> BoxFuture<'static, ()> {
         Box::pin(tokio::time::sleep(time))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_session_goes_by_a_clock_that_starts_at_the_machines_time_and_never_goes_back() {
+        let before = SystemClock.now();
+        let steady = SystemClock.steady().expect("the machine's clock can jump");
+        let first = steady.now();
+        assert!(first >= before && steady.now() >= first);
+        assert!(steady.steady().is_none(), "it is one already");
     }
 }

@@ -19,7 +19,7 @@ use std::sync::Arc;
 use conclave_core::effect::Effect;
 use conclave_core::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::history::History;
-use conclave_core::ids::{CallId, ControlId, ModelName, RoomId, TaskName};
+use conclave_core::ids::{CallId, ControlId, Millis, ModelName, RoomId, TaskName};
 use conclave_core::model::ModelError;
 use conclave_core::outcome::Outcome;
 use conclave_core::room::Room;
@@ -84,6 +84,8 @@ pub(crate) struct Driver {
     /// What calls say of themselves while what began them is not yet told.
     follow: Arc<FollowGate>,
     room: Room,
+    /// Milliseconds by which the room's time is ahead of the clock: its journal may end later than the clock says it is.
+    ahead_ms: u64,
     journal: RoomJournal,
     seq: u64,
     sender: UnboundedSender<Event>,
@@ -182,6 +184,7 @@ impl Driver {
             follow: Arc::new(FollowGate::new(teller.clone())),
             teller,
             room: Room::new(),
+            ahead_ms: 0,
             journal,
             seq: 0,
             sender,
@@ -219,6 +222,11 @@ impl Driver {
             }
         }
         Ok(())
+    }
+
+    /// Returns the room's time. Never before the last record, so that nothing took less than no time.
+    pub(crate) fn now(&self) -> Millis {
+        self.shared.clock.now().plus(self.ahead_ms).max(self.room.now())
     }
 
     fn journal(&mut self) -> Result<&mut dyn Journal, JournalFailure> {
@@ -405,7 +413,7 @@ impl Driver {
                     kept?;
                     self.perform_free();
                 }
-                due = self.timers.due(&*self.shared.clock), if !self.timers.is_empty() => {
+                due = self.timers.due(&*self.shared.clock, self.ahead_ms), if !self.timers.is_empty() => {
                     // What came in before the deadline counts, however late this loop gets to it.
                     batch.extend(std::iter::from_fn(|| self.events.try_recv().ok()));
                     batch.extend(due.into_iter().map(|timer| Event::TimerFired { timer }));
@@ -491,7 +499,7 @@ impl Driver {
     /// The journal gets the records and what came of them; what may be done before they are kept is ready to be done then. True: nothing
     /// may be done before all is kept.
     fn take(&mut self, batch: &mut Vec<Event>) -> Result<bool, JournalFailure> {
-        let now = self.shared.clock.now();
+        let now = self.now();
         let (is_kept, is_followed) = (self.journal()?.keeps(), !self.shared.subscribers.is_empty());
         let was_over = self.room.outcome().is_some();
         let mut may_bind = false;

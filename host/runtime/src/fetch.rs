@@ -6,6 +6,7 @@ mod client;
 mod exchange;
 mod headers;
 mod hold;
+mod interim;
 mod outgoing;
 mod past;
 mod resolver;

@@ -16,7 +16,6 @@ use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 
 use crate::calls::Plugins;
-use crate::clock::Clock;
 use crate::driver::{Driver, Models, Shared};
 use crate::everything::Everything;
 use crate::history_file::{self, HistoryFileError};
@@ -161,7 +160,6 @@ pub(crate) struct Parts {
 /// Dropping it stops what goes on, at once and without an ending in the journal.
 pub struct Session {
     room: RoomId,
-    clock: Arc<dyn Clock>,
     pub(crate) driver: Driver,
     is_broken: bool,
     /// Dropped last, so that nothing is told afterwards.
@@ -234,20 +232,19 @@ impl Session {
         let room = options.ids.run();
         let setup = Arc::clone(&parts.setup);
         let (shared, over) = shared(parts, options, &room);
-        let driver = Driver::new(Arc::clone(&shared), setup, room.clone())?;
-        Ok(Self { room, clock: Arc::clone(&shared.clock), driver, is_broken: false, _over: over })
+        let driver = Driver::new(shared, setup, room.clone())?;
+        Ok(Self { room, driver, is_broken: false, _over: over })
     }
 
     /// The room of that name, as its journal has it.
     pub(crate) async fn reopen(parts: Parts, options: RunOptions, room: &RoomId) -> Result<Self, ResumeError> {
         let setup = Arc::clone(&parts.setup);
         let (shared, over) = shared(parts, options, room);
-        let clock = Arc::clone(&shared.clock);
         let Some(driver) = Driver::reopen(shared, room).await? else { return Err(ResumeError::Unknown { room: room.clone() }) };
         match driver.changed_plugin(&setup) {
             Some(plugin) => Err(ResumeError::Changed { room: room.clone(), plugin }),
             None => {
-                let mut session = Self { room: room.clone(), clock, driver, is_broken: false, _over: over };
+                let mut session = Self { room: room.clone(), driver, is_broken: false, _over: over };
                 if !session.is_cut_off() {
                     session.driver.renew();
                 }
@@ -419,7 +416,7 @@ impl Session {
             inputs: ask.inputs,
             hold: ask.hold,
             metadata: ask.metadata,
-            deadline: limits.wall_ms.map(|wall| self.clock.now().plus(wall)),
+            deadline: limits.wall_ms.map(|wall| self.driver.now().plus(wall)),
             limits,
             channel: ChannelId::from(USER_CHANNEL),
             ..Opening::default()
@@ -430,13 +427,14 @@ impl Session {
 
 fn shared(parts: Parts, options: RunOptions, room: &RoomId) -> (Arc<Shared>, Over) {
     let over = Over { room: room.clone(), subscribers: options.subscribers.clone() };
+    let clock = options.clock.steady().unwrap_or(options.clock);
     let shared = Shared {
         plugins: parts.plugins,
         models: parts.models,
-        channels: SimulatedVoice::around(options.channels, &options.clock, &parts.setup),
+        channels: SimulatedVoice::around(options.channels, &clock, &parts.setup),
         runner: options.runner,
         approver: options.approver,
-        clock: options.clock,
+        clock,
         journals: options.journals,
         subscribers: options.subscribers,
         principal: options.principal,

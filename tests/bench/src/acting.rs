@@ -36,6 +36,7 @@ loops = { cycle_len = 0 }
 turns = 100_000
 task_turns = 100_000
 tool_calls = 100_000
+history = "4 GiB"
 cpu = "1 h"
 wall = "1 h"
 "#;

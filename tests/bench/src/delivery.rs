@@ -40,6 +40,8 @@ turns = 10_000_000
 task_turns = 1_000_000
 tasks = 1_000_000
 tasks_at_once = 100_000
+tool_calls = 1_000_000_000
+history = "64 GiB"
 cpu = "10 h"
 wall = "10 h"
 "#;

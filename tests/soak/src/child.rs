@@ -172,6 +172,7 @@ agent = "busy"
 deliver = "strategy"
 [limits.run]
 wall = "20 min"
+tool_calls = 1_000_000
 "#,
             busy = guest("agent_busy"),
             probe = guest("fetch_probe"),

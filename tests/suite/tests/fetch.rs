@@ -1,7 +1,10 @@
 //! Requests of real guests, through both faces: the `fetch` import and `wasi:http`. The finer attacks are in the runtime's own tests.
 
+use std::io::{Read, Write};
+
 use conclave_core::event::Event;
 use conclave_core::grant::Layer;
+use conclave_core::side_effect::SideEffectAnswer;
 use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::{Ran, Rig, calling};
 use serde_json::{Value, json};
@@ -14,7 +17,12 @@ fn server() -> Server {
     })
 }
 
+/// `x-own` is the header that the guests send.
 fn granted(server: &Server, more: &str) -> String {
+    without_header(server, &format!(", headers = [\"x-own\"]{more}"))
+}
+
+fn without_header(server: &Server, more: &str) -> String {
     format!("grants.fetch = {{ urls = [\"{}/*\"], methods = [\"GET\", \"POST\"], private = [\"127.0.0.1\"]{more} }}", server.url())
 }
 
@@ -116,6 +124,73 @@ fn headers_that_frame_a_request_are_not_the_guests() {
     assert_eq!(server.connections(), 0);
 }
 
+/// B9: what the server acts on is what was decided, through both faces.
+#[test]
+fn a_header_that_a_server_may_act_on_needs_a_grant_of_its_own() {
+    let server = server();
+    let (plain, url) = (without_header(&server, ""), format!("{}/light", server.url()));
+    for name in ["X-Original-URL", "X-HTTP-Method-Override", "X-Forwarded-For", "Forwarded", "Metadata-Flavor", "X_Original_URL"] {
+        let (ran, answer) = probe(&json!({ "method": "GET", "url": url, "headers": { name: "/admin", "Accept": "*/*" } }), &plain);
+        let lower = name.to_ascii_lowercase();
+        assert_eq!(answer["denied"], json!("fetch"), "{name}: {answer}");
+        let record = ran.denials().remove(0);
+        assert!(record.layer == Layer::Config && record.reason.contains(&format!("does not name the header `{lower}`")), "{record:?}");
+        assert!(record.denial.detail.ends_with(&format!("with the header `{lower}`")), "{record:?}");
+        let line = record.suggestion.unwrap_or_default();
+        assert!(line.contains(&format!("headers = [\"{lower}\"]")), "{line}");
+        // The line that is proposed is what allows it.
+        let (_, grants) = line.split_once("] ").expect("a table and a key");
+        let (_, answer) = probe(&json!({ "method": "GET", "url": url, "headers": { name: "/admin" } }), grants);
+        assert_eq!(answer["status"], json!(200), "{name}: {answer}");
+        assert_eq!(server.requests().last().expect("one was sent").headers[&lower], "/admin");
+    }
+    let sent = server.connections();
+    let (ran, answer) = wasi(&server, "GET", "/v1/light", 0, &plain);
+    assert!(answer["error"].as_str().is_some_and(|error| error.contains("HttpRequestDenied")), "{answer}");
+    assert!(ran.denials()[0].reason.contains("does not name the header `x-own`"), "{:?}", ran.denials());
+    assert_eq!(server.connections(), sent);
+}
+
+/// B9: a server that does not read the body of a GET takes it for the next request.
+#[test]
+fn a_get_with_a_body_is_no_request() {
+    let server = server();
+    let url = format!("{}/light", server.url());
+    let body = "GET /v1/admin HTTP/1.1\r\n\r\n";
+    let (ran, answer) = probe(&json!({ "method": "GET", "url": url, "body": body }), &granted(&server, ""));
+    assert!(answer["error"].as_str().is_some_and(|error| error.contains("GET request has no body")), "{answer}");
+    let (_, answer) = wasi(&server, "GET", "/v1/light", 26, &granted(&server, ""));
+    assert!(answer["error"].as_str().is_some_and(|error| error.contains("GET request has no body")), "{answer}");
+    assert!(server.connections() == 0 && ran.denials().is_empty(), "{:?}", ran.denials());
+}
+
+/// B12: through the whole host, and a neighbour that asks a quiet server is answered all the same.
+#[test]
+fn endless_interim_answers_end_the_request_and_hold_up_nobody() {
+    let endless = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
+    let (port, quiet) = (endless.local_addr().expect("it is bound").port(), server());
+    let sending = std::thread::spawn(move || {
+        let (mut stream, _) = endless.accept().expect("somebody connects");
+        let mut head = [0; 1024];
+        assert!(stream.read(&mut head).expect("a request comes") > 0);
+        // Until the host hangs up.
+        while stream.write_all(&b"HTTP/1.1 100 Continue\r\n\r\n".repeat(64)).is_ok() {}
+    });
+    let urls = json!([format!("http://127.0.0.1:{port}/v1/x"), format!("{}/light", quiet.url())]);
+    let lines = format!(
+        "grants.fetch = {{ urls = [\"http://127.0.0.1:{port}/*\", \"{}/*\"], private = [\"127.0.0.1\"], time = \"10 min\" }}",
+        quiet.url()
+    );
+    let (ran, answers) = run("fetch_probe", "each", &json!({ "urls": urls }), &lines);
+    sending.join().expect("the host hung up");
+    assert!(answers[0]["error"].is_string() && answers[0].get("status").is_none(), "{answers}");
+    assert_eq!(answers[1]["status"], json!(200), "{answers}");
+    let told = ran.events("test").iter().any(|event| {
+        matches!(event, Event::SideEffectEnded { answer: SideEffectAnswer::Failed { message, .. }, .. } if message.contains("16 interim answers"))
+    });
+    assert!(told, "the journal says why: {:?}", ran.events("test"));
+}
+
 #[test]
 fn requests_of_the_whole_run_are_counted() {
     let server = server();
@@ -156,7 +231,7 @@ fn wasi_http_reaches_nothing_that_no_rule_covers() {
         ("GET", "/v1/../v2", granted(&server, "")),
         ("DELETE", "/v1/light", granted(&server, "")),
         ("CONNECT", "/v1/light", granted(&server, "")),
-        ("GET", "/v1/light", format!("grants.fetch = [\"{}/*\"]", server.url())),
+        ("GET", "/v1/light", format!("grants.fetch = {{ urls = [\"{}/*\"], headers = [\"x-own\"] }}", server.url())),
     ] {
         let (ran, answer) = wasi(&server, method, path, 0, &lines);
         assert!(answer["error"].as_str().is_some_and(|error| error.contains("HttpRequestDenied")), "{method} {path}: {answer}");

@@ -3,9 +3,10 @@
 use std::net::TcpListener;
 
 use conclave_core::config::KEYS;
+use conclave_core::event::Event;
 use conclave_core::fault::{Fault, FaultKind};
 use conclave_core::outcome::Status;
-use conclave_test_support::{Ran, Rig, calling, stepping};
+use conclave_test_support::{Ran, Rig, calling, guest, stepping};
 use serde_json::json;
 
 /// Calls a guest's tool under limits; the agent must get the fault as an observation and finish.
@@ -195,7 +196,7 @@ fn a_run_ends_at_its_turns() {
     let config = stepping("agent_loop", "", r#"subtasks = ["echo"]"#)
         + &format!(
             "[plugins.echo]\nsource = \"{}\"\n[tasks.echo]\nagent = \"echo\"\n[limits.run]\nturns = 7\n",
-            conclave_test_support::guest("agent_echo").display()
+            guest("agent_echo").display()
         );
     let ran = Rig::new().run(&config, "go");
     assert_eq!(ran.status(), Status::MaxTurns, "{}", ran.outcome.reason);
@@ -233,7 +234,7 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
         "entry = \"main\"\n[models.default]\nkind = \"scripted\"\nreplies = \"replies.json\"\n[plugins.chat]\nsource = \"stock:chat\"\n\
          grants.model = [\"default\"]\ngrants.tools = [\"subject.*\"]\n[plugins.subject]\nsource = \"{}\"\n\
          limits = {{ wall = \"300 ms\", at_once = 1 }}\n[tasks.main]\nagent = \"chat\"\n",
-        conclave_test_support::guest("sleepy").display()
+        guest("sleepy").display()
     );
     let calls = json!({ "calls": [{ "name": "subject.run" }, { "name": "subject.run" }] });
     let ran = Rig::new().with_file("replies.json", json!({ "replies": [calls, "end"] }).to_string()).run(&config, "go");
@@ -249,4 +250,24 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
         .collect();
     // Each sleeps until its wall limit; side by side both would end at the same time, however slow the machine is.
     assert!(ended[1] - ended[0] >= 290, "{ended:?}");
+}
+
+/// B10: each answer is within its own limit, and all of them are not.
+#[test]
+fn answers_that_fill_the_memory_of_a_room_end_its_run() {
+    let call = |id: usize| json!({ "id": id.to_string(), "name": "reader.run", "args": { "path": "/data/large.txt" } });
+    let calls: Vec<_> = (0..100).map(call).collect();
+    let script = json!({ "llm": { "kind": "seq", "replies": [{ "calls": calls }, { "text": "DONE" }] } });
+    let config = format!(
+        "entry = \"lead\"\n[plugins.lead]\nsource = \"{}\"\ngrants.tools = [\"reader.run\"]\nconfig = {{ script = '{script}' }}\n\
+         [plugins.reader]\nsource = \"{}\"\ngrants.files = [{{ dir = \"data\", at = \"/data\", mode = \"read\" }}]\n\
+         [tasks.lead]\nagent = \"lead\"\n[limits.run]\nhistory = \"4 MiB\"\n",
+        guest("script_agent").display(),
+        guest("files_read").display()
+    );
+    let ran = Rig::new().with_file("data/large.txt", "x".repeat(512 << 10)).run(&config, "go");
+    assert_eq!(ran.status(), Status::MaxHistory, "{}", ran.outcome.reason);
+    assert!(ran.outcome.reason.contains("limits.run.history"), "{}", ran.outcome.reason);
+    let answered = ran.events("test").iter().filter(|event| matches!(event, Event::ToolAnswered { .. })).count();
+    assert!((8..=16).contains(&answered), "it ended at the limit, and not after all of them: {answered}");
 }

@@ -29,7 +29,7 @@ fn config(guest: &str, tool: &str, arguments: &Value, servers: &[&str], places: 
     let urls: Vec<String> = servers.iter().map(|server| format!("\"{server}/*\"")).collect();
     let lines = format!(
         "grants.secrets = [\"met\"]\ngrants.files = [{{ dir = \"data\", at = \"/folder\", mode = \"read\" }}]\n\
-         grants.fetch = {{ urls = [{}], methods = [\"GET\", \"POST\"], private = [\"127.0.0.1\", \"::1\"] }}",
+         grants.fetch = {{ urls = [{}], methods = [\"GET\", \"POST\"], headers = [\"x-key\", \"x-a\"], private = [\"127.0.0.1\", \"::1\"] }}",
         urls.join(", ")
     );
     let secrets = format!(

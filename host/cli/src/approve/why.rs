@@ -44,6 +44,9 @@ pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
     if let Some(fetch) = &plugin.grants.fetch {
         let urls: Vec<String> = fetch.rules.iter().map(|rule| format!("{} {}", rule.methods.join("|"), rule.url)).collect();
         let _ = write!(text, "\n        it may send: {}", printable(&urls.join(", ")));
+        if !fetch.headers.is_empty() {
+            let _ = write!(text, ", with the headers {}", printable(&fetch.headers.join(", ")));
+        }
         if !fetch.private.is_empty() {
             let nets: Vec<String> = fetch.private.iter().map(ToString::to_string).collect();
             let _ = write!(text, ", also in the private networks {}", printable(&nets.join(", ")));

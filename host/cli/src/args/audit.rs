@@ -38,6 +38,9 @@ pub(crate) struct Can {
     /// Of an address: the method
     #[arg(long, value_name = "METHOD", default_value = "GET")]
     pub(crate) method: String,
+    /// Of an address: a header that is sent along; may be given more than once
+    #[arg(long, value_name = "NAME")]
+    pub(crate) header: Vec<String>,
     /// Of a secret: the host that it is sent to
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Option<String>,

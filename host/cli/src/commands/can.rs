@@ -56,6 +56,7 @@ fn question(args: &args::Can) -> Result<Question, CliError> {
         target: args.target.clone(),
         writes: args.write,
         method: args.method.to_ascii_uppercase(),
+        headers: args.header.iter().map(|name| name.to_ascii_lowercase()).collect(),
         host: args.host.clone(),
         arguments,
         task: args.task.as_deref().map(TaskName::from),

@@ -4,10 +4,10 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::Budget;
-use crate::config::{duration_of_text, micro_usd_of};
+use crate::config::{duration_of_text, micro_usd_of, size_of_text};
 use crate::ids::{PluginName, TaskName};
 use crate::policy::{ApprovalCause, ApprovalRequest};
-use crate::text::show_duration;
+use crate::text::{show_duration, show_size};
 
 /// The argument that says how much more.
 const ADD: &str = "add";
@@ -73,6 +73,7 @@ impl TopUp {
     fn value(&self, more: u64) -> Value {
         match self.budget {
             Budget::Wall | Budget::Cpu => json!(show_duration(more)),
+            Budget::History => json!(show_size(more)),
             #[expect(clippy::cast_precision_loss, reason = "a billion dollars in millionths fits")]
             Budget::Cost => json!(more as f64 / 1e6),
             _ => json!(more),
@@ -113,6 +114,7 @@ fn amount_of(budget: Budget, arguments: &Value) -> Option<u64> {
     let add = arguments.get(ADD).unwrap_or(arguments);
     let amount = match budget {
         Budget::Wall | Budget::Cpu => add.as_str().and_then(|text| duration_of_text(text).ok()),
+        Budget::History => add.as_str().and_then(|text| size_of_text(text).ok()),
         Budget::Cost => add.as_f64().and_then(micro_usd_of),
         _ => add.as_u64(),
     };

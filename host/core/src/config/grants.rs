@@ -10,7 +10,7 @@ use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::wording::{array, code, string, suggest};
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
-use crate::fetch::UrlPattern;
+use crate::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use crate::grant::{
     DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant,
     RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
@@ -129,6 +129,9 @@ fn fetch(reader: &mut Reader, item: &Item<'_>) -> Option<FetchGrant> {
     let methods = table.as_ref().and_then(|table| table.get("methods")).and_then(|item| methods(reader, &item));
     let mut grant = FetchGrant::new(urls.map(|item| fetch_rules(reader, &item, methods.as_deref())).unwrap_or_default());
     let Some(table) = table else { return Some(grant) };
+    if let Some(item) = table.get("headers") {
+        grant.headers = headers(reader, &item);
+    }
     if let Some(item) = table.get("private") {
         grant.private = networks(reader, &item);
     }
@@ -200,6 +203,24 @@ fn methods(reader: &mut Reader, item: &Item<'_>) -> Option<Vec<String>> {
         }
     }
     Some(methods)
+}
+
+/// Names in lower case, however they were written.
+fn headers(reader: &mut Reader, item: &Item<'_>) -> Vec<String> {
+    let mut headers: Vec<String> = Vec::new();
+    for (item, name) in names_of(reader, item, true).unwrap_or_default() {
+        let lower = name.to_ascii_lowercase();
+        if !is_header_name(&lower) {
+            item.wrong(reader, &format!("must be the name of a header, not {}", code(name)), None);
+        } else if is_own_header(&lower) {
+            item.wrong(reader, &format!("names {}, which the host sets itself", code(name)), "leave it out".to_owned());
+        } else if is_usual_header(&lower) || headers.contains(&lower) {
+            item.wrong(reader, &format!("names {}, which may go already", code(name)), "leave it out".to_owned());
+        } else {
+            headers.push(lower);
+        }
+    }
+    headers
 }
 
 /// `"10.0.0.0/8"`, or one address.

@@ -50,6 +50,7 @@ pub(crate) fn read_run(reader: &mut Reader, root: &Table<'_>) -> RunLimits {
     set(&table, "cost_usd", &mut limits.cost_micro_usd, |item| item.spending(reader).map(Some));
     set(&table, "model_calls", &mut limits.model_calls, |item| item.count(reader, COUNT_MAX).map(Some));
     set(&table, "tool_calls", &mut limits.tool_calls, |item| item.count(reader, COUNT_MAX).map(Some));
+    set(&table, "history", &mut limits.history, |item| item.size(reader, 1, COUNT_MAX).map(Some));
     set(&table, "cpu", &mut limits.cpu_ms, |item| item.duration(reader, TICK_MS, DURATION_MAX).map(Some));
     set(&table, "tasks", &mut limits.tasks, |item| item.count(reader, COUNT_MAX).map(Some));
     set(&table, "tasks_at_once", &mut limits.tasks_at_once, |item| count32(reader, item).map(Some));

@@ -150,8 +150,8 @@ fn known(name: &str) -> Result<&'static Key, FragmentError> {
     Err(FragmentError::UnknownGrant { key: name.to_owned(), help })
 }
 
-/// The private networks of a `fetch` grant: a list beside its list.
-pub(super) const PRIVATE: &str = "private";
+/// Lists beside the list of a `fetch` grant: private networks and headers.
+pub(super) const BESIDE: [&str; 2] = ["private", "headers"];
 
 /// The grant that is no list.
 pub(super) const STORE: &str = "kv";
@@ -182,8 +182,8 @@ fn grant(text: &str, key: &str, item: &Item, is_revoked: bool) -> Result<GrantTe
             for (name, limit) in table.iter().filter(|(name, _)| *name != list) {
                 limits.push((name.to_owned(), written(limit)?));
             }
-            // Networks can be taken back without an address, not granted so.
-            if is_revoked && key.name == "fetch" && table.get(list).is_none() && table.contains_key(PRIVATE) {
+            // Networks and headers can be taken back without an address, not granted so.
+            if is_revoked && key.name == "fetch" && table.get(list).is_none() && BESIDE.iter().any(|name| table.contains_key(name)) {
                 return Ok(GrantText { key: key.name, value: written(value)?, is_whole: false, entries: Vec::new(), limits });
             }
             match table.get(list) {

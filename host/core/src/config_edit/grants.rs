@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use ipnet::IpNet;
 use toml_edit::{Item, Value};
 
-use super::fragment::{Entry, GrantText, PRIVATE, STORE, entry, list_key};
+use super::fragment::{BESIDE, Entry, GrantText, STORE, entry, list_key};
 use super::place::{Tree, brackets};
 use super::scan::{Splice, apply};
 use super::{ConfigText, EditError};
@@ -39,7 +39,7 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     if grant.is_whole || grant.key == STORE {
         return remove_grant(edit, plugin, &path).map(|()| true);
     }
-    if let Some((name, _)) = grant.limits.iter().find(|(name, _)| name != PRIVATE) {
+    if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str())) {
         return Err(EditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
     }
     let entries = entries(edit, &path, grant.key)?;
@@ -52,22 +52,28 @@ pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> 
     if !gone.is_empty() {
         remove_entries(edit, &path, grant.key, &gone)?;
     }
-    Ok(revoke_networks(edit, &path, grant)? || !gone.is_empty())
+    let mut is_revoked = !gone.is_empty();
+    for key in BESIDE {
+        is_revoked |= revoke_beside(edit, &path, grant, key)?;
+    }
+    Ok(is_revoked)
 }
 
-/// Takes private networks back; the last one takes its list along. Says whether any of them was granted.
-fn revoke_networks(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<bool, EditError> {
-    let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == PRIVATE) else { return Ok(false) };
-    let form = || EditError::Form(format!("{}.{PRIVATE}", path.join(".")));
-    let meant: toml::Table = toml::from_str(&format!("{PRIVATE} = {written}")).map_err(|_| form())?;
-    let meant: Vec<&str> = meant[PRIVATE].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
-    let path = [path[0], path[1], path[2], path[3], PRIVATE];
+/// Takes private networks or headers back; the last one takes its list along. Returns whether any of them was granted.
+fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key: &str) -> Result<bool, EditError> {
+    let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == key) else { return Ok(false) };
+    let form = || EditError::Form(format!("{}.{key}", path.join(".")));
+    let meant: toml::Table = toml::from_str(&format!("{key} = {written}")).map_err(|_| form())?;
+    let meant: Vec<&str> = meant[key].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
+    let path = [path[0], path[1], path[2], path[3], key];
     if !is_there(edit, &path) {
         return Ok(false);
     }
     let tree = edit.tree().ok_or_else(form)?;
     let array = tree.find(&path).and_then(Item::as_array).ok_or_else(form)?;
-    let is_meant = |value: &Value| value.as_str().is_some_and(|network| meant.iter().any(|meant| is_same_network(meant, network)));
+    let is_meant = |value: &Value| {
+        value.as_str().is_some_and(|name| meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name)))
+    };
     let gone: Vec<usize> = array.iter().enumerate().filter(|(_, value)| is_meant(value)).map(|(index, _)| index).collect();
     if gone.is_empty() {
         return Ok(false);

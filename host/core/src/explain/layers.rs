@@ -41,7 +41,7 @@ fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &Question) -> Resul
         Capability::Rooms => rights.may_speak(target, |name| setup.channels.contains_key(name)).map(drop),
         Capability::Kv => rights.may_keep(target),
         Capability::Secrets => may_use_secret(rights, target, question.host.as_deref()),
-        Capability::Fetch => may_fetch(rights, target, &question.method),
+        Capability::Fetch => may_fetch(rights, target, question),
         other => rights.require(other, target, || None),
     }
 }
@@ -96,11 +96,11 @@ fn hosts(grant: &SecretGrant) -> impl Iterator<Item = &str> {
     grant.hosts.iter().map(HostPattern::as_str)
 }
 
-/// By scheme, host, port, path and method: which address the name leads to shows when it is looked up.
-fn may_fetch(rights: &Rights<'_>, url: &str, method: &str) -> Result<(), Refused> {
+/// By scheme, host, port, path, method and headers: which address the name leads to shows when it is looked up.
+fn may_fetch(rights: &Rights<'_>, url: &str, question: &Question) -> Result<(), Refused> {
     match crate::fetch::target(url) {
         Ok(parsed) => {
-            rights.may_fetch(method, &parsed)?;
+            rights.may_fetch(&question.method, &parsed, question.headers.iter().map(String::as_str))?;
             match parsed.host() {
                 Some(Host::Ipv4(address)) => rights.may_connect(&parsed, address.into()),
                 Some(Host::Ipv6(address)) => rights.may_connect(&parsed, address.into()),
@@ -206,7 +206,8 @@ fn granted(grants: &Grants, question: &Question) -> (String, Option<usize>) {
         Capability::Fetch => {
             let rules =
                 grants.fetch.iter().flat_map(|grant| &grant.rules).map(|rule| format!("{} to {}", rule.methods.join(", "), rule.url));
-            (rules.collect::<Vec<_>>().join("; "), None)
+            let headers = grants.fetch.iter().flat_map(|grant| &grant.headers).map(|name| format!("with the header {name}"));
+            (rules.chain(headers).collect::<Vec<_>>().join("; "), None)
         }
         Capability::Kv => (grants.kv.map_or(String::new(), |grant| format!("{} in {} keys", show_size(grant.bytes), grant.keys)), None),
         Capability::Secrets => list(grants.secrets.iter().map(|grant| grant.name.as_str()).collect(), &|name| name == target),

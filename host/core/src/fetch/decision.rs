@@ -8,6 +8,7 @@ use url::{Host, Url};
 
 use super::address::AddressKind;
 use super::pattern::{UrlPattern, covers};
+use super::request::is_usual_header;
 use crate::grant::{DenialRecord, FetchGrant, FetchRule, Layer, Rights};
 use crate::manifest::{Ask, Capability};
 use crate::text::{show_duration, show_size};
@@ -16,11 +17,18 @@ use crate::text::{show_duration, show_size};
 const NEVER: [&str; 2] = ["CONNECT", "TRACE"];
 
 impl Rights<'_> {
-    /// The plugin may send a request with this method to this address. No allocation when it may.
+    /// The plugin may send a request with this method and these headers to this address. `headers` are names in lower case. No allocation
+    /// when it may.
     ///
     /// # Errors
     /// The record for the operator: which layer refused, why, and the smallest grant.
-    pub fn may_fetch(&self, method: &str, url: &Url) -> Result<(), Box<DenialRecord>> {
+    pub fn may_fetch<'h>(
+        &self,
+        method: &str,
+        url: &Url,
+        headers: impl IntoIterator<Item = &'h str, IntoIter: Clone>,
+    ) -> Result<(), Box<DenialRecord>> {
+        let special = headers.into_iter().filter(|name| !is_usual_header(name));
         let target = url.as_str();
         if NEVER.contains(&method) {
             return Err(self.refuse(Capability::Fetch, target, Layer::Host, &format!("no plugin may send {method}"), None));
@@ -32,8 +40,15 @@ impl Rights<'_> {
             let reason = format!("the manifest of {} does not ask for {method} to this address", self.plugin);
             return Err(self.refuse(Capability::Fetch, target, Layer::Manifest, &reason, None));
         }
+        if let Some(ask) = self.manifest.ask(Capability::Fetch)
+            && let Some(name) = special.clone().find(|name| !ceiling_has(ask, "headers", |asked| asked.eq_ignore_ascii_case(name)))
+        {
+            let reason = format!("the manifest of {} does not ask to send the header `{name}`", self.plugin);
+            return Err(self.refuse_headers(target, &[name], Layer::Manifest, &reason, None));
+        }
         let rules = self.grants.fetch.as_ref().map_or(&[][..], |grant| &grant.rules);
         if rules.iter().any(|rule| rule.url.covers(url) && rule.methods.iter().any(|granted| granted == method)) {
+            self.may_send_headers(target, special)?;
             return self.leaves_address(url);
         }
         let reason = match rules.iter().find(|rule| rule.url.covers(url)) {
@@ -41,6 +56,34 @@ impl Rights<'_> {
             None => format!("no rule of plugins.{}.grants.fetch covers this address", self.plugin),
         };
         Err(self.refuse(Capability::Fetch, target, Layer::Config, &reason, self.smallest_fetch(method, url)))
+    }
+
+    /// The headers that do not go with every request are granted.
+    fn may_send_headers<'h>(&self, target: &str, special: impl Iterator<Item = &'h str>) -> Result<(), Box<DenialRecord>> {
+        let Some(grant) = &self.grants.fetch else { return Ok(()) };
+        let mut missing: Vec<&str> = special.filter(|name| !grant.headers.iter().any(|granted| granted == name)).collect();
+        if missing.is_empty() {
+            return Ok(());
+        }
+        missing.sort_unstable();
+        missing.dedup();
+        let reason = format!(
+            "plugins.{}.grants.fetch.headers does not name {}: a server may act on it instead of on the method and address that \
+             were granted",
+            self.plugin,
+            in_words(&missing)
+        );
+        let mut wider = grant.clone();
+        wider.headers.extend(missing.iter().map(|name| (*name).to_owned()));
+        let smallest = format!("[plugins.{}] grants.fetch = {}", self.plugin, written(&wider));
+        Err(self.refuse_headers(target, &missing, Layer::Config, &reason, Some(smallest)))
+    }
+
+    /// The author of the plugin learns which header it is: the plugin wrote it.
+    fn refuse_headers(&self, target: &str, headers: &[&str], layer: Layer, reason: &str, suggestion: Option<String>) -> Box<DenialRecord> {
+        let mut record = self.refuse(Capability::Fetch, target, layer, reason, suggestion);
+        record.denial.detail = format!("{} with {}", record.denial.detail, in_words(headers));
+        record
     }
 
     /// A connection may be made for this address of the web to this address of the network.
@@ -78,16 +121,26 @@ impl Rights<'_> {
     }
 }
 
-/// A manifest without `urls` or without `methods` has no ceiling there; what is there and cannot be read covers nothing.
+/// A manifest without `urls`, `methods` or `headers` has no ceiling there; what is there and cannot be read covers nothing.
 fn ceiling_covers(ask: &Ask, method: &str, url: &Url) -> bool {
-    let any = |name: &str, covers: &dyn Fn(&str) -> bool| match ask.detail.get(name) {
+    // Most authors write the canonical form, which needs no memory to be read.
+    let of_pattern = |text: &str| covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url));
+    ceiling_has(ask, "methods", |asked| asked == method) && ceiling_has(ask, "urls", of_pattern)
+}
+
+fn ceiling_has(ask: &Ask, key: &str, covers: impl Fn(&str) -> bool) -> bool {
+    match ask.detail.get(key) {
         None => true,
         Some(Value::Array(items)) => items.iter().filter_map(Value::as_str).any(covers),
         Some(_) => false,
-    };
-    // Most authors write the canonical form, which needs no memory to be read.
-    let of_pattern = |text: &str| covers(text, url) || UrlPattern::parse(text).is_ok_and(|pattern| pattern.covers(url));
-    any("methods", &|granted| granted == method) && any("urls", &of_pattern)
+    }
+}
+
+/// ``the header `x-own` ``, or several.
+fn in_words(headers: &[&str]) -> String {
+    // A name has no character that deceives, and may be long.
+    let names: Vec<String> = headers.iter().map(|name| format!("`{}`", name.chars().take(64).collect::<String>())).collect();
+    format!("the {} {}", if names.len() == 1 { "header" } else { "headers" }, names.join(", "))
 }
 
 /// An address of a machine or of its own network, by how it is written: nothing that should be granted by copying a line. Names are not
@@ -116,6 +169,9 @@ fn written(grant: &FetchGrant) -> String {
     let urls = list(grant.rules.iter().map(rule).collect());
     let usual = FetchGrant::new(Vec::new());
     let mut more: Vec<String> = Vec::new();
+    if !grant.headers.is_empty() {
+        more.push(format!("headers = {}", list(grant.headers.iter().map(|name| quoted(name)).collect())));
+    }
     if !grant.private.is_empty() {
         more.push(format!("private = {}", list(grant.private.iter().map(|network| quoted(&network.to_string())).collect())));
     }

@@ -77,7 +77,7 @@ impl Room {
             Some(Err(text)) => (vec![Slot::of_action(action, arguments)], Some(text)),
             None => (vec![Slot::of_action(action, arguments)], None),
         };
-        let mut round = ToolRound { slots, message };
+        let mut round = ToolRound::new(slots, message);
         if let Some(text) = refused {
             self.observe(id, &mut round, 0, Err(text));
         }

@@ -54,6 +54,7 @@ impl Room {
             | Status::MaxTokens
             | Status::MaxCalls
             | Status::MaxCpu
+            | Status::MaxHistory
             | Status::Stalled
             | Status::InfLoop
             | Status::Error

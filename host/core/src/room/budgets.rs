@@ -3,6 +3,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::frame::Wait;
+use super::memory::Memory;
 use super::models::ModelCall;
 use super::{Purpose, Room};
 use crate::budget::Budget;
@@ -79,7 +81,19 @@ impl Room {
 
     /// What is left of a budget; none: it has no limit.
     pub(super) fn left(&self, budget: Budget) -> Option<u64> {
-        Some(budget.limit(&self.opening.limits)?.saturating_sub(budget.of(&self.committed())))
+        let used = if budget == Budget::History { self.held_bytes() } else { budget.of(&self.committed()) };
+        Some(budget.limit(&self.opening.limits)?.saturating_sub(used))
+    }
+
+    /// Returns the bytes of messages, calls and results that the room holds. Both are counted as they come and go, so this is a sum over
+    /// tasks and activations.
+    pub(super) fn held_bytes(&self) -> u64 {
+        let histories = self.memories.values().map(Memory::weight);
+        let rounds = self.frames.values().filter_map(|frame| match &frame.attempt.as_ref()?.wait {
+            Wait::Tools(round) => Some(round.weight()),
+            _ => None,
+        });
+        histories.chain(rounds).fold(0, u64::saturating_add)
     }
 
     pub(super) fn is_used_up(&self, budget: Budget) -> bool {
@@ -285,6 +299,7 @@ impl Room {
             cost_micro_usd: share(Budget::Cost, own.cost_micro_usd),
             model_calls: share(Budget::ModelCalls, own.model_calls),
             tool_calls: share(Budget::ToolCalls, own.tool_calls),
+            history: share(Budget::History, None),
             cpu_ms: share(Budget::Cpu, own.cpu_ms),
             tasks: limits.tasks.map(|limit| rest(limit.saturating_sub(self.committed().tasks))).or(own.tasks),
             tasks_at_once: at_once.map(rest).or(own.tasks).map(|tasks| u32::try_from(tasks).unwrap_or(u32::MAX)),
@@ -311,10 +326,11 @@ impl Room {
 
     /// More was used than there was: the run ends, or asks for more.
     pub(super) fn stop_if_spent(&mut self) {
-        let is_over = |budget: &Budget| budget.limit(&self.opening.limits).is_some_and(|limit| budget.of(&self.spent) > limit);
-        let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::Cpu].into_iter().find(is_over) else { return };
+        let used = |budget: Budget| if budget == Budget::History { self.held_bytes() } else { budget.of(&self.spent) };
+        let is_over = |budget: &Budget| budget.limit(&self.opening.limits).is_some_and(|limit| used(*budget) > limit);
+        let Some(budget) = [Budget::Tokens, Budget::Cost, Budget::Cpu, Budget::History].into_iter().find(is_over) else { return };
         if self.asks_for_more() {
-            let needed = budget.of(&self.spent);
+            let needed = used(budget);
             self.ask_for_more(Short { budget, needed, least: needed });
         } else {
             self.stop(budget.status(), budget.reason());

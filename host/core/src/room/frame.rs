@@ -173,9 +173,31 @@ pub(super) struct ToolRound {
     pub(super) slots: Vec<Slot>,
     /// The message that the calls stand in.
     pub(super) message: Arc<Message>,
+    /// Bytes of the answers so far.
+    #[serde(default)]
+    weight: u64,
 }
 
 impl ToolRound {
+    pub(super) fn new(slots: Vec<Slot>, message: Arc<Message>) -> Self {
+        Self { slots, message, weight: 0 }
+    }
+
+    /// Returns the bytes of the answers that [`Self::weigh`] has counted.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Counts the answers that came since it was called last.
+    pub(super) fn weigh(&mut self) {
+        for slot in self.slots.iter_mut().filter(|slot| !slot.is_weighed) {
+            let Some(said) = &slot.said else { continue };
+            slot.is_weighed = true;
+            let answer = said.message.as_ref().map_or(0, |message| message.weight());
+            self.weight = self.weight.saturating_add(answer as u64);
+        }
+    }
+
     pub(super) fn is_complete(&self) -> bool {
         self.slots.iter().all(|slot| slot.said.is_some())
     }
@@ -205,12 +227,26 @@ pub(super) struct Slot {
     /// It is a delegation that waits for its turn.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) queued: bool,
+    /// The round has counted its answer.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_weighed: bool,
 }
 
 impl Slot {
     /// A call that has not begun.
     pub(super) fn new(call: ToolCall, asked_by: Option<PluginName>) -> Self {
-        Self { now: call.clone(), call, asked_by, depth: 0, said: None, action: None, observation: None, child: None, queued: false }
+        Self {
+            now: call.clone(),
+            call,
+            asked_by,
+            depth: 0,
+            said: None,
+            action: None,
+            observation: None,
+            child: None,
+            queued: false,
+            is_weighed: false,
+        }
     }
 
     /// An action that has not begun; `name` and `arguments` are its fixed form, for rules and for people.

@@ -208,7 +208,7 @@ mod tests {
     fn round(slots: usize) -> Wait {
         let call = ToolCall::new("box.a", serde_json::json!({}));
         let message = Arc::new(Message::new(0, Entity::Llm, "desk"));
-        Wait::Tools(ToolRound { slots: (0..slots).map(|_| Slot::new(call.clone(), None)).collect(), message })
+        Wait::Tools(ToolRound::new((0..slots).map(|_| Slot::new(call.clone(), None)).collect(), message))
     }
 
     fn assert_ends(name: &str, mut room: Room, event: Event, expected: Invariant) {

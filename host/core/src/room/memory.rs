@@ -25,6 +25,9 @@ pub(super) struct Memory {
     tokens: u64,
     #[serde(default)]
     bytes_per_token: u32,
+    /// Bytes of the whole history, counted in the same way.
+    #[serde(default)]
+    weight: u64,
     /// Native calls of its last answer that have no result yet (L-122).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) open_calls: Vec<ToolCall>,
@@ -54,12 +57,18 @@ impl Memory {
         self.tokens
     }
 
+    /// Returns the bytes of the whole history.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
+    }
+
     /// Adds an entry, and gives its place.
     pub(super) fn push(&mut self, message: &Arc<Message>) -> usize {
         let before = self.history.len();
         self.history.push(message);
         if self.history.len() > before {
             self.tokens = self.tokens.saturating_add(tokens_of(message, self.bytes_per_token));
+            self.weight = self.weight.saturating_add(weight_of(message));
         }
         self.history.len().saturating_sub(1)
     }
@@ -67,7 +76,8 @@ impl Memory {
     /// Puts another entry in the place of one; nothing happens past the end.
     pub(super) fn set(&mut self, place: usize, message: Arc<Message>) {
         let Some(before) = self.history.get(place) else { return };
-        let before = tokens_of(before, self.bytes_per_token);
+        let (before, weight) = (tokens_of(before, self.bytes_per_token), weight_of(before));
+        self.weight = self.weight.saturating_sub(weight).saturating_add(weight_of(&message));
         self.tokens = self.tokens.saturating_sub(before).saturating_add(tokens_of(&message, self.bytes_per_token));
         self.history.set(place, message);
     }
@@ -76,7 +86,10 @@ impl Memory {
     pub(super) fn split_off(&mut self, start: usize) -> Vec<Arc<Message>> {
         let dropped = self.history.split_off(start);
         let tokens = dropped.iter().fold(0_u64, |sum, message| sum.saturating_add(tokens_of(message, self.bytes_per_token)));
-        self.tokens = if self.history.is_empty() { 0 } else { self.tokens.saturating_sub(tokens) };
+        let weight = dropped.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
+        let is_empty = self.history.is_empty();
+        self.tokens = if is_empty { 0 } else { self.tokens.saturating_sub(tokens) };
+        self.weight = if is_empty { 0 } else { self.weight.saturating_sub(weight) };
         dropped
     }
 
@@ -84,7 +97,16 @@ impl Memory {
     fn count(&mut self, bytes_per_token: u32) {
         self.bytes_per_token = bytes_per_token;
         self.tokens = self.history.iter().fold(0_u64, |sum, message| sum.saturating_add(tokens_of(message, bytes_per_token)));
+        self.weight = self.history.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
     }
+}
+
+/// Bytes that a message costs however little it says. A constant and no size of a type: what ends a run must not depend on the compiler.
+const MESSAGE: u64 = 256;
+
+/// Returns the bytes that it costs to keep a message.
+fn weight_of(message: &Message) -> u64 {
+    (message.weight() as u64).saturating_add(MESSAGE)
 }
 
 /// How a message hangs together with others (L-002).
@@ -389,7 +411,7 @@ mod tests {
                 }
                 let mut counted = memory.clone();
                 counted.count(bytes_per_token);
-                prop_assert_eq!(memory.tokens(), counted.tokens());
+                prop_assert_eq!((memory.tokens(), memory.weight()), (counted.tokens(), counted.weight()));
             }
         }
     }

@@ -116,7 +116,7 @@ impl Room {
         } else if self.is_handed_on(id, &toolbox, &call, None) {
             slot.said = Some(self.handed_on(id, call));
         }
-        let mut round = ToolRound { slots: vec![slot], message: pending };
+        let mut round = ToolRound::new(vec![slot], pending);
         self.run_slots(id, &mut round, 0);
         Some(self.settle(id, round))
     }
@@ -126,7 +126,7 @@ impl Room {
         let (frame, _) = self.task_of(id)?;
         let (toolbox, pending) = (self.toolbox(&frame.task), frame.pending.clone()?);
         let untrusted = pending.labels.contains(&Label::Untrusted);
-        let mut round = ToolRound { slots: Vec::with_capacity(calls.len()), message: pending };
+        let mut round = ToolRound::new(Vec::with_capacity(calls.len()), pending);
         let (frame, task) = self.task_of(id)?;
         let (name, agent, langroid) = (frame.task.clone(), task.agent.clone(), task.as_langroid);
         for call in calls.iter().take(MAX_ROUND) {
@@ -154,7 +154,7 @@ impl Room {
     fn start_round(&mut self, id: FrameId, pending: &Arc<Message>, calls: &[ToolCall]) -> Wait {
         let origin = self.origin_of(id, pending);
         let slot = |call: &ToolCall| Slot::new(call.clone(), origin.clone());
-        let mut round = ToolRound { slots: calls.iter().map(slot).collect(), message: Arc::clone(pending) };
+        let mut round = ToolRound::new(calls.iter().map(slot).collect(), Arc::clone(pending));
         let Some((frame, task)) = self.task_of(id) else {
             self.violated(Invariant::FrameExists, id);
             return Wait::Ready(None);

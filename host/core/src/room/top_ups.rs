@@ -60,6 +60,7 @@ impl Room {
         let limit = budget.limit(&self.opening.limits).unwrap_or_default();
         let (used, set_aside) = match budget {
             Budget::Wall => (self.now.since(self.opened), 0),
+            Budget::History => (self.held_bytes(), 0),
             budget => (budget.of(&self.spent), budget.of(&self.reserved)),
         };
         // Half of the limit again, or what is needed to go on where that is more. It is over already where more was used than there was.

@@ -60,7 +60,7 @@ fn every_limit_has_its_key() {
         read = \"5 B\", scratch = \"6 B\", at_once = 7, table_elements = 8, instances = 9, arguments = \"10 B\", list = 11, component = \"12 B\", \
         compile_time = \"13 ms\", compile_memory = \"14 B\", blobs = \"15 B\" }";
     let run = "[limits.run]\nwall = \"1 h\"\nturns = 2\ntokens = 3\ncost_usd = 4\ndepth = 0\ntask_turns = 5\n\
-        model_calls = 6\ntool_calls = 7\ncpu = \"8 s\"\ntasks = 9\ntasks_at_once = 10\nwhen_used_up = \"ask\"";
+        model_calls = 6\ntool_calls = 7\nhistory = \"11 MiB\"\ncpu = \"8 s\"\ntasks = 9\ntasks_at_once = 10\nwhen_used_up = \"ask\"";
     let config = good(&Parts { plugin: all, end: run, ..Parts::default() }.text());
     let limits = PluginLimits {
         memory: 1 << 30,
@@ -90,6 +90,7 @@ fn every_limit_has_its_key() {
         cost_micro_usd: Some(4_000_000),
         model_calls: Some(6),
         tool_calls: Some(7),
+        history: Some(11 << 20),
         cpu_ms: Some(8_000),
         tasks: Some(9),
         tasks_at_once: Some(10),

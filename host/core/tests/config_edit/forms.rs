@@ -126,6 +126,18 @@ fn private_networks_are_taken_back_with_the_rest() {
 }
 
 #[test]
+fn headers_are_granted_as_a_line_proposes_and_taken_back_one_by_one() {
+    let text = DESK.replace("grants.files = [{ dir", "grants.fetch = [\"https://a.example/*\"]\ngrants.files = [{ dir");
+    let line = "fetch = { urls = [\"https://a.example/*\"], headers = [\"x-own\", \"x-other\"] }";
+    let both = granted(&text, "search", line).unwrap().text;
+    assert!(both.contains(&format!("grants.{line}")), "{both}");
+    let one = revoked(&both, "search", "fetch = { headers = [\"X-Own\"] }").unwrap().text;
+    assert!(one.contains("headers = [\"x-other\"] }"), "{one}");
+    let none = revoked(&one, "search", "fetch = { headers = [\"x-other\"] }").unwrap().text;
+    assert!(none.contains("urls = [\"https://a.example/*\"] }") && !none.contains("headers"), "{none}");
+}
+
+#[test]
 fn a_folder_with_another_quota_takes_the_place_of_the_old_one() {
     let with = |entry: &str| DESK.replace("{ dir = \"docs\", at = \"/docs\", mode = \"read\" }", entry);
     let old = "{ dir = \"docs\", at = \"/docs\", mode = \"read-write\", bytes = \"1 MiB\" }";

@@ -20,7 +20,7 @@ use crate::case::{Case, SECRET, START};
 use crate::plan::request;
 
 /// Each key of `limits.run`, and the case or test that exceeds it.
-const EXCEEDED: [(&str, &str); 12] = [
+const EXCEEDED: [(&str, &str); 13] = [
     ("wall", "time is asked for when it is over, and what is under way goes on"),
     ("turns", "steps are asked for before the next one begins"),
     ("task_turns", "(tests/suite/tests/cli.rs)"),
@@ -28,6 +28,7 @@ const EXCEEDED: [(&str, &str); 12] = [
     ("cost_usd", "money that is left buys an answer of that length"),
     ("model_calls", "requests to models are counted"),
     ("tool_calls", "calls of tools are counted, and one too many ends the run"),
+    ("history", "what a room holds of messages and results ends the run"),
     ("cpu", "computing is counted over all calls"),
     ("depth", "(tests/data/room/background.json)"),
     ("tasks", "background tasks in all are counted"),

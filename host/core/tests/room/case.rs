@@ -277,6 +277,7 @@ struct LimitsPlan {
     tool_calls: Option<u64>,
     /// In milliseconds.
     cpu: Option<u64>,
+    history: Option<u64>,
     tasks: Option<u64>,
     tasks_at_once: Option<u32>,
     /// More is asked for.
@@ -331,6 +332,7 @@ impl Case {
             model_calls: plan.model_calls,
             tool_calls: plan.tool_calls,
             cpu_ms: plan.cpu,
+            history: plan.history,
             tasks: plan.tasks,
             tasks_at_once: plan.tasks_at_once,
             when_used_up: if plan.ask { WhenUsedUp::Ask } else { WhenUsedUp::End },

@@ -43,7 +43,7 @@ impl Server {
             .retry(reqwest::retry::never())
             // Also takes away what the environment says.
             .no_proxy()
-            // `fetch` compiles decompression in; a model's server is not asked for it.
+            // Another crate of the program may compile decompression in; a model's server is not asked for it.
             .no_gzip()
             .no_brotli()
             .no_deflate();

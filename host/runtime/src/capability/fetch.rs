@@ -55,6 +55,7 @@ mod sending {
         /// Records what was refused, and gives what the guest may know.
         fn fetch_error(&mut self, failure: Failure) -> FetchError {
             match failure {
+                Failure::Invalid(problem) => FetchError::InvalidRequest(problem),
                 Failure::Refused(record) => FetchError::Denied(self.refuse(*record)),
                 Failure::Denied(denial) => FetchError::Denied(crate::convert::denial_out(&denial)),
                 Failure::Limit(record, limit) => {

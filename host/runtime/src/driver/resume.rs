@@ -31,12 +31,15 @@ impl Driver {
         let paused = paused_after(reopened.records.iter().map(|record| &record.event));
         let next_request = next_request(reopened.records.iter().map(|record| &record.event));
         let unfinished = Unfinished::fold(reopened.records);
-        let now = shared.clock.now();
+        // A clock that was set back meanwhile would hold up every deadline until it has caught up.
+        let ahead_ms = unfinished.room.now().since(shared.clock.now());
+        let now = shared.clock.now().plus(ahead_ms);
         let setup = Arc::clone(unfinished.room.setup());
         // One that was never opened opens with a new secret.
         let secret = unfinished.room.secret().cloned().map_or_else(|| draw_secret(&inlet.id), Ok)?;
         let mut driver = Self::with(shared, Arc::clone(&setup), inlet, secret, RoomJournal::Open(reopened.journal));
         driver.seq = unfinished.next;
+        driver.ahead_ms = ahead_ms;
         driver.paused = paused;
         // Before its first event there is nothing to go on with; a run begins as any other.
         driver.opened = (unfinished.next > 0).then_some(setup);

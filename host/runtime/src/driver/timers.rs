@@ -54,13 +54,14 @@ impl Timers {
         }
     }
 
-    /// Waits until the nearest deadline, and takes out the timers that are due then, in order. Dropping the future loses none.
-    pub(super) async fn due(&mut self, clock: &dyn Clock) -> Vec<TimerId> {
+    /// Waits until the nearest deadline, and takes out the timers that are due then, in order. Dropping the future loses none. The room's
+    /// time is `ahead_ms` ahead of the clock.
+    pub(super) async fn due(&mut self, clock: &dyn Clock, ahead_ms: u64) -> Vec<TimerId> {
         let Some((nearest, _)) = self.waiting.first().copied() else { return std::future::pending().await };
         if self.sleep.as_ref().is_some_and(|(at, _)| *at != nearest) {
             self.sleep = None;
         }
-        let (_, sleep) = self.sleep.get_or_insert_with(|| (nearest, clock.sleep_until(nearest)));
+        let (_, sleep) = self.sleep.get_or_insert_with(|| (nearest, clock.sleep_until(Millis(nearest.0.saturating_sub(ahead_ms)))));
         sleep.await;
         self.sleep = None;
         let mut due = Vec::new();
@@ -120,7 +121,7 @@ mod tests {
     /// The timers that are due now; none when the nearest is not.
     fn poll(timers: &mut Timers, clock: &Counting) -> Option<Vec<u64>> {
         block_on(std::future::poll_fn(|context| {
-            let mut due = std::pin::pin!(timers.due(clock));
+            let mut due = std::pin::pin!(timers.due(clock, 0));
             Poll::Ready(match due.as_mut().poll(context) {
                 Poll::Ready(due) => Some(due.into_iter().map(|timer| timer.0).collect()),
                 Poll::Pending => None,

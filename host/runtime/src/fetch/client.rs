@@ -1,19 +1,40 @@
 //! One request over one connection to addresses that were decided on. No proxy, no redirect, no cookie, no second attempt; the answer is
 //! decompressed while it comes and cut off where it grows too long. Errors have no words of the library in them: those hold addresses.
+//!
+//! The connection is driven by the task that waits for the answer, so whatever ends the wait ends the connection.
 
+use std::error::Error;
+use std::future::ready;
+use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::pin::pin;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use conclave_core::secret::Parts;
-use reqwest::dns::{Addrs, Name, Resolve, Resolving};
-use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
-use reqwest::redirect::Policy;
-use reqwest::{Client, Method, Request, Response};
+use http::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
+use http::{Request, Response, Uri};
+use http_body_util::{BodyExt, Full};
+use hyper::body::Incoming;
+use hyper::client::conn::http1::{Builder, SendRequest};
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::client::legacy::connect::dns::Name;
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+use tokio_rustls::client::TlsStream;
+use tokio_rustls::rustls::pki_types::ServerName;
+use tower::{ServiceExt, service_fn};
+use tower_http::decompression::{Decompression, DecompressionBody};
+use url::{Host, Position, Url};
 
+use super::interim::{Interim, Wire};
 use crate::models::openai::shared_tls;
 
 /// Headers of one answer.
 const HEADERS: usize = 100;
+const AGENT: &str = concat!("conclave/", env!("CARGO_PKG_VERSION"));
 
 /// An answer as it came, decompressed.
 pub(super) struct Raw {
@@ -26,91 +47,139 @@ pub(super) struct Raw {
 /// Why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Trouble {
-    /// Headers and body together are longer than they may be.
+    /// Interim answers, headers and body together are longer than they may be.
     TooLong,
     /// In words for people.
     NotSent(&'static str),
     NoAnswer(&'static str),
 }
 
-/// Sends a request to one of these addresses. `limit` is for the bytes of the answer's headers and its decompressed body together.
+const UNBUILT: Trouble = Trouble::NotSent("it could not be put together");
+const UNCONNECTED: Trouble = Trouble::NoAnswer("no connection could be made, or none that is secure");
+const CUT_OFF: Trouble = Trouble::NoAnswer("the connection ended before the answer did");
+
+/// Sends a request to one of these addresses. `limit` is for the bytes of interim answers, of the answer's headers and of its
+/// decompressed body together.
 pub(super) async fn send(parts: Parts, addresses: &[IpAddr], limit: u64) -> Result<Raw, Trouble> {
-    let client = client(&parts, addresses)?;
-    let response = client.execute(request(parts)?).await.map_err(|error| trouble(&error))?;
-    let address = response.remote_addr();
-    // The library was told where to connect; should it ever know better, nobody reads what came of it.
+    let url = parts.url.clone();
+    let interim = Arc::new(Interim::new(limit));
+    let request = request(parts, &interim)?;
+    let stream = connect(&url, addresses).await?;
+    let address = stream.peer_addr().ok();
+    // The library was told where to connect; should it ever know better, nothing is sent there.
     if !address.is_some_and(|address| addresses.contains(&address.ip())) {
         return Err(Trouble::NoAnswer("the connection went elsewhere than it should"));
     }
-    read(response, address, limit).await
+    let raw = match url.scheme() {
+        "https" => exchange(secure(stream, &url).await?, request, &interim).await?,
+        _ => exchange(stream, request, &interim).await?,
+    };
+    Ok(Raw { address, ..raw })
 }
 
-/// Made for one request: it keeps no connection that another request could use under other rules.
-fn client(parts: &Parts, addresses: &[IpAddr]) -> Result<Client, Trouble> {
-    let is_secure = parts.url.scheme() == "https";
-    let tls = shared_tls(is_secure).map_err(|_| Trouble::NotSent("this machine has no certificates to check a secure connection with"))?;
-    let addresses: Vec<SocketAddr> = addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
-    Client::builder()
-        .user_agent(concat!("conclave/", env!("CARGO_PKG_VERSION")))
-        .redirect(Policy::none())
-        .retry(reqwest::retry::never())
-        .referer(false)
-        .no_proxy()
-        .http1_only()
-        .http1_max_headers(HEADERS)
-        .pool_max_idle_per_host(0)
-        .tls_backend_preconfigured(tls)
-        .dns_resolver(Arc::new(Pinned(addresses)))
-        .build()
-        .map_err(|_| Trouble::NotSent("no client could be made"))
+/// Knows no other addresses than those that were looked at, and tries them as browsers do.
+async fn connect(url: &Url, addresses: &[IpAddr]) -> Result<TcpStream, Trouble> {
+    let known: Vec<SocketAddr> = addresses.iter().map(|address| SocketAddr::new(*address, 0)).collect();
+    let resolver = service_fn(move |_: Name| ready(Ok::<_, io::Error>(known.clone().into_iter())));
+    let mut connector = HttpConnector::new_with_resolver(resolver);
+    connector.enforce_http(false);
+    connector.set_nodelay(true);
+    let uri: Uri = url.as_str().parse().map_err(|_| UNBUILT)?;
+    Ok(connector.oneshot(uri).await.map_err(|_| UNCONNECTED)?.into_inner())
 }
 
-/// Knows no other addresses than those that were looked at, whatever it is asked for.
-struct Pinned(Vec<SocketAddr>);
-
-impl Resolve for Pinned {
-    fn resolve(&self, _: Name) -> Resolving {
-        let addresses: Addrs = Box::new(self.0.clone().into_iter());
-        Box::pin(std::future::ready(Ok(addresses)))
-    }
+async fn secure(stream: TcpStream, url: &Url) -> Result<TlsStream<TcpStream>, Trouble> {
+    let mut config =
+        shared_tls(true).map_err(|_| Trouble::NotSent("this machine has no certificates to check a secure connection with"))?;
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let name = match url.host() {
+        Some(Host::Domain(name)) => ServerName::try_from(name.to_owned()).map_err(|_| UNCONNECTED)?,
+        Some(Host::Ipv4(address)) => ServerName::from(IpAddr::from(address)),
+        Some(Host::Ipv6(address)) => ServerName::from(IpAddr::from(address)),
+        None => return Err(UNCONNECTED),
+    };
+    TlsConnector::from(Arc::new(config)).connect(name, stream).await.map_err(|_| UNCONNECTED)
 }
 
-fn request(parts: Parts) -> Result<Request, Trouble> {
-    let method = Method::from_bytes(parts.method.as_bytes()).map_err(|_| Trouble::NotSent("its method cannot be sent"))?;
-    let mut request = Request::new(method, parts.url);
-    let mut headers = HeaderMap::new();
+fn request(parts: Parts, interim: &Arc<Interim>) -> Result<Request<Full<Bytes>>, Trouble> {
+    let unsent = |_| Trouble::NotSent("a header cannot be sent");
+    let mut request = Request::new(Full::new(Bytes::from(parts.body.unwrap_or_default())));
+    *request.method_mut() = parts.method.parse().map_err(|_| Trouble::NotSent("its method cannot be sent"))?;
+    *request.uri_mut() = parts.url[Position::BeforePath..Position::AfterQuery].parse().map_err(|_| UNBUILT)?;
+    let host = &parts.url[Position::BeforeHost..Position::AfterPort];
+    let headers = request.headers_mut();
+    headers.insert(HOST, HeaderValue::from_str(host).map_err(unsent)?);
     for (name, value) in parts.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| Trouble::NotSent("a header cannot be sent"))?;
-        let mut value = HeaderValue::from_str(&value).map_err(|_| Trouble::NotSent("a header cannot be sent"))?;
+        let mut value = HeaderValue::from_str(&value).map_err(unsent)?;
         value.set_sensitive(true);
         headers.append(name, value);
     }
-    *request.headers_mut() = headers;
-    *request.body_mut() = parts.body.map(Into::into);
+    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+    headers.entry(ACCEPT).or_insert(HeaderValue::from_static("*/*"));
+    let interim = Arc::clone(interim);
+    hyper::ext::on_informational(&mut request, move |answer| {
+        let bytes = answer.headers().iter().map(|(name, value)| name.as_str().len() + value.len());
+        interim.arrived(bytes.sum::<usize>() as u64);
+    });
     Ok(request)
 }
 
-async fn read(mut response: Response, address: Option<SocketAddr>, limit: u64) -> Result<Raw, Trouble> {
-    let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
-    let headers: Vec<_> = response.headers().iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
-    let length: u64 = headers.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
-    let mut left = limit.checked_sub(length).ok_or(Trouble::TooLong)?;
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| trouble(&error))? {
-        left = left.checked_sub(chunk.len() as u64).ok_or(Trouble::TooLong)?;
-        body.extend_from_slice(&chunk);
+/// Sends a request over a connection that was made for it alone.
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>, interim: &Arc<Interim>) -> Result<Raw, Trouble>
+where
+    S: AsyncRead + AsyncWrite + Send + Unpin,
+{
+    let wire = TokioIo::new(Wire::new(stream, Arc::clone(interim)));
+    let (sender, connection) = Builder::new().max_headers(HEADERS).handshake(wire).await.map_err(|_| CUT_OFF)?;
+    let mut answer = pin!(answer(sender, request, interim));
+    tokio::select! {
+        answer = &mut answer => return answer,
+        // How it ended the answer knows.
+        _ = connection => {}
     }
-    Ok(Raw { status: response.status().as_u16(), headers, body, address })
+    answer.await
 }
 
-fn trouble(error: &reqwest::Error) -> Trouble {
-    if error.is_builder() {
-        Trouble::NotSent("it could not be put together")
-    } else if error.is_connect() {
-        Trouble::NoAnswer("no connection could be made, or none that is secure")
-    } else if error.is_decode() {
-        Trouble::NoAnswer("the answer cannot be decompressed")
-    } else {
-        Trouble::NoAnswer("the connection ended before the answer did")
+async fn answer(mut sender: SendRequest<Full<Bytes>>, request: Request<Full<Bytes>>, interim: &Interim) -> Result<Raw, Trouble> {
+    let sending = service_fn(move |request| sender.send_request(request));
+    let decompressed = Decompression::new(sending).gzip(true).br(true).deflate(true);
+    let response = decompressed.oneshot(request).await.map_err(|_| interim.trouble().unwrap_or(CUT_OFF))?;
+    // They may all have come in one piece with the answer.
+    if let Some(trouble) = interim.trouble() {
+        return Err(trouble);
     }
+    read(response, interim.left().ok_or(Trouble::TooLong)?).await
 }
+
+async fn read(response: Response<DecompressionBody<Incoming>>, limit: u64) -> Result<Raw, Trouble> {
+    let (head, body) = response.into_parts();
+    let text = |value: &HeaderValue| value.as_bytes().iter().map(|byte| char::from(*byte)).collect::<String>();
+    let headers: Vec<_> = head.headers.iter().map(|(name, value)| (name.as_str().to_owned(), text(value))).collect();
+    let length: u64 = headers.iter().map(|(name, value)| (name.len() + value.len()) as u64).sum();
+    let mut left = limit.checked_sub(length).ok_or(Trouble::TooLong)?;
+    let mut whole = Vec::new();
+    let mut body = pin!(body);
+    while let Some(frame) = body.frame().await {
+        // Trailers are left out.
+        let Ok(chunk) = frame.map_err(|error| unread(&*error))?.into_data() else { continue };
+        left = left.checked_sub(chunk.len() as u64).ok_or(Trouble::TooLong)?;
+        whole.extend_from_slice(&chunk);
+    }
+    Ok(Raw { status: head.status.as_u16(), headers, body: whole, address: None })
+}
+
+/// Why a body ended too early: the connection, or what it is compressed with.
+fn unread(error: &(dyn Error + Send + Sync + 'static)) -> Trouble {
+    let mut cause: Option<&(dyn Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        if error.is::<hyper::Error>() {
+            return CUT_OFF;
+        }
+        cause = error.source();
+    }
+    Trouble::NoAnswer("the answer cannot be decompressed")
+}
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::fetch::next_hop;
+use conclave_core::fetch::{check_body, next_hop};
 use conclave_core::grant::{Denial, DenialRecord, FetchGrant, Layer, Rights};
 use conclave_core::ids::RoomId;
 use conclave_core::manifest::Capability;
@@ -40,6 +40,8 @@ pub(crate) struct Exchange {
 /// Why there is no answer. A record is not recorded yet.
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// No request that could be sent; why, for the guest.
+    Invalid(String),
     Refused(Box<DenialRecord>),
     /// By the room, which has recorded it.
     Denied(Denial),
@@ -83,9 +85,12 @@ impl Exchange {
     /// Decides whether a request may be sent as it stands; sends nothing and looks nothing up.
     ///
     /// # Errors
-    /// `Refused`, or `Limit` when it is too long.
+    /// `Invalid` when its method has no body, `Refused`, or `Limit` when it is too long.
     pub(crate) fn decide(&self, parts: &Parts) -> Result<Plan, Failure> {
-        self.rights().may_fetch(&parts.method, &parts.url).map_err(Failure::Refused)?;
+        let body = parts.body.as_deref().unwrap_or_default();
+        check_body(&parts.method, body).map_err(|error| Failure::Invalid(error.to_string()))?;
+        let headers = parts.headers.iter().map(|(name, _)| name.as_str());
+        self.rights().may_fetch(&parts.method, &parts.url, headers).map_err(Failure::Refused)?;
         let plan = self.secrets.check(parts).map_err(Failure::Refused)?;
         self.check_length(parts)?;
         Ok(plan)

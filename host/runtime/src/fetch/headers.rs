@@ -1,25 +1,9 @@
 //! Methods and headers as a guest may write them. What frames a request, names its host or asks for compression is the host's own.
 
+use conclave_core::fetch::{is_header_name, is_own_header};
+
 /// Headers of one request.
 const COUNT: usize = 64;
-/// What the host sets, and what belongs to one connection.
-const OWN: [&str; 14] = [
-    "host",
-    "content-length",
-    "transfer-encoding",
-    "connection",
-    "keep-alive",
-    "te",
-    "trailer",
-    "trailers",
-    "upgrade",
-    "expect",
-    "http2-settings",
-    "accept-encoding",
-    "via",
-    "forwarded",
-];
-
 /// The method is one: upper-case letters.
 ///
 /// # Errors
@@ -41,10 +25,10 @@ pub(crate) fn checked_headers(headers: impl IntoIterator<Item = (String, String)
         }
         let name = name.to_ascii_lowercase();
         let shown = || name.escape_debug().take(64).collect::<String>();
-        if reqwest::header::HeaderName::from_bytes(name.as_bytes()).is_err() {
+        if !is_header_name(&name) {
             return Err(format!("`{}` is no name of a header", shown()));
         }
-        if OWN.contains(&name.as_str()) || name.starts_with("proxy-") {
+        if is_own_header(&name) {
             return Err(format!("the host sets the header `{}` itself", shown()));
         }
         if !value.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t')) {

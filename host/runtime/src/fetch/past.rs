@@ -24,6 +24,7 @@ impl Failure {
             Self::Limit(_, limit) => (FailureCause::Limit { limit: limit.clone() }, format!("past the limit {limit}")),
             Self::TimedOut(_) => (FailureCause::TimedOut, "it was not whole in time".to_owned()),
             Self::Unavailable(what) => (FailureCause::Unavailable, format!("no answer: {what}")),
+            Self::Invalid(what) => (FailureCause::Other, what.clone()),
             Self::Other(what) => (FailureCause::Other, what.to_string()),
         };
         SideEffectAnswer::Failed { cause, message }

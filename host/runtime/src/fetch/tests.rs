@@ -142,7 +142,8 @@ struct Plugin {
 
 fn grant(urls: &[&str]) -> FetchGrant {
     let rule = |url: &&str| FetchRule { url: UrlPattern::parse(url).unwrap(), methods: vec!["GET".to_owned(), "POST".to_owned()] };
-    FetchGrant { private: vec!["127.0.0.1/32".parse().unwrap()], ..FetchGrant::new(urls.iter().map(rule).collect()) }
+    let headers = vec!["x-own".to_owned()];
+    FetchGrant { headers, private: vec!["127.0.0.1/32".parse().unwrap()], ..FetchGrant::new(urls.iter().map(rule).collect()) }
 }
 
 fn plugin(grant: FetchGrant) -> Plugin {

@@ -228,7 +228,7 @@ fn read(request: HostOutgoingRequest) -> Result<Parts, ErrorCode> {
 fn record(failure: Failure) -> Option<DenialRecord> {
     match failure {
         Failure::Refused(record) | Failure::Limit(record, _) | Failure::TimedOut(record) => Some(*record),
-        Failure::Denied(_) | Failure::Unavailable(_) | Failure::Other(_) => None,
+        Failure::Denied(_) | Failure::Invalid(_) | Failure::Unavailable(_) | Failure::Other(_) => None,
     }
 }
 
@@ -239,6 +239,7 @@ fn error_code(failure: &Failure) -> ErrorCode {
         Failure::Limit(_, limit) => ErrorCode::InternalError(Some(limit.clone())),
         Failure::TimedOut(_) => ErrorCode::HttpResponseTimeout,
         Failure::Unavailable(_) => ErrorCode::DestinationUnavailable,
+        Failure::Invalid(problem) => ErrorCode::InternalError(Some(problem.clone())),
         Failure::Other(what) => ErrorCode::InternalError(Some(what.to_string())),
     }
 }
@@ -250,6 +251,7 @@ fn error(failure: &Failure) -> Error {
         Failure::Limit(_, limit) => Error::InternalError(Some(limit.clone())),
         Failure::TimedOut(_) => Error::HttpResponseTimeout,
         Failure::Unavailable(_) => Error::DestinationUnavailable,
+        Failure::Invalid(problem) => Error::InternalError(Some(problem.clone())),
         Failure::Other(what) => Error::InternalError(Some(what.to_string())),
     }
 }

@@ -1,15 +1,17 @@
 //! A whole host over a store: a disk that is full in the middle of a run, a clock that jumps, and what goes on afterwards.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::clock::{BoxFuture, Clock};
+use conclave_runtime::action::Action;
+use conclave_runtime::clock::{BoxFuture, Clock, SteadyClock};
 use conclave_runtime::config::Config;
+use conclave_runtime::event::Event;
 use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
-use conclave_runtime::native::{self, Plugin, Step};
-use conclave_runtime::outcome::Status;
+use conclave_runtime::native::{self, IntoTurn, Plugin, Step};
+use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::store::{Durability, Options, Reader, Standing, Store};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 
@@ -82,9 +84,9 @@ async fn a_run_that_met_a_full_disk_goes_on_once_there_is_space() {
     assert!(Reader::open(temp.path()).unwrap().check().unwrap().problems.is_empty());
 }
 
-/// A clock that is set by hand; whoever sleeps until a time that has passed wakes at once.
+/// A clock that is set by hand; a sleep until a time that has passed ends at once. The second field: sessions go by a steady one.
 #[derive(Default)]
-struct Jumping(Mutex<u64>);
+struct Jumping(Mutex<u64>, bool);
 
 impl Clock for Jumping {
     fn now(&self) -> Millis {
@@ -98,6 +100,10 @@ impl Clock for Jumping {
                 std::future::pending::<()>().await;
             }
         })
+    }
+
+    fn steady(&self) -> Option<Arc<dyn Clock>> {
+        self.1.then(|| Arc::new(SteadyClock::new(self.now())) as Arc<dyn Clock>)
     }
 }
 
@@ -119,7 +125,7 @@ impl ModelClient for Mover {
 async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     const HOUR: i64 = 3_600_000;
     let temp = tempfile::tempdir().unwrap();
-    let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000)));
+    let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000), false));
     let mover = Mover(Arc::clone(&clock), vec![-HOUR, 60_000, -2 * HOUR, 24 * HOUR], AtomicU64::default());
     let desk = Plugin::agent("desk", |step: Step| async move {
         for _ in 0..4 {
@@ -139,9 +145,86 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     let reader = Reader::open(temp.path()).unwrap();
     let records = reader.records(&RoomId::from("talk")).unwrap();
     let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
-    assert!(times.windows(2).any(|pair| pair[1] < pair[0]), "the clock went back: {times:?}");
     // A room's own time never goes back, so nothing took less than no time.
+    assert!(times.is_sorted(), "{times:?}");
     let room = conclave_core::journal::fold(records);
     assert_eq!(room.now().0, *times.iter().max().unwrap());
     assert!(reader.verify(None).unwrap().problems.is_empty());
+}
+
+/// How a run ended whose model sets the machine's clock at each request, and the times of its records.
+async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outcome>, Vec<u64>) {
+    let clock = Arc::new(Jumping(Mutex::new(1_000_000_000_000), is_steady));
+    let steps = by.len();
+    let mover = Mover(Arc::clone(&clock), by, AtomicU64::default());
+    let asked = Arc::new(AtomicUsize::new(0));
+    let desk = Plugin::agent("desk", move |step: Step| {
+        let is_last = asked.fetch_add(1, Ordering::SeqCst) + 1 >= steps;
+        async move {
+            step.complete().await?;
+            Ok(if is_last { native::finish("well") } else { Action::Think { thought: "on".to_owned() }.into_turn() })
+        }
+    })
+    .asks(conclave_runtime::manifest::Capability::Model, "Talks.");
+    let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
+    let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
+    let config = format!("{CONFIG}\n[limits.run]\nwall = \"10 min\"\n");
+    let prepared = host.load(&Config::parse("desk.toml", "", &config).unwrap()).await.unwrap();
+    let temp = tempfile::tempdir().unwrap();
+    let store = Store::open(temp.path()).unwrap();
+    let options = RunOptions { clock: Arc::clone(&clock) as Arc<dyn Clock>, ..options(&store) };
+    let outcome = prepared.start(Some("Talk.".to_owned()), options).unwrap().outcome().await.unwrap();
+    drop(store);
+    let records = Reader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
+    (outcome, records.iter().map(|record| record.at.0).collect())
+}
+
+/// B22: 400 days forward within a run whose `limits.run.wall` is ten minutes, and back.
+#[tokio::test]
+async fn a_clock_that_is_set_forward_ends_no_run() {
+    const DAY: i64 = 24 * 3_600_000;
+    for by in [vec![400 * DAY, 0, 0], vec![400 * DAY, -800 * DAY, 1], vec![-DAY, 2 * DAY, 0]] {
+        let (outcome, times) = ran_while_the_clock_was_set(by.clone(), true).await;
+        assert_eq!((outcome.status, outcome.content.as_deref()), (Status::Done, Some("well")), "{by:?}: {}", outcome.reason);
+        let took = times[times.len() - 1] - times[0];
+        assert!(times.is_sorted() && took < 600_000, "{by:?}: {times:?}");
+    }
+    // Were it not for the steady clock, the deadline would have passed.
+    let (outcome, _) = ran_while_the_clock_was_set(vec![400 * DAY, 0, 0], false).await;
+    assert_eq!(outcome.status, Status::Timeout, "{}", outcome.reason);
+}
+
+/// B22: between two processes the clock was set back by a day. The later run has its ten minutes, and its records come after the others.
+#[tokio::test]
+async fn a_clock_that_was_set_back_between_two_processes_holds_up_no_deadline() {
+    let temp = tempfile::tempdir().unwrap();
+    let desk = || Plugin::agent("desk", |_: Step| async move { Ok(native::finish("well")) });
+    let config = CONFIG.replace("grants.model = ['default']\n", "") + "\n[limits.run]\nwall = '10 min'\n";
+    let config = Config::parse("desk.toml", "", &config).unwrap();
+    for (now, is_first) in [(1_000_086_400_000, true), (1_000_000_000_000, false)] {
+        let models = [("default".to_owned(), Arc::new(Talker::default()) as Arc<dyn ModelClient>)].into();
+        let host = Host::new(HostOptions { native: vec![desk()], models, ..HostOptions::default() }).unwrap();
+        let prepared = host.load(&config).await.unwrap();
+        let store = Store::open(temp.path()).unwrap();
+        let clock = Arc::new(Jumping(Mutex::new(now), false));
+        let options = RunOptions { clock: clock as Arc<dyn Clock>, ..options(&store) };
+        let mut session = match is_first {
+            true => prepared.session(options).unwrap(),
+            false => prepared.reopen(&RoomId::from("talk"), options).await.unwrap(),
+        };
+        let outcome = session.run("Talk.").await.unwrap();
+        assert_eq!(outcome.status, Status::Done, "{}", outcome.reason);
+    }
+    let records = Reader::open(temp.path()).unwrap().records(&RoomId::from("talk")).unwrap();
+    let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    let deadlines: Vec<u64> = records
+        .iter()
+        .filter_map(|record| match &record.event {
+            Event::RoomOpened { opening, .. } | Event::RunStarted { opening, .. } => opening.deadline,
+            _ => None,
+        })
+        .map(|deadline| deadline.0)
+        .collect();
+    assert_eq!(deadlines, [1_000_086_400_000 + 600_000; 2]);
 }

@@ -254,7 +254,7 @@ impl Stage {
             ..RunOptions::default()
         };
         // A run's steps are for a run: half of what is left of them would be set aside for each of many tasks.
-        let limits = RunLimits { turns: None, wall_ms: None, ..prepared.setup().limits.clone() };
+        let limits = RunLimits { turns: None, wall_ms: None, tool_calls: None, ..prepared.setup().limits.clone() };
         let session = prepared.session(options).map_err(|error| error.to_string())?;
         let (handle, hosted) = session.host(Ask { metadata: self.metadata.clone(), limits: Some(limits), ..Ask::default() });
         let refused = |refusal: Refusal| refusal.message;

@@ -81,9 +81,9 @@ fn pattern_against(pattern: &UrlPattern, text: &str, url: &Url, manifest: &Manif
     let rules = vec![FetchRule { url: pattern.clone(), methods: vec!["GET".to_owned()] }];
     let grants = Grants { fetch: Some(FetchGrant::new(rules)), ..Grants::default() };
     let rights = Rights { plugin: "a", manifest, grants: &grants, narrowed: None };
-    assert_eq!(rights.may_fetch("GET", url).is_ok(), is_covered, "the decision is that of the pattern {text}: {url}");
+    assert_eq!(rights.may_fetch("GET", url, []).is_ok(), is_covered, "the decision is that of the pattern {text}: {url}");
     for method in ["POST", "CONNECT", "TRACE", "get"] {
-        assert!(rights.may_fetch(method, url).is_err(), "{method} is not granted");
+        assert!(rights.may_fetch(method, url, []).is_err(), "{method} is not granted");
     }
 }
 
@@ -146,7 +146,7 @@ fn redirected(from: &Url, location: &str) {
 fn granted_smallest(url: &Url, manifest: &Manifest) {
     let grants = Grants::default();
     let rights = Rights { plugin: "a", manifest, grants: &grants, narrowed: None };
-    let Err(denial) = rights.may_fetch("GET", url) else { panic!("nothing is granted") };
+    let Err(denial) = rights.may_fetch("GET", url, []) else { panic!("nothing is granted") };
     let Some(smallest) = denial.suggestion.as_deref() else { return };
     let (_, fetch) = smallest.split_once(" grants.fetch = ").expect("the grant is one of fetch");
     let text = format!("entry = \"t\"\n[plugins.a]\nsource = \"stock:chat\"\ngrants.fetch = {fetch}\n[tasks.t]\nagent = \"a\"\n");
@@ -154,5 +154,5 @@ fn granted_smallest(url: &Url, manifest: &Manifest) {
     let config = config.unwrap_or_else(|problems| panic!("the smallest grant can be written: {problems}"));
     let grants = &config.plugins.values().next().expect("it has a plugin").grants;
     let rights = Rights { plugin: "a", manifest, grants, narrowed: None };
-    assert!(rights.may_fetch("GET", url).is_ok(), "the smallest grant {smallest} does not cover {url}");
+    assert!(rights.may_fetch("GET", url, []).is_ok(), "the smallest grant {smallest} does not cover {url}");
 }

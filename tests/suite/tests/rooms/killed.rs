@@ -90,7 +90,7 @@ fn live(folder: &Path) {
             Ok(session) => session.host_on(),
             Err(_) => {
                 // Each task gets half of what is left, so a thousand get nothing of what has an end.
-                let limits = RunLimits { turns: None, wall_ms: None, ..RunLimits::default() };
+                let limits = RunLimits { turns: None, wall_ms: None, tool_calls: None, ..RunLimits::default() };
                 prepared.session(options()).expect("it opens").host(Ask { limits: Some(limits), ..Ask::default() })
             }
         };

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, default_place};
 use conclave_core::config_edit::{Fragment, quoted};
-use conclave_core::fetch::UrlPattern;
+use conclave_core::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
 use conclave_core::grant::ToolPattern;
 use conclave_core::manifest::{Ask, Capability};
 use conclave_runtime::plugin::Inspection;
@@ -113,21 +113,26 @@ fn addresses(ask: &Ask) -> Option<String> {
         list.filter_map(|text| text.as_str()).map(|text| one_line(text, 256)).collect()
     };
     let (asked, methods) = (texts("urls"), texts("methods"));
+    let mut headers: Vec<String> = texts("headers").iter().map(|name| name.to_ascii_lowercase()).collect();
+    // The config takes no others.
+    headers.retain(|name| is_header_name(name) && !is_own_header(name) && !is_usual_header(name));
+    headers.sort_unstable();
+    headers.dedup();
     if asked.is_empty() {
         let such = ["such as https://api.example.org/v1/*".to_owned()];
         let wrong = |url: &str| UrlPattern::parse(url).err().map(|why| format!("{url} cannot be one: {why}"));
         return typed(Capability::Fetch, "Which addresses may it send requests to?", &such, wrong);
     }
-    let with = if methods.is_empty() { "GET, HEAD".to_owned() } else { methods.join(", ") };
-    let allowed = asked.into_iter().filter(|url| confirm(&question(Capability::Fetch, &format!("May it send {with} to {url}?"))));
+    let what = if methods.is_empty() { "GET, HEAD".to_owned() } else { methods.join(", ") };
+    let with = if headers.is_empty() { String::new() } else { format!(" with the headers {}", headers.join(", ")) };
+    let allowed = asked.into_iter().filter(|url| confirm(&question(Capability::Fetch, &format!("May it send {what} to {url}{with}?"))));
     let allowed: Vec<String> = allowed.collect();
     if allowed.is_empty() {
         return None;
     }
-    Some(match methods.is_empty() {
-        true => list(&allowed),
-        false => format!("{{ urls = {}, methods = {} }}", list(&allowed), list(&methods)),
-    })
+    let more = [("methods", methods), ("headers", headers)].into_iter().filter(|(_, names)| !names.is_empty());
+    let more: String = more.map(|(key, names)| format!(", {key} = {}", list(&names))).collect();
+    Some(if more.is_empty() { list(&allowed) } else { format!("{{ urls = {}{more} }}", list(&allowed)) })
 }
 
 /// Secrets of the config; each is bound to its hosts there.

@@ -96,6 +96,7 @@ pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
         Status::MaxCalls if outcome.reason.contains("limits.run.tool_calls") => "tool_calls",
         Status::MaxCalls => "model_calls",
         Status::MaxCpu => "cpu",
+        Status::MaxHistory => "history",
         Status::Timeout => "wall",
         _ => return None,
     };

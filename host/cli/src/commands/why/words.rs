@@ -129,12 +129,12 @@ fn verb(side_effect: &SideEffect) -> &'static str {
 
 /// The question that a side effect answers.
 pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> Question {
-    let method = match side_effect {
-        SideEffect::Fetch { method, .. } => method.clone(),
-        _ => "GET".to_owned(),
+    let (method, headers) = match side_effect {
+        SideEffect::Fetch { method, headers, .. } => (method.clone(), headers.iter().map(|(name, _)| name.clone()).collect()),
+        _ => ("GET".to_owned(), Vec::new()),
     };
     let writes = side_effect.capability() == Capability::Files;
-    Question { writes, method, ..Question::new(plugin.as_str(), side_effect.capability()).of(side_effect.target()) }
+    Question { writes, method, headers, ..Question::new(plugin.as_str(), side_effect.capability()).of(side_effect.target()) }
 }
 
 /// A notice that is worth a line beside the layers.

@@ -21,7 +21,7 @@ fn manifest(detail: Value) -> Manifest {
 fn decide(manifest: &Manifest, fetch: Option<FetchGrant>, method: &str, url: &str) -> Result<(), Box<DenialRecord>> {
     let grants = Grants { fetch, ..Grants::default() };
     let rights = Rights { plugin: "subject", manifest, grants: &grants, narrowed: None };
-    rights.may_fetch(method, &target(url).unwrap())
+    rights.may_fetch(method, &target(url).unwrap(), [])
 }
 
 fn granted() -> Option<FetchGrant> {
@@ -78,6 +78,43 @@ fn the_smallest_grant_takes_nothing_away() {
     let wide = FetchGrant { requests: 5, private: vec!["10.0.0.0/8".parse().unwrap()], time_ms: 1_500, ..granted().unwrap() };
     let line = suggestion(Some(wide), "GET", "https://b.example/").unwrap();
     assert!(line.ends_with(r#"], private = ["10.0.0.0/8"], requests = 5, time = "1500 ms" }"#), "{line}");
+}
+
+/// B9: what a server acts on is what was decided.
+#[test]
+fn a_header_goes_when_it_is_usual_or_granted_and_the_refusal_names_it() {
+    let url = target("https://api.example.org/v1/a").unwrap();
+    let may = |manifest: &Manifest, fetch: &FetchGrant, headers: &[&str]| {
+        let grants = Grants { fetch: Some(fetch.clone()), ..Grants::default() };
+        let rights = Rights { plugin: "subject", manifest, grants: &grants, narrowed: None };
+        rights.may_fetch("GET", &url, headers.iter().copied())
+    };
+    let (asks, plain) = (manifest(json!({})), granted().unwrap());
+    assert_eq!(may(&asks, &plain, &["accept", "authorization", "content-type", "x-api-key"]), Ok(()));
+    let denied = may(&asks, &plain, &["x-original-url", "accept", "x-forwarded-for", "x-original-url"]).unwrap_err();
+    assert_eq!(denied.layer, Layer::Config);
+    assert!(denied.reason.contains("plugins.subject.grants.fetch.headers does not name the headers `x-forwarded-for`, `x-original-url`"));
+    assert!(denied.denial.detail.ends_with("with the headers `x-forwarded-for`, `x-original-url`"), "{}", denied.denial.detail);
+    assert_eq!(
+        denied.suggestion.as_deref(),
+        Some(
+            r#"[plugins.subject] grants.fetch = { urls = ["https://api.example.org/v1/*"], headers = ["x-forwarded-for", "x-original-url"] }"#
+        )
+    );
+    let named = FetchGrant { headers: vec!["x-original-url".to_owned()], ..plain.clone() };
+    assert_eq!(may(&asks, &named, &["x-original-url"]), Ok(()));
+    assert!(may(&asks, &named, &["x-original-url", "x_original_url"]).is_err(), "another spelling is another header");
+    // An address that is not granted at all is the first thing to say, and its grant brings no header along.
+    let elsewhere = target("https://b.example/").unwrap();
+    let grants = Grants { fetch: granted(), ..Grants::default() };
+    let rights = Rights { plugin: "subject", manifest: &asks, grants: &grants, narrowed: None };
+    let denied = rights.may_fetch("GET", &elsewhere, ["x-original-url"]).unwrap_err();
+    assert!(denied.suggestion.is_some_and(|line| line.contains("b.example") && !line.contains("x-original-url")));
+    // A manifest that lists headers is a ceiling; the usual ones need no mention.
+    let lists = manifest(json!({ "headers": ["X-Own"] }));
+    let wide = FetchGrant { headers: vec!["x-own".to_owned(), "x-other".to_owned()], ..plain };
+    assert_eq!(may(&lists, &wide, &["x-own", "accept"]), Ok(()));
+    assert_eq!(may(&lists, &wide, &["x-other"]).unwrap_err().layer, Layer::Manifest);
 }
 
 #[test]

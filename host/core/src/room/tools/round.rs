@@ -187,6 +187,7 @@ impl Room {
     pub(in crate::room) fn settle(&mut self, id: FrameId, mut round: ToolRound) -> Wait {
         self.fill_answered(id, &mut round);
         if !round.is_complete() {
+            round.weigh();
             return Wait::Tools(round);
         }
         let Some((_, task)) = self.task_of(id) else {

@@ -52,6 +52,17 @@ async fn an_endless_body_is_cut_off() {
 }
 
 #[tokio::test]
+async fn sixteen_interim_answers_may_come_before_the_answer() {
+    for (count, arrives) in [(16, true), (17, false)] {
+        let interim = "HTTP/1.1 102 Processing\r\n\r\n".repeat(count);
+        let server = Server::saying(format!("{interim}HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nlit"));
+        let base = format!("http://127.0.0.1:{}/", server.port);
+        let outcome = limited(&base, |_| {}).get(&base).await;
+        assert_eq!(outcome.is_ok_and(|answer| answer.body == b"lit"), arrives, "{count}");
+    }
+}
+
+#[tokio::test]
 async fn a_slow_body_is_not_waited_for() {
     let server = Server::start(|_, stream| {
         drop(stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nx"));
@@ -131,4 +142,24 @@ async fn what_cannot_be_reached_says_nothing_of_how() {
     let garbage = Server::saying("SSH-2.0-OpenSSH\r\n");
     let base = format!("http://127.0.0.1:{}/", garbage.port);
     assert!(matches!(limited(&base, |_| {}).get(&base).await, Err(Failure::Unavailable(_))));
+}
+
+#[tokio::test]
+async fn a_secure_address_is_not_sent_to_in_the_clear() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let base = format!("https://127.0.0.1:{}/", listener.local_addr().unwrap().port());
+    let heard = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut first = vec![0; 4_096];
+        let length = stream.read(&mut first).unwrap();
+        drop(stream.write_all(ok("lit").as_bytes()));
+        first.truncate(length);
+        first
+    });
+    let mut request = parts("GET", &base);
+    request.headers.push(("authorization".to_owned(), "Bearer mine".to_owned()));
+    assert!(matches!(limited(&base, |_| {}).send(request).await, Err(Failure::Unavailable(_))));
+    let heard = heard.join().unwrap();
+    assert!(heard.starts_with(&[0x16, 3]), "a greeting of TLS");
+    assert!(!String::from_utf8_lossy(&heard).contains("mine"));
 }

@@ -43,7 +43,7 @@ impl Writer {
         let principal = reopened.records[0].principal.clone();
         let rules = reopened.records[0].rules;
         let unfinished = Unfinished::fold(std::mem::take(&mut reopened.records));
-        let now = SystemClock.now();
+        let now = SystemClock.now().max(unfinished.room.now());
         let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
         let events = [Event::Resumed { down_ms: now.since(folded.now()) }, Event::Cancelled { reason: reason.to_owned() }];
         for (event, seq) in events.into_iter().zip(unfinished.next..) {
