@@ -107,7 +107,7 @@ impl Room {
                 if let Some(said) = self.delegate_by_action(id, round, index, *delegation)
                     && let Some(slot) = round.slots.get_mut(index)
                 {
-                    slot.said = Some(Said { is_result: false, ..said });
+                    slot.said = Some(said);
                 }
                 return;
             }
@@ -244,7 +244,11 @@ impl Room {
                 self.answer(id, &mut round, slot, (Observation::Recalled { memories }, text), true);
             }
             Ok(_) => self.observe(id, &mut round, slot, Err("The memory gave an answer to another question.".to_owned())),
-            Err(fault) => self.observe(id, &mut round, slot, Err(format!("The memory failed: {}", fault.message))),
+            // A fault's words are the plugin's.
+            Err(fault) => {
+                let content = format!("The memory failed: {}", fault.message);
+                self.answer(id, &mut round, slot, (Observation::Error { content: content.clone() }, content), true);
+            }
         }
         self.go_on(id, round);
     }

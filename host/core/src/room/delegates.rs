@@ -149,7 +149,8 @@ impl Room {
             slot.now.untrusted |= answer.labels.contains(&Label::Untrusted);
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
-            slot.said = Some(Said { message: Some(Box::new(answer)), is_error, is_result: false });
+            // What a delegate says is data, whatever it is about.
+            slot.said = Some(Said { message: Some(Box::new(answer)), is_error, is_result: true });
         }
         self.start_queued(caller, &mut round);
         self.go_on(caller, round);
