@@ -79,7 +79,8 @@ mod tests {
 
     #[test]
     fn an_empty_range_forgets_nothing() {
-        let condensation = Condensation::nothing().forget(3..3).forget(1..4).leave_out(9).cut(8, "Dear", "").with_summary("three greetings");
+        let condensation =
+            Condensation::nothing().forget(3..3).forget(1..4).leave_out(9).cut(8, "Dear", "").with_summary("three greetings");
         assert_eq!(condensation.forget, [Span { start: 1, end: 4 }]);
         let mask: Vec<_> = condensation.mask.iter().map(|mask| (mask.index, mask.text.as_str())).collect();
         assert_eq!(mask, [(9, "[left out]"), (8, "Dear…")]);

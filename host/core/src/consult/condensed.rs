@@ -65,7 +65,9 @@ pub enum BadCondensation {
          nothing itself"
     )]
     OtherWords { index: u64 },
-    #[error("its text for the entry {index} begins in the middle of the host's words: they are cut at their end, so that a fence stays one")]
+    #[error(
+        "its text for the entry {index} begins in the middle of the host's words: they are cut at their end, so that a fence stays one"
+    )]
     HostWords { index: u64 },
 }
 

@@ -395,7 +395,8 @@ impl Room {
         }
         message.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
         message.labels.clone_from(&pending.labels);
-        let is_agents_word = !task.as_langroid && pending.sender != Entity::User && !pending.labels.contains(&Label::Task);
+        let is_marked = pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
+        let is_agents_word = !task.as_langroid && pending.sender != Entity::User && !is_marked;
         message.labels.extend(is_agents_word.then_some(Label::Task));
         message.attachments.clone_from(&pending.attachments);
         message.from_agent = !message.tools.is_empty() && pending.from_agent;
