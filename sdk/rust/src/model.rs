@@ -79,7 +79,7 @@ pub fn quoted(title: &str, origin: &str, data: impl IntoIterator<Item = serde_js
     fence::fenced(title, origin, data.into_iter().map(|value| fence::line(&value, is_hidden)))
 }
 
-/// A character that nobody sees, or that turns the direction of what is read.
+/// Returns whether a character is invisible or turns the reading direction.
 fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')

@@ -159,7 +159,7 @@ fn delegated(rules: &str) -> [bool; 2] {
     ["delegate", "delegate_task"].map(|action| {
         let args = match action {
             "delegate" => json!({ "agent": "shelf", "inputs": { "task": "please write b.txt" } }),
-            _ => json!({ "agent": "shelf", "task": "please write b.txt", "wait": true }),
+            _ => json!({ "agent": "shelf", "task": "please write b.txt" }),
         };
         let script = conclave_test_support::toml_inline(&json!({ "script": [{ "action": action, "args": args }] }));
         let config = format!(

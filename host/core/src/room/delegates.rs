@@ -149,7 +149,7 @@ impl Room {
             slot.now.untrusted |= answer.labels.contains(&Label::Untrusted);
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
-            // What a delegate says is data, whatever it is about.
+            // A delegate's words are data to its caller.
             slot.said = Some(Said { message: Some(Box::new(answer)), is_error, is_result: true });
         }
         self.start_queued(caller, &mut round);

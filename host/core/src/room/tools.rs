@@ -235,7 +235,7 @@ impl Room {
         let said = match host_tool_of(&toolbox, &call) {
             // Each may repeat the message that it stands in.
             Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
-            // Gates may be asked about it and then somebody for consent, or its result be waited for.
+            // It may wait for gates, then for an approver, then for its result.
             Some(HostTool::DelegateTask) => self.delegate_by_call((id, index), &call, asked_by.as_ref(), &round.message, asked),
             Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
             None => self.start_tool(id, index, &call, asked_by.as_ref(), asked).map(|result| self.said_result(id, result)),

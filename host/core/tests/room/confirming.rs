@@ -261,7 +261,7 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
     }
 }
 
-/// A task whose delegations pass a gate, before somebody is asked about them.
+/// A task whose delegations pass a gate before an approver is asked about them.
 fn gated(confirm: &Value) -> Recorded {
     let setup = json!({
         "tasks": { "desk": { "confirm": confirm, "host_tools": ["delegate_task"] }, "other": {} },
@@ -312,7 +312,7 @@ fn told(effects: &[Effect]) -> Option<String> {
 }
 
 #[test]
-fn somebody_is_asked_about_what_gates_have_left_and_that_is_what_runs() {
+fn an_approver_is_asked_about_what_gates_have_left_and_that_is_what_runs() {
     for wanted in delegations() {
         let mut recorded = gated(&json!({ "policy": "always" }));
         let effects = act(&mut recorded, &wanted);

@@ -133,17 +133,17 @@ fn an_analyzer_that_calls_everything_harmless_only_weighs_where_it_is_asked() {
 }
 
 #[test]
-fn somebody_is_asked_about_a_delegation_as_its_gates_have_left_it() {
+fn an_approver_is_asked_about_a_delegation_as_its_gates_have_left_it() {
     for approval in [Approval::Approved, Approval::Refused { reason: "no".to_owned() }] {
         let is_approved = approval == Approval::Approved;
         let world = World::new().deciding(move |_, _| approval.clone());
-        let script = json!([{ "action": "delegate_task", "args": { "agent": "worker", "task": "Sum up the folder", "wait": true } }]);
+        let script = json!([{ "action": "delegate_task", "args": { "agent": "worker", "task": "Sum up the folder" } }]);
         let rest = format!(
             "[tasks.worker]\nagent = \"echo\"\n[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n{}{}",
             hostile("agent_echo", "echo", ""),
             hostile("hostile_gate", "guard", "config = { mode = \"modify\" }"),
         );
-        let config = acting(&script, "grants.delegate = [\"worker\"]", "stuck = false\nconfirm = \"always\"", &rest);
+        let config = acting(&script, "grants.delegate = [\"worker\"]", "stuck = false\nconfirm = \"always\"\nbackground = { wait = true }", &rest);
         let told = block_on(async { steps(&world.run(&config, "go").await) });
         let asked = world.asked();
         assert_eq!(asked.len(), 1, "{asked:#?}");

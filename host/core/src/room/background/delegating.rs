@@ -1,5 +1,5 @@
 //! From a tool, an action or a request to a child room, on one path: what is wrong is refused in a fixed form (R-084 done right), gates are
-//! asked, everything is looked at again, whoever must consent is asked about what gates have left of it, and the task begins.
+//! asked, everything is checked again, consent is asked for what gates have left of it, and the task begins.
 
 use std::sync::Arc;
 
