@@ -158,14 +158,14 @@ fn without_a_terminal_the_program_says_which_rules_would_allow_it_and_they_do() 
 fn delegated(rules: &str) -> [bool; 2] {
     ["delegate", "delegate_task"].map(|action| {
         let args = match action {
-            "delegate" => json!({ "agent": "shelf", "inputs": { "task": "please write b.txt" } }),
-            _ => json!({ "agent": "shelf", "task": "please write b.txt" }),
+            "delegate" => json!({ "agent": "shelf", "inputs": { "task": "please write one file" } }),
+            _ => json!({ "agent": "shelf", "task": "please write one file" }),
         };
         let script = conclave_test_support::toml_inline(&json!({ "script": [{ "action": action, "args": args }] }));
         let config = format!(
             "entry = \"main\"\n[plugins.driver]\nsource = \"{}\"\nconfig = {script}\ngrants.delegate = [\"shelf\"]\n\
              [plugins.librarian]\nsource = \"{}\"\ngrants.tools = [\"subject.*\"]\n\
-             config = {{ tool = \"subject.run\", arguments = {{ path = \"/folder/public/b.txt\", bytes = 3 }} }}\n\
+             config = {{ tool = \"subject.many\", arguments = {{ folder = \"/folder/public\", count = 1 }} }}\n\
              [plugins.subject]\nsource = \"{}\"\n{WRITES}\n[tasks.main]\nagent = \"driver\"\n[tasks.shelf]\nagent = \"librarian\"\n{rules}",
             guest("acting_agent").display(),
             guest("agent_caller").display(),
@@ -174,13 +174,13 @@ fn delegated(rules: &str) -> [bool; 2] {
         let rig = rig();
         let ran = rig.run(&config, "go");
         assert_eq!(ran.status(), Status::Done, "{action}: {}", ran.outcome.reason);
-        rig.folder().join("data/public/b.txt").exists()
+        rig.folder().join("data/public/0").exists()
     })
 }
 
 #[test]
 fn a_deny_for_a_caller_holds_for_those_whom_it_sets_to_work() {
-    let rule = |caller: &str, decide: &str| format!("[[policy]]\ntool = \"subject.run\"\ncaller = \"{caller}\"\ndecide = \"{decide}\"\n");
+    let rule = |caller: &str, decide: &str| format!("[[policy]]\ntool = \"subject.many\"\ncaller = \"{caller}\"\ndecide = \"{decide}\"\n");
     let allowed = rule("librarian", "allow");
     assert_eq!(delegated(&allowed), [true, true], "nothing is said of the driver");
     assert_eq!(delegated(&(rule("driver", "deny") + &allowed)), [false, false]);
