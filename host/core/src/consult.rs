@@ -10,7 +10,7 @@ use crate::action::Action;
 use crate::ids::{ChannelId, RoomId, TaskName};
 use crate::setup::GatePoint;
 
-pub use condensed::{BadCondensation, Condensed, Kept, SUMMARY_MAX, Summary};
+pub use condensed::{BadCondensation, Condensed, Kept, LEFT_OUT, SUMMARY_MAX, Summary};
 
 /// How risky an action is, in this order (O-109, O-111).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -60,7 +60,7 @@ pub struct Span {
     pub end: u64,
 }
 
-/// A text in the place of an entry's own.
+/// A text in the place of an entry's own: [`LEFT_OUT`], or the beginning or end of the entry's own words with an `…`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Masked {
     pub index: u64,

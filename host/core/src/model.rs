@@ -106,7 +106,10 @@ pub enum PromptPiece {
     System {
         text: Arc<str>,
     },
-    /// Messages `start` to `end`, `end` not included, of a snapshot.
+    /// Messages `start` to `end`, `end` not included, of a snapshot. A client shows each as [`Message::in_prompt`] has it, with the fence
+    /// around what plugins and other tasks said.
+    ///
+    /// [`Message::in_prompt`]: crate::message::Message::in_prompt
     History {
         messages: History,
         start: usize,

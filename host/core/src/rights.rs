@@ -7,11 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::ORCHESTRATION_TOOLS;
 use crate::config::wording::{count, money, thousands};
+use crate::control::confirm::ConfirmPolicy;
 use crate::fetch::HostPattern;
 use crate::grant::{DelegateGrant, FetchGrant, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant, RouteGrant, SecretGrant};
 use crate::ids::PluginName;
 use crate::manifest::{Capability, Manifest};
-use crate::setup::{ModelSetup, Setup};
+use crate::setup::{GatePoint, ModelSetup, Setup, TaskSetup};
 use crate::text::show_size;
 
 /// What data can reach when nothing lets it out.
@@ -76,8 +77,8 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
     let Some(plugin) = setup.plugins.get(name) else { return Vec::new() };
     let Grants { model, tools, delegate, route, files, rooms, fetch, kv, secrets } = asked_for(&plugin.facts.manifest, &plugin.grants);
     let calls = tools.as_ref().and_then(|tools| tools.calls);
+    let outside = plugin.facts.mcp.then(|| "do whatever its server can: it runs outside the sandbox".to_owned());
     let words = [
-        plugin.facts.mcp.then(|| "do whatever its server can: it runs outside the sandbox".to_owned()),
         route.as_ref().and_then(may_route),
         delegate.as_ref().map(may_delegate),
         tools.as_ref().and_then(|_| may_call(setup, name, calls)),
@@ -89,7 +90,34 @@ fn rights_of(setup: &Setup, name: &PluginName) -> Vec<String> {
         kv.as_ref().map(may_keep),
         rooms.as_ref().map(may_speak),
     ];
-    words.into_iter().flatten().collect()
+    outside.into_iter().chain(may_shape(setup, name)).chain(words.into_iter().flatten()).collect()
+}
+
+/// What a plugin decides or says where the config has it consulted: no grant is needed for that.
+fn may_shape(setup: &Setup, plugin: &PluginName) -> Vec<String> {
+    let tasks = |uses: &dyn Fn(&TaskSetup) -> bool| join(setup.tasks.iter().filter(|(_, task)| uses(task)).map(|(name, _)| name.as_str()));
+    let is_it = |wanted: Option<&PluginName>| wanted == Some(plugin);
+    let condensed = tasks(&|task| is_it(task.condense.as_ref().map(|rules| &rules.plugin)));
+    let rated = tasks(&|task| task.confirm.policy != ConfirmPolicy::Never && is_it(task.confirm.analyzer.as_ref()));
+    let reminded = tasks(&|task| is_it(task.memory.as_ref()));
+    let delivered = tasks(&|task| is_it(task.deliver.as_ref()));
+    let of_tasks = [
+        (condensed, "shorten and sum up the history of ", ""),
+        (rated, "rate the risk of what is done by ", " and so decide what is asked about"),
+        (reminded, "speak as its memory to ", ""),
+        (delivered, "decide how results of ", " are told and add words of its own"),
+    ];
+    let of_tasks = of_tasks.into_iter().filter(|(tasks, ..)| !tasks.is_empty()).map(|(tasks, does, why)| format!("{does}{tasks}{why}"));
+    let gates: BTreeSet<&str> = setup.gates.iter().filter(|gate| gate.plugin == *plugin).map(|gate| passes(gate.on)).collect();
+    of_tasks.chain(gates.into_iter().map(|what| format!("change or stop {what}"))).collect()
+}
+
+fn passes(point: GatePoint) -> &'static str {
+    match point {
+        GatePoint::Inbound => "what comes in on channels",
+        GatePoint::Delegate => "what workers are told",
+        GatePoint::Deliver => "what is told of results",
+    }
 }
 
 /// Grants without those that the manifest does not ask for: they have no effect.

@@ -198,12 +198,6 @@ impl HostTool {
         matches!(self, Self::AgentDone | Self::Result | Self::FinalResult | Self::AgentSend)
     }
 
-    /// It starts a task of its own, rather than steer this one: whoever consents to actions consents to it (O-110).
-    #[must_use]
-    pub fn starts_work(self) -> bool {
-        matches!(self, Self::DelegateTask)
-    }
-
     /// Must be the only call in its message (L-119).
     #[must_use]
     pub fn stands_alone(self) -> bool {

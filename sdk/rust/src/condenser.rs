@@ -8,6 +8,9 @@ use crate::{Result, View};
 
 pub use contract::{Condensation, Masked, Reason, Span};
 
+/// Stands in the place of a text that is left out.
+pub const LEFT_OUT: &str = "[left out]";
+
 /// What makes a component a condenser; `export!(condenser: X)` exports it.
 ///
 /// ```
@@ -47,14 +50,22 @@ impl Condensation {
         self
     }
 
-    /// Puts a text in the place of an entry's own.
+    /// Puts [`LEFT_OUT`] in the place of an entry's text; its calls stay.
     #[must_use]
-    pub fn mask(mut self, index: u64, text: impl Into<String>) -> Self {
-        self.mask.push(Masked { index, text: text.into() });
+    pub fn leave_out(mut self, index: u64) -> Self {
+        self.mask.push(Masked { index, text: LEFT_OUT.to_owned() });
         self
     }
 
-    /// Says what was in what is left out.
+    /// Leaves of an entry's text its own beginning and end, either of which may be empty, with an `…` between. The host refuses a
+    /// condensation with other words.
+    #[must_use]
+    pub fn cut(mut self, index: u64, beginning: &str, end: &str) -> Self {
+        self.mask.push(Masked { index, text: format!("{beginning}…{end}") });
+        self
+    }
+
+    /// Says what was in what is left out; a model reads it as data, under the condenser's name.
     #[must_use]
     pub fn with_summary(mut self, summary: impl Into<String>) -> Self {
         self.summary = Some(summary.into());
@@ -68,9 +79,11 @@ mod tests {
 
     #[test]
     fn an_empty_range_forgets_nothing() {
-        let condensation = Condensation::nothing().forget(3..3).forget(1..4).mask(9, "[cut]").with_summary("three greetings");
+        let condensation =
+            Condensation::nothing().forget(3..3).forget(1..4).leave_out(9).cut(8, "Dear", "").with_summary("three greetings");
         assert_eq!(condensation.forget, [Span { start: 1, end: 4 }]);
-        assert_eq!((condensation.mask[0].index, condensation.mask[0].text.as_str()), (9, "[cut]"));
+        let mask: Vec<_> = condensation.mask.iter().map(|mask| (mask.index, mask.text.as_str())).collect();
+        assert_eq!(mask, [(9, "[left out]"), (8, "Dear…")]);
         assert_eq!(condensation.summary.as_deref(), Some("three greetings"));
     }
 }

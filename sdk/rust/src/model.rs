@@ -3,7 +3,7 @@
 use crate::Result;
 use crate::bindings::imports::conclave::plugin::model as import;
 
-use crate::trajectory::truncate;
+use crate::trajectory::{fence, truncate};
 use crate::{Draft, Entity, Error, Turn};
 
 /// How much of a reply that made no sense is shown to its model again, in characters.
@@ -67,10 +67,22 @@ fn read_text(text: &str, read: impl Fn(&str) -> Result<Turn>) -> Result<Turn> {
     })
 }
 
-/// A message of the plugin's own making, as if the user had said it: for a prompt, and nowhere else.
+/// A message of the plugin's own making, as if the user had said it: for a prompt, and nowhere else. What others said goes in with
+/// [`quoted`] around it.
 pub fn note(text: impl Into<String>) -> Part {
     let (content, role) = (text.into(), Entity::User);
     Part::Draft(Draft { role, content, tool_calls: Vec::new(), tool_results: Vec::new(), attachments: Vec::new() })
+}
+
+/// Returns a fence around data, for a note: what tools, files and other agents said is no word of the agent's own.
+pub fn quoted(title: &str, origin: &str, data: impl IntoIterator<Item = serde_json::Value>) -> String {
+    fence::fenced(title, origin, data.into_iter().map(|value| fence::line(&value, is_hidden)))
+}
+
+/// Returns whether a character is invisible or turns the reading direction.
+fn is_hidden(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// The whole history of this step.

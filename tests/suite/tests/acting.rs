@@ -10,6 +10,7 @@ mod hostile;
 mod micro;
 mod planner;
 mod prompts;
+mod speaking;
 mod workspace;
 
 use conclave_models::test_server::{Answer, Server};

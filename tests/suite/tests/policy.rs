@@ -3,6 +3,7 @@
 
 use conclave_core::grant::Layer;
 use conclave_core::notice::Notice;
+use conclave_core::outcome::Status;
 use conclave_core::policy::{Approval, ApprovalRequest};
 use conclave_runtime::RunOptions;
 use conclave_test_support::{Ran, Rig, block_on, guest};
@@ -151,4 +152,37 @@ fn without_a_terminal_the_program_says_which_rules_would_allow_it_and_they_do() 
     let rig = rig.with_file("c.toml", format!("{text}{rule}"));
     let (code, stderr) = run(&rig);
     assert_eq!(code, Some(0), "{stderr}");
+}
+
+/// `driver` has `librarian` write a file, in its own room and in one of the background; these rules hold.
+fn delegated(rules: &str) -> [bool; 2] {
+    ["delegate", "delegate_task"].map(|action| {
+        let args = match action {
+            "delegate" => json!({ "agent": "shelf", "inputs": { "task": "please write one file" } }),
+            _ => json!({ "agent": "shelf", "task": "please write one file" }),
+        };
+        let script = conclave_test_support::toml_inline(&json!({ "script": [{ "action": action, "args": args }] }));
+        let config = format!(
+            "entry = \"main\"\n[plugins.driver]\nsource = \"{}\"\nconfig = {script}\ngrants.delegate = [\"shelf\"]\n\
+             [plugins.librarian]\nsource = \"{}\"\ngrants.tools = [\"subject.*\"]\n\
+             config = {{ tool = \"subject.many\", arguments = {{ folder = \"/folder/public\", count = 1 }} }}\n\
+             [plugins.subject]\nsource = \"{}\"\n{WRITES}\n[tasks.main]\nagent = \"driver\"\n[tasks.shelf]\nagent = \"librarian\"\n{rules}",
+            guest("acting_agent").display(),
+            guest("agent_caller").display(),
+            guest("files_write").display(),
+        );
+        let rig = rig();
+        let ran = rig.run(&config, "go");
+        assert_eq!(ran.status(), Status::Done, "{action}: {}", ran.outcome.reason);
+        rig.folder().join("data/public/0").exists()
+    })
+}
+
+#[test]
+fn a_deny_for_a_caller_holds_for_those_whom_it_sets_to_work() {
+    let rule = |caller: &str, decide: &str| format!("[[policy]]\ntool = \"subject.many\"\ncaller = \"{caller}\"\ndecide = \"{decide}\"\n");
+    let allowed = rule("librarian", "allow");
+    assert_eq!(delegated(&allowed), [true, true], "nothing is said of the driver");
+    assert_eq!(delegated(&(rule("driver", "deny") + &allowed)), [false, false]);
+    assert_eq!(delegated(&(allowed + &rule("driver", "deny"))), [false, false], "whichever comes first");
 }

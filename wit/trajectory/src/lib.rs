@@ -9,6 +9,7 @@
 //!   [`translate()`] makes it one of 2025-11.
 //! - On lists: [`search()`], [`Replay`], [`unmatched_events`], [`tree_of`].
 //! - On texts: [`read_lines`] and [`write_lines`] as `read` and `write` do, [`edit`] as the editor does, [`truncate`].
+//! - In prompts: [`fence`], the marks around data.
 //!
 //! ```
 //! use conclave_trajectory::{Action, Era, Event, Observation};
@@ -35,6 +36,7 @@ pub mod action;
 pub mod edit;
 mod era;
 mod event;
+pub mod fence;
 mod field;
 mod json;
 mod lines;

@@ -9,7 +9,9 @@ use crate::message::{Entity, Label, Message, ToolCall};
 
 /// Bytes of a summary.
 pub const SUMMARY_MAX: usize = 64 << 10;
-/// Stands behind a summary that was cut.
+/// Stands in the place of a text that a condenser leaves out as a whole.
+pub const LEFT_OUT: &str = "[left out]";
+/// Stands where something was cut out of a text.
 const CUT: &str = "…";
 
 /// What stays of a history, whatever a condenser wants.
@@ -58,8 +60,15 @@ pub enum BadCondensation {
     Place { index: u64, entries: usize },
     #[error("its text for the entry {index} has {bytes} bytes, and the entry itself {most}: a mask only shortens")]
     Longer { index: u64, bytes: usize, most: usize },
-    #[error("its text for the entry {index} is no part of what was said there: words of a person or of the host may be cut, not replaced")]
+    #[error(
+        "its text for the entry {index} is neither {LEFT_OUT:?} nor the entry's own beginning or end with an {CUT:?}: a mask cuts, and says \
+         nothing itself"
+    )]
     OtherWords { index: u64 },
+    #[error(
+        "its text for the entry {index} begins in the middle of the host's words: they are cut at their end, so that a fence stays one"
+    )]
+    HostWords { index: u64 },
 }
 
 impl Condensation {
@@ -118,24 +127,44 @@ fn places_kept(history: &History, kept: Kept<'_>) -> BTreeSet<usize> {
     places.into_iter().flatten().collect()
 }
 
-/// The entry with this text in place of its own; its calls, and the ids of its results, stay.
+/// Returns the entry with this text in place of its own; its calls, and the ids of its results, stay.
 fn shortened(entry: &Message, index: u64, text: &str) -> Result<Message, BadCondensation> {
-    let own = entry.content.iter().map(String::len);
-    let most = own.chain(entry.tool_results.iter().map(|result| result.content.len())).max().unwrap_or_default();
+    let own: Vec<&str> = entry.content.iter().chain(entry.tool_results.iter().map(|result| &result.content)).map(String::as_str).collect();
+    let most = own.iter().map(|own| own.len()).max().unwrap_or_default();
     if text.len() > most {
         return Err(BadCondensation::Longer { index, bytes: text.len(), most });
     }
-    let is_anothers = matches!(entry.sender, Entity::User | Entity::System) && entry.tool_results.is_empty();
-    if is_anothers && !entry.text().contains(text) {
+    let shortens = |own: &str| own.len() >= text.len() && (text == LEFT_OUT || is_cut_of(text, own));
+    if !own.iter().any(|own| shortens(own)) {
         return Err(BadCondensation::OtherWords { index });
     }
+    // A fence in them would be none without its first lines.
+    if is_of_host(entry) && text != LEFT_OUT && !text.ends_with(CUT) {
+        return Err(BadCondensation::HostWords { index });
+    }
     let mut shorter = entry.clone();
-    let texts = shorter.content.iter_mut().chain(shorter.tool_results.iter_mut().map(|result| &mut result.content));
-    texts.filter(|own| own.len() >= text.len()).for_each(|own| text.clone_into(own));
-    shorter.tool_results.iter_mut().for_each(|result| result.value = None);
+    shorter.content.iter_mut().filter(|own| shortens(own)).for_each(|own| text.clone_into(own));
+    for result in shorter.tool_results.iter_mut().filter(|result| shortens(&result.content)) {
+        text.clone_into(&mut result.content);
+        result.value = None;
+    }
     shorter.attachments.clear();
     shorter.value = None;
     Ok(shorter)
+}
+
+/// Returns whether `text` is the beginning and the end of `own` with a mark between, where either may be empty.
+fn is_cut_of(text: &str, own: &str) -> bool {
+    let same = |(one, other): &(u8, u8)| one == other;
+    let head = text.bytes().zip(own.bytes()).take_while(same).count();
+    let tail = text.bytes().rev().zip(own.bytes().rev()).take_while(same).count();
+    // The two together are no longer than `own`, because `text` is not.
+    text.match_indices(CUT).any(|(at, _)| at <= head && text.len() - at - CUT.len() <= tail)
+}
+
+/// Returns whether a model reads the entry as the host's own words, which may hold a fence.
+fn is_of_host(entry: &Message) -> bool {
+    matches!(entry.sender, Entity::Agent | Entity::System) && entry.tool_results.is_empty() && !entry.labels.contains(&Label::Tool)
 }
 
 /// The text, or as much of it as there is room for.

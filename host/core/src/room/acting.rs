@@ -89,7 +89,8 @@ impl Room {
     /// of it already.
     pub(super) fn start_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, action: Action, asked: Asked) {
         let Some(call) = round.slots.get(index).map(|slot| slot.call.clone()) else { return self.violated(Invariant::SlotExists, id) };
-        if has_effect(&action) {
+        // A delegation is asked about once gates have let it pass.
+        if has_effect(&action) && !matches!(action, Action::DelegateTask(_)) {
             // O-110: every kind that does something alike, whatever it is called.
             match self.consent(id, index, &call, Some(&action), asked) {
                 Ruling::Runs => {}
@@ -104,10 +105,10 @@ impl Room {
             Action::Think { .. } => Ok(THOUGHT_LOGGED.to_owned()),
             Action::Talk { .. } => Ok("Those who follow the run were told.".to_owned()),
             Action::DelegateTask(delegation) => {
-                if let Some(said) = self.delegate_by_action(id, round, index, *delegation)
+                if let Some(said) = self.delegate_by_action(id, round, index, *delegation, asked)
                     && let Some(slot) = round.slots.get_mut(index)
                 {
-                    slot.said = Some(Said { is_result: false, ..said });
+                    slot.said = Some(said);
                 }
                 return;
             }
@@ -244,7 +245,11 @@ impl Room {
                 self.answer(id, &mut round, slot, (Observation::Recalled { memories }, text), true);
             }
             Ok(_) => self.observe(id, &mut round, slot, Err("The memory gave an answer to another question.".to_owned())),
-            Err(fault) => self.observe(id, &mut round, slot, Err(format!("The memory failed: {}", fault.message))),
+            // A fault's words are the plugin's.
+            Err(fault) => {
+                let content = format!("The memory failed: {}", fault.message);
+                self.answer(id, &mut round, slot, (Observation::Error { content: content.clone() }, content), true);
+            }
         }
         self.go_on(id, round);
     }

@@ -18,9 +18,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::Room;
+use super::approvals::Asked;
 use crate::delegation::{Delegation, HandBack, OnClose};
 use crate::event::{Spent, UsedByPlugin};
 use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, TaskName};
+use crate::message::ToolCall;
 use crate::request::RequestId;
 
 pub(super) use records::Tasks;
@@ -89,6 +91,20 @@ pub(super) struct Waiter {
 pub(super) struct Delegating {
     pub(super) delegation: Delegation,
     pub(super) origin: Origin,
+    /// What the task's rules of consent are asked about once gates have let it pass; none: a request from outside.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) wish: Option<Box<Wish>>,
+}
+
+/// A delegation as its agent wants it, for the rules of consent.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Wish {
+    pub(super) call: ToolCall,
+    /// None: it is a call of a tool of the host.
+    pub(super) action: Option<Delegation>,
+    pub(super) asked_by: Option<PluginName>,
+    /// What an approver has said of it, as it stands in `call`.
+    pub(super) asked: Asked,
 }
 
 /// Who asked for a background task.

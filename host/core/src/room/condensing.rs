@@ -13,7 +13,7 @@ use crate::consult::{Advice, Condensation, CondenseReason, Condensed, Kept, Ques
 use crate::effect::Effect;
 use crate::fault::{CallReport, Fault, FaultKind};
 use crate::ids::{CallId, FrameId, PluginName, TaskName};
-use crate::message::{Label, Message};
+use crate::message::{Label, Message, SUMMARY_BY};
 use crate::notice::Notice;
 use crate::setup::CondenseRules;
 
@@ -153,10 +153,10 @@ impl Room {
             let held = wanted.held_against(memory.history(), kept);
             held.map(Some).map_err(|bad| Fault::new(FaultKind::BadAnswer, format!("the condensation was not carried out: {bad}")))
         });
-        if let Ok(Some(condensed)) = &checked
+        if let (Ok(Some(condensed)), Some(rules)) = (&checked, &rules)
             && !condensed.is_nothing()
         {
-            self.carry_out_condensation(id, &name, condensed);
+            self.carry_out_condensation(id, (&name, &rules.plugin), condensed);
         }
         // O-159: it is asked once, not until it does what is hoped for.
         let is_too_long = rules.is_some_and(|rules| self.too_long(&name, &rules));
@@ -172,16 +172,18 @@ impl Room {
         self.memories.get(name).is_some_and(|memory| memory.history().len() as u64 > rules.over) || self.overflows(name)
     }
 
-    fn carry_out_condensation(&mut self, id: FrameId, name: &TaskName, condensed: &Condensed) {
+    fn carry_out_condensation(&mut self, id: FrameId, (name, by): (&TaskName, &PluginName), condensed: &Condensed) {
         let memory = self.memory(name);
         for (place, entry) in &condensed.masked {
             memory.set(*place, Arc::new(entry.clone()));
         }
         self.lose(name, &condensed.forget);
         if let Some(Summary { place, text, is_untrusted }) = &condensed.summary {
-            // As the host's word: models read it wherever it stands.
+            // The host puts it in, so models read it wherever it stands; the condenser wrote it, so they read it in a fence.
             let mut message = Message::clone(&self.host_message(id, text.clone()));
+            message.sender_name = format!("{SUMMARY_BY}{by}");
             message.labels.extend(is_untrusted.then_some(Label::Untrusted));
+            message.labels.push(Label::Tool);
             self.put_in(name, *place, &Arc::new(message));
         }
         self.tell(Notice::HistoryCondensed {

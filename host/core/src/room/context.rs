@@ -183,7 +183,10 @@ fn entries_of(message: &Message, bytes: u32) -> Vec<Entry> {
             Entity::System => Role::System,
             Entity::User | Entity::Agent => Role::User,
         };
-        return vec![Entry { role, text: fit::tokens_of(&message.as_read(), bytes), rest: calls_tokens(&message.tool_calls, bytes) }];
+        let text = fit::tokens_of(&message.as_read(), bytes);
+        // A fence stays whole when the text in it is cut.
+        let fence = fit::tokens_of(&message.in_prompt(), bytes).saturating_sub(text);
+        return vec![Entry { role, text, rest: calls_tokens(&message.tool_calls, bytes).saturating_add(fence) }];
     }
     let of_result = |result: &crate::message::ToolResult| {
         let value = result.value.as_ref().filter(|_| result.content.is_empty()).map(ToString::to_string).unwrap_or_default();

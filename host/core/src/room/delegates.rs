@@ -149,7 +149,8 @@ impl Room {
             slot.now.untrusted |= answer.labels.contains(&Label::Untrusted);
             let is_error = matches!(observation, Observation::Error { .. });
             slot.observation = Some(observation);
-            slot.said = Some(Said { message: Some(Box::new(answer)), is_error, is_result: false });
+            // A delegate's words are data to its caller.
+            slot.said = Some(Said { message: Some(Box::new(answer)), is_error, is_result: true });
         }
         self.start_queued(caller, &mut round);
         self.go_on(caller, round);

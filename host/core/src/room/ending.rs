@@ -16,7 +16,7 @@ use crate::calling::routing;
 use crate::calling::sequence::{Happened, Kind};
 use crate::effect::Effect;
 use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Entity, Message, Signal, ToolCall};
+use crate::message::{Entity, Label, Message, Signal, ToolCall};
 use crate::notice::Notice;
 use crate::outcome::{EndCause, Outcome, Status};
 use crate::setup::ReturnType;
@@ -346,6 +346,8 @@ impl Room {
             Status::Error => {
                 let mut message = self.stamp(Entity::User, frame.task.as_str());
                 message.content = Some(format!("The task {} failed: {}", frame.task, ending.reason));
+                // The reason may hold words of a plugin.
+                message.labels.extend((!task.as_langroid).then_some(Label::Task));
                 return Some(message);
             }
             // L-089: what is pending when a limit ends it is the result.
@@ -393,6 +395,9 @@ impl Room {
         }
         message.tools.retain(|call| Ends::of(&toolbox, call) != Some(Ends::Task));
         message.labels.clone_from(&pending.labels);
+        let is_marked = pending.labels.iter().any(|label| matches!(label, Label::Tool | Label::Task));
+        let is_agents_word = !task.as_langroid && pending.sender != Entity::User && !is_marked;
+        message.labels.extend(is_agents_word.then_some(Label::Task));
         message.attachments.clone_from(&pending.attachments);
         message.from_agent = !message.tools.is_empty() && pending.from_agent;
         let recipient = pending.recipient.clone();

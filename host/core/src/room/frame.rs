@@ -262,6 +262,6 @@ pub(super) struct Said {
     /// As the agent seat would say it alone; none: no result (L-117).
     pub(super) message: Option<Box<Message>>,
     pub(super) is_error: bool,
-    /// The text is a tool's, or a refusal: what a native call waits for.
+    /// The text is a tool's, a worker's, or a refusal: what a native call waits for, and data to the agent.
     pub(super) is_result: bool,
 }

@@ -8,8 +8,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::approvals::{Asked, Ruling};
-use super::confirming::Wanted;
+use super::approvals::Asked;
 use super::frame::{Said, Slot, ToolRound, Wait};
 use super::steps::MAX_WEIGHT;
 use super::{Invariant, Room};
@@ -236,15 +235,9 @@ impl Room {
         let said = match host_tool_of(&toolbox, &call) {
             // Each may repeat the message that it stands in.
             Some(_) if weight > MAX_WEIGHT => Some(self.said_error(id, TOO_LARGE.to_owned())),
-            Some(tool) => match self.may_start_work(id, index, tool, &call, asked_by.as_ref(), asked) {
-                // Gates may be asked about it, or its result be waited for.
-                Ruling::Runs if tool == HostTool::DelegateTask => {
-                    self.delegate_by_call(id, index, &call, asked_by.as_ref(), &round.message)
-                }
-                Ruling::Runs => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
-                Ruling::Waits => None,
-                Ruling::Refused(result) => Some(self.said_result(id, result)),
-            },
+            // It may wait for gates, then for an approver, then for its result.
+            Some(HostTool::DelegateTask) => self.delegate_by_call((id, index), &call, asked_by.as_ref(), &round.message, asked),
+            Some(tool) => Some(self.steer(id, tool, &call, asked_by.as_ref(), &round.message)),
             None => self.start_tool(id, index, &call, asked_by.as_ref(), asked).map(|result| self.said_result(id, result)),
         };
         if let Some(said) = &said {
@@ -253,20 +246,6 @@ impl Room {
         if let Some(slot) = round.slots.get_mut(index) {
             slot.said = said;
         }
-    }
-
-    /// A tool of the host that starts work waits for consent like the action that does the same (O-110); the others only steer.
-    fn may_start_work(
-        &mut self,
-        id: FrameId,
-        slot: usize,
-        tool: HostTool,
-        call: &ToolCall,
-        asked_by: Option<&PluginName>,
-        asked: Asked,
-    ) -> Ruling {
-        let Some(caller) = self.agent_of(id).cloned().filter(|_| tool.starts_work()) else { return Ruling::Runs };
-        self.consent_to(&Wanted { frame: id, slot, call, action: None, caller: &caller, asked_by }, None, asked)
     }
 
     /// A call was answered without being carried out.

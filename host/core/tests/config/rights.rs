@@ -38,3 +38,35 @@ fn bounds_are_named_and_grants_without_an_ask_are_not() {
     insta::assert_snapshot!(table(&["route", "rooms", "files", "model", "delegate", "tools"]));
     insta::assert_snapshot!(table(&[]));
 }
+
+#[test]
+fn plugins_that_are_consulted_do_more_than_compute() {
+    let end = "[plugins.short]\nsource = \"./s.wasm\"\n[plugins.liar]\nsource = \"./l.wasm\"\n[plugins.guard]\nsource = \"./g.wasm\"\n\
+        [plugins.notes]\nsource = \"./n.wasm\"\n[plugins.eager]\nsource = \"./e.wasm\"\n[plugins.idle]\nsource = \"./i.wasm\"\n\
+        [[gates]]\non = \"delegate\"\nplugin = \"guard\"\n[[gates]]\non = \"inbound\"\nplugin = \"guard\"\n\
+        [tasks.worker]\nagent = \"chat\"\ndeliver = \"eager\"\ncondense = { plugin = \"short\", over = 20 }";
+    let task = "memory = \"notes\"\ncondense = { plugin = \"short\", over = 20 }\nconfirm = { policy = \"risky\", analyzer = \"liar\" }";
+    let text = Parts { task, end, ..Parts::default() }.text();
+    let kinds = [
+        ("chat", PluginKind::Agent),
+        ("short", PluginKind::Condenser),
+        ("liar", PluginKind::SecurityAnalyzer),
+        ("guard", PluginKind::Gate),
+        ("notes", PluginKind::Memory),
+        ("eager", PluginKind::DeliveryStrategy),
+        ("idle", PluginKind::Condenser),
+    ];
+    let setup = assembled(&text, &named(kinds.map(|(name, kind)| (name, plugin(&[kind], &[], &[]))))).setup;
+    let may: Vec<(String, String)> =
+        rights_table(&setup, &good(&text).source_labels()).into_iter().map(|row| (row.plugin.to_string(), row.may.join("; "))).collect();
+    let expected = [
+        ("chat", ""),
+        ("eager", "decide how results of worker are told and add words of its own"),
+        ("guard", "change or stop what comes in on channels; change or stop what workers are told"),
+        ("idle", ""),
+        ("liar", "rate the risk of what is done by desk and so decide what is asked about"),
+        ("notes", "speak as its memory to desk"),
+        ("short", "shorten and sum up the history of desk, worker"),
+    ];
+    assert_eq!(may, expected.map(|(plugin, may)| (plugin.to_owned(), may.to_owned())));
+}

@@ -1,6 +1,7 @@
 //! What a condensed history looks like to its agent and to its model, and what does not become of it (O-123, O-125, O-159).
 
 use conclave_core::action::{Action, Reply, Turn};
+use conclave_core::consult::LEFT_OUT;
 use conclave_core::effect::Effect;
 use conclave_core::event::Event;
 use conclave_core::fault::CallReport;
@@ -66,7 +67,9 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
     let texts: Vec<&str> = history.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["hello", "it looked once", "", "two"]);
     let summary = history.get(1).expect("it is there");
-    assert_eq!((summary.sender, &summary.labels[..]), (Entity::Agent, &[][..]));
+    assert_eq!((summary.sender, summary.sender_name.as_str(), &summary.labels[..]), (Entity::Agent, "condenser:short", &[Label::Tool][..]));
+    let shown = summary.in_prompt();
+    assert!(shown.starts_with("--- SUMMARY OF EARLIER MESSAGES ---\n") && shown.contains("the condenser short wrote"), "{shown}");
     let view = recorded.room.agent_view(call).expect("it is under way");
     assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("two"));
     // Nothing was taken out of the log.
@@ -108,9 +111,9 @@ fn a_masked_result_keeps_its_id_for_the_provider() {
     let Effect::Consult { call, .. } = asked else { panic!("the history is long enough: {asked:?}") };
     recorded.take_effects();
     let before = history(&recorded).get(2).expect("it is there").clone();
-    advise(&mut recorded, call, json!({ "mask": [{ "index": 2, "text": "[masked]" }] }));
+    advise(&mut recorded, call, json!({ "mask": [{ "index": 2, "text": LEFT_OUT }] }));
     let after = history(&recorded).get(2).expect("it is there").clone();
-    assert_eq!((after.tool_results[0].content.as_str(), &after.tool_results[0].call_id), ("[masked]", &before.tool_results[0].call_id));
+    assert_eq!((after.tool_results[0].content.as_str(), &after.tool_results[0].call_id), (LEFT_OUT, &before.tool_results[0].call_id));
     assert_eq!(after.seq, before.seq);
 }
 

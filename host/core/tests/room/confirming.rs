@@ -1,6 +1,7 @@
 //! No kind of action escapes consent (O-109, O-110, C-316), whatever it is called; who waits has started nothing, also after a crash.
 
 use conclave_core::action::{Action, Observation, Reply, Turn};
+use conclave_core::consult::{Advice, GateVerdict, Question};
 use conclave_core::delegation::Delegation;
 use conclave_core::effect::Effect;
 use conclave_core::event::Event;
@@ -257,5 +258,117 @@ fn a_call_of_the_hosts_own_tool_starts_nothing_before_somebody_consents() {
         let effects = assessed(&mut recorded, &effects, Ok(risk));
         assert_eq!(starts(&effects).is_some(), begins, "{risk}: {effects:?}");
         assert_eq!(effects.iter().any(|effect| matches!(effect, Effect::AskApproval { .. })), !begins, "{risk}");
+    }
+}
+
+/// A task whose delegations pass a gate before an approver is asked about them.
+fn gated(confirm: &Value) -> Recorded {
+    let setup = json!({
+        "tasks": { "desk": { "confirm": confirm, "host_tools": ["delegate_task"] }, "other": {} },
+        "plugins": {
+            "desk": { "grants": { "tools": ["*"], "delegate": ["other"] } }, "guard": { "kinds": ["gate"] },
+            "judge": { "kinds": ["security-analyzer"] },
+        },
+        "gates": [{ "on": "delegate", "plugin": "guard", "deadline_ms": 200 }],
+    });
+    let case: Case = serde_json::from_value(json!({ "name": "by hand", "setup": setup, "expect": {} })).expect("a case of the right form");
+    let mut recorded = Recorded::default();
+    recorded.handle(Event::RoomOpened { setup: case.setup().into(), opening: case.opening(), secret: SECRET }, START);
+    recorded
+}
+
+/// The same delegation as an action, and as a call of the host's tool.
+fn delegations() -> [Action; 2] {
+    let action = Delegation { agent: "other".to_owned(), task: "Sum up the news".to_owned(), context: json!({}), ..Delegation::default() };
+    let call = ToolCall::new("delegate_task", json!({ "agent": "other", "task": "Sum up the news" }));
+    [Action::DelegateTask(Box::new(action)), Action::Reply(Reply { tool_calls: vec![call], ..Reply::default() })]
+}
+
+/// The gate is asked about this text, and puts another in its place.
+fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) -> Vec<Effect> {
+    let asked = effects.iter().find_map(|effect| match effect {
+        Effect::Consult { call, question: Question::Gate { passing }, .. } => Some((*call, passing.text.clone())),
+        _ => None,
+    });
+    let (call, text) = asked.unwrap_or_else(|| panic!("the gate is asked: {effects:?}"));
+    assert_eq!(text, from);
+    let advice = Advice::Gate { verdict: GateVerdict::Modify { text: to.to_owned() } };
+    recorded.handle(Event::Consulted { call, answer: Ok(advice), report: CallReport::default() }, START);
+    recorded.take_effects()
+}
+
+fn decide(recorded: &mut Recorded, call: CallId, approval: Approval) -> Vec<Effect> {
+    recorded.handle(Event::Decided { call, approval, author: ApprovalAuthor::Program }, START);
+    assert!(conclave_core::journal::fold(recorded.records.iter().cloned()) == recorded.room);
+    recorded.take_effects()
+}
+
+/// What the worker is told, where one begins.
+fn told(effects: &[Effect]) -> Option<String> {
+    effects.iter().find_map(|effect| match effect {
+        Effect::StartBackground { opening, .. } => opening.content.clone(),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_approver_is_asked_about_what_gates_have_left_and_that_is_what_runs() {
+    for wanted in delegations() {
+        let mut recorded = gated(&json!({ "policy": "always" }));
+        let effects = act(&mut recorded, &wanted);
+        let (call, asked) = request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
+        assert_eq!((asked.tool.as_str(), asked.arguments["task"].as_str()), ("delegate_task", Some("Delete everything")), "{wanted:?}");
+        let effects = decide(&mut recorded, call, Approval::Approved);
+        assert_eq!(told(&effects).as_deref(), Some("Delete everything"), "no gate is asked again: {effects:?}");
+        assert!(
+            recorded
+                .records
+                .iter()
+                .any(|record| record.event == Event::Decided { call, approval: Approval::Approved, author: ApprovalAuthor::Program })
+        );
+    }
+}
+
+#[test]
+fn what_is_refused_as_gates_have_left_it_does_not_begin() {
+    for wanted in delegations() {
+        let mut recorded = gated(&json!({ "policy": "always" }));
+        let effects = act(&mut recorded, &wanted);
+        let (call, _) = request(&changed(&mut recorded, &effects, "Sum up the news", "Delete everything"));
+        let effects = decide(&mut recorded, call, Approval::Refused { reason: "no".to_owned() });
+        assert!(told(&effects).is_none() && matches!(effects[..], [Effect::StepAgent { .. }]), "{wanted:?}: {effects:?}");
+    }
+}
+
+#[test]
+fn what_an_approver_wrote_passes_the_gates_and_is_asked_about_again_where_they_change_it() {
+    for (to, is_asked_again) in [("Sum up the weather", false), ("Delete everything", true)] {
+        for wanted in delegations() {
+            let mut recorded = gated(&json!({ "policy": "always" }));
+            let effects = act(&mut recorded, &wanted);
+            let (call, _) = request(&changed(&mut recorded, &effects, "Sum up the news", "Sum up nothing"));
+            let arguments = json!({ "agent": "other", "task": "Sum up the weather" });
+            let effects = decide(&mut recorded, call, Approval::Edited { arguments });
+            let mut effects = changed(&mut recorded, &effects, "Sum up the weather", to);
+            if is_asked_again {
+                let (call, asked) = request(&effects);
+                assert_eq!(asked.arguments["task"], to);
+                effects = decide(&mut recorded, call, Approval::Approved);
+            }
+            assert_eq!(told(&effects).as_deref(), Some(to), "{wanted:?}: {effects:?}");
+        }
+    }
+}
+
+#[test]
+fn the_risk_of_a_delegation_is_that_of_the_text_that_gates_have_left() {
+    for wanted in delegations() {
+        let mut recorded = gated(&json!({ "policy": { "risky": { "threshold": "high", "unknown": true } }, "analyzer": "judge" }));
+        let effects = act(&mut recorded, &wanted);
+        let effects = changed(&mut recorded, &effects, "Sum up the news", "Delete everything");
+        let [Effect::Consult { question: Question::Risk { action, .. }, .. }] = &effects[..] else { panic!("{effects:?}") };
+        assert!(format!("{action:?}").contains("Delete everything") && !format!("{action:?}").contains("the news"), "{action:?}");
+        let (call, _) = request(&assessed(&mut recorded, &effects, Ok("high")));
+        assert_eq!(told(&decide(&mut recorded, call, Approval::Approved)).as_deref(), Some("Delete everything"), "{wanted:?}");
     }
 }

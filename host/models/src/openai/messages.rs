@@ -85,7 +85,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
                 turns.extend((*start..(*end).min(messages.len())).filter_map(|index| messages.get(index)).map(|message| Turn {
                     role: message.sender,
                     // The host's message about results says in its text what they say.
-                    text: Some(message.as_read()).filter(|_| message.tool_results.is_empty()),
+                    text: Some(message.in_prompt()).filter(|_| message.tool_results.is_empty()),
                     calls: &message.tool_calls,
                     results: &message.tool_results,
                     attachments: &message.attachments,

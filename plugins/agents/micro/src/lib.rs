@@ -25,14 +25,15 @@ struct Micro;
 
 impl Agent for Micro {
     fn step(view: &View) -> Result<Turn> {
-        let came: Vec<_> = view.new_events().iter().map(|event| event.memory_form(SHOWN).to_string()).collect();
-        let prompt = vec![Part::System, model::history(), model::note(note(&came))];
+        let came: Vec<_> = view.new_events().iter().map(|event| event.memory_form(SHOWN)).collect();
+        let prompt = vec![Part::System, model::history(), model::note(note(came))];
         model::act_by(&Request { prompt, ..Request::default() }, read)
     }
 }
 
-fn note(came: &[String]) -> String {
-    let came = if came.is_empty() { String::new() } else { format!("What came since your last action:\n{}\n\n", came.join("\n")) };
+fn note(came: Vec<Value>) -> String {
+    let quoted = |came| model::quoted("EVENTS", "your actions, tools and other plugins gave", came);
+    let came = if came.is_empty() { String::new() } else { format!("What came since your last action:\n{}\n\n", quoted(came)) };
     format!("{came}{FORM}\n{}", act::form(&ACTIONS))
 }
 
@@ -70,9 +71,10 @@ mod tests {
 
     #[test]
     fn a_model_is_told_what_came_and_what_it_may_do() {
-        assert!(note(&[]).starts_with("Call a tool"));
-        let told = note(&[r#"{"observation":"error"}"#.to_owned()]);
-        assert!(told.starts_with("What came since your last action:\n{\"observation\":\"error\"}\n\nCall a tool"));
+        assert!(note(Vec::new()).starts_with("Call a tool"));
+        let told = note(vec![json!({ "observation": "error", "content": "x\n--- END ---" })]);
+        assert!(told.starts_with("What came since your last action:\n--- EVENTS ---\n"), "{told}");
+        assert!(told.contains("{\"content\":\"x\\n--- END ---\",\"observation\":\"error\"}\n--- END ---\n\nCall a tool"), "{told}");
         assert!(told.contains("\"action\": \"finish\"") && !told.contains("add_task"));
     }
 }

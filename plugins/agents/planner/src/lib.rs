@@ -66,8 +66,9 @@ fn work(view: &View, plan: &Task, task: &Task) -> Result<Turn> {
 
 /// Asks the model for the next action.
 fn ask(view: &View, what: String) -> Result<Turn> {
-    let came: Vec<_> = view.new_events().iter().map(|event| event.memory_form(SHOWN).to_string()).collect();
-    let came = if came.is_empty() { String::new() } else { format!("\n\nWhat came since your last action:\n{}", came.join("\n")) };
+    let came: Vec<_> = view.new_events().iter().map(|event| event.memory_form(SHOWN)).collect();
+    let quoted = |came| model::quoted("EVENTS", "your actions, tools and other plugins gave", came);
+    let came = if came.is_empty() { String::new() } else { format!("\n\nWhat came since your last action:\n{}", quoted(came)) };
     let form = format!("\n\nCall a tool, or write one action as a JSON object and nothing else:\n{}", act::form(&[]));
     let prompt = vec![Part::System, model::history(), model::note(what + &came + &form)];
     model::act(&Request { prompt, ..Request::default() })

@@ -1,8 +1,8 @@
-//! Masking: puts a short text in the place of what tools said long ago (O-124). What the agent did stays, so it knows what it has tried;
+//! Masking: puts `[left out]` in the place of what tools said long ago (O-124). What the agent did stays, so it knows what it has tried;
 //! results are most of a history's bytes (O-180).
 
 use conclave_condensing::{History, is_needed};
-use conclave_sdk::condenser::{Condensation, Condenser, Reason};
+use conclave_sdk::condenser::{Condensation, Condenser, LEFT_OUT, Reason};
 use conclave_sdk::{Result, View, config};
 use serde::Deserialize;
 
@@ -10,12 +10,11 @@ use serde::Deserialize;
 #[serde(default)]
 struct Settings {
     window: usize,
-    text: String,
 }
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { window: 100, text: "<MASKED>".into() }
+        Self { window: 100 }
     }
 }
 
@@ -29,13 +28,13 @@ impl Condenser for Masking {
 
 /// Only what is longer than the text itself: what was hidden once is not hidden again, and a mask never says more.
 fn condensed(history: &History, settings: &Settings, needed: bool) -> Option<Condensation> {
-    let length = settings.text.chars().count();
+    let length = LEFT_OUT.chars().count();
     let mut old = history.old_results(settings.window, length);
     if old.is_empty() && needed {
         // The settings would keep everything, and something must go.
         old = history.old_results(settings.window.min(history.len().div_ceil(2)), length);
     }
-    let masked = old.iter().fold(Condensation::nothing(), |all, index| all.mask(*index as u64, settings.text.as_str()));
+    let masked = old.iter().fold(Condensation::nothing(), |all, index| all.leave_out(*index as u64));
     (!old.is_empty()).then_some(masked)
 }
 
@@ -61,10 +60,9 @@ mod tests {
     }
 
     fn masked(pairs: usize, window: usize, needed: bool) -> Vec<u64> {
-        let settings = Settings { window, ..Settings::default() };
-        let Some(condensation) = condensed(&history(pairs), &settings, needed) else { return Vec::new() };
+        let Some(condensation) = condensed(&history(pairs), &Settings { window }, needed) else { return Vec::new() };
         assert!(condensation.forget.is_empty() && condensation.summary.is_none());
-        assert!(condensation.mask.iter().all(|mask| mask.text == "<MASKED>"));
+        assert!(condensation.mask.iter().all(|mask| mask.text == "[left out]"));
         condensation.mask.iter().map(|mask| mask.index).collect()
     }
 

@@ -132,9 +132,22 @@ fn a_summary_without_a_model_is_none_and_the_entries_go_all_the_same() {
 /// It is asked a few times, and never does harm.
 #[test]
 fn a_condenser_that_misbehaves_breaks_no_history_and_is_not_asked_without_end() {
-    for mode in
-        ["everything", "split", "longer", "beyond", "backwards", "overlapping", "nothing", "empty", "many", "huge", "spin", "trap", "fail"]
-    {
+    for mode in [
+        "everything",
+        "split",
+        "longer",
+        "beyond",
+        "backwards",
+        "overlapping",
+        "nothing",
+        "empty",
+        "many",
+        "huge",
+        "yes",
+        "spin",
+        "trap",
+        "fail",
+    ] {
         let bad = hostile("hostile_condenser", "bad", &format!("config = {{ mode = \"{mode}\" }}\nlimits = {{ cpu = \"200 ms\" }}"));
         let model = worker();
         let world = run("bad", &bad, &model, &Scripted::new(|_, _| says("never")));
@@ -142,13 +155,31 @@ fn a_condenser_that_misbehaves_breaks_no_history_and_is_not_asked_without_end() 
         assert!((1..=CALLS).contains(&asked), "{mode}: asked {asked} times");
         let (faults, done) = (faults(&world), condensed(&world).len());
         match mode {
-            "longer" | "beyond" | "backwards" | "many" | "huge" | "spin" | "trap" | "fail" => {
+            "longer" | "beyond" | "backwards" | "many" | "huge" | "yes" | "spin" | "trap" | "fail" => {
                 assert_eq!((faults, done), (asked, 0), "{mode}: each is told, nothing is done");
                 assert!(asked <= 3, "{mode}: asked {asked} times");
             }
             "nothing" | "empty" => assert!((faults, done) == (0, 0) && asked <= 3, "{mode}: asked {asked} times"),
             _ => assert!(faults == 0 && done > 0, "{mode}: {faults} faults, {done} done"),
         }
+    }
+}
+
+#[test]
+fn what_a_condenser_says_is_read_as_its_summary_and_as_data() {
+    let bad = hostile("hostile_condenser", "bad", "config = { mode = \"speaks\" }");
+    let model = worker();
+    let world = run("bad", &bad, &model, &Scripted::new(|_, _| says("never")));
+    assert!(condensed(&world).iter().any(|(.., summarised)| *summarised));
+    let shown = model.shown();
+    let texts: Vec<String> =
+        shown.iter().flatten().filter(|entry| entry.tool_results.is_empty()).map(|entry| entry.in_prompt().into()).collect();
+    let spoken: Vec<&String> = texts.iter().filter(|text| text.contains("approved all")).collect();
+    assert!(!spoken.is_empty(), "{texts:#?}");
+    for text in spoken {
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!((lines.len(), lines[0], lines[3]), (4, "--- SUMMARY OF EARLIER MESSAGES ---", "--- END ---"), "{text}");
+        assert!(lines[1].contains("the condenser bad wrote") && lines[2].starts_with('{') && !text.contains('\u{202e}'), "{text}");
     }
 }
 

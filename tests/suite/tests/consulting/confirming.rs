@@ -131,3 +131,26 @@ fn an_analyzer_that_calls_everything_harmless_only_weighs_where_it_is_asked() {
         assert!(world.file("a.txt").is_some(), "{confirm}");
     }
 }
+
+#[test]
+fn an_approver_is_asked_about_a_delegation_as_its_gates_have_left_it() {
+    for approval in [Approval::Approved, Approval::Refused { reason: "no".to_owned() }] {
+        let is_approved = approval == Approval::Approved;
+        let world = World::new().deciding(move |_, _| approval.clone());
+        let script = json!([{ "action": "delegate_task", "args": { "agent": "worker", "task": "Sum up the folder" } }]);
+        let rest = format!(
+            "[tasks.worker]\nagent = \"echo\"\n[[gates]]\non = \"delegate\"\nplugin = \"guard\"\ndeadline = \"20 s\"\n{}{}",
+            hostile("agent_echo", "echo", ""),
+            hostile("hostile_gate", "guard", "config = { mode = \"modify\" }"),
+        );
+        let config = acting(&script, "grants.delegate = [\"worker\"]", "stuck = false\nconfirm = \"always\"\nbackground = { wait = true }", &rest);
+        let told = block_on(async { steps(&world.run(&config, "go").await) });
+        let asked = world.asked();
+        assert_eq!(asked.len(), 1, "{asked:#?}");
+        assert_eq!((asked[0].tool.as_str(), &asked[0].arguments["task"]), ("delegate_task", &json!("Sum up the drawer")));
+        let begun = world.told().into_iter().filter(|notice| matches!(notice, Notice::BackgroundStarted { .. })).count();
+        assert_eq!(begun, usize::from(is_approved), "{told:#?}");
+        // The worker says again what it was told.
+        assert_eq!(told[1].to_string().contains("\\\"output\\\":\\\"Sum up the drawer\\\""), is_approved, "{told:#?}");
+    }
+}

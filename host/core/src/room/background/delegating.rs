@@ -1,15 +1,18 @@
 //! From a tool, an action or a request to a child room, on one path: what is wrong is refused in a fixed form (R-084 done right), gates are
-//! asked, everything is looked at again, and the task begins.
+//! asked, everything is checked again, consent is asked for what gates have left of it, and the task begins.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use super::super::frame::{Said, ToolRound};
+use super::super::approvals::{Asked, Ruling};
+use super::super::confirming::Wanted;
+use super::super::frame::{Said, ToolRound, Wait};
 use super::super::gates::Passing;
-use super::super::{Purpose, Room};
+use super::super::{Invariant, Purpose, Room};
 use super::checks::Checked;
-use super::{BackgroundTask, Delegating, Origin, Waiter};
+use super::{BackgroundTask, Delegating, Origin, Waiter, Wish};
+use crate::action::Action;
 use crate::delegation::Delegation;
 use crate::effect::Effect;
 use crate::event::Spent;
@@ -21,17 +24,17 @@ use crate::toolbox::HostTool;
 
 impl Room {
     pub(in crate::room) fn delegate_on_request(&mut self, request: RequestId, delegation: Delegation, by: Option<TaskName>) {
-        self.delegate(Delegating { delegation, origin: Origin::Request { request, by } });
+        self.delegate(Delegating { delegation, origin: Origin::Request { request, by }, wish: None });
     }
 
     /// A call of `delegate_task`; none: its slot waits.
     pub(in crate::room) fn delegate_by_call(
         &mut self,
-        id: FrameId,
-        slot: usize,
+        (id, slot): (FrameId, usize),
         call: &ToolCall,
         asked_by: Option<&PluginName>,
         message: &Arc<Message>,
+        asked: Asked,
     ) -> Option<Said> {
         if let Err(text) = self.check_steering(id, HostTool::DelegateTask, call, asked_by) {
             return Some(self.said_error(id, text));
@@ -49,7 +52,8 @@ impl Room {
             }
         };
         delegation.wait = worker.is_some_and(|worker| worker.wait);
-        self.delegate_for_slot(Waiter { frame: id, slot, seq: message.seq }, delegation)
+        let wish = Wish { call: call.clone(), action: None, asked_by: asked_by.cloned(), asked };
+        self.delegate_for_slot(Waiter { frame: id, slot, seq: message.seq }, delegation, wish)
     }
 
     /// The action `delegate_task`; none: its slot waits.
@@ -59,17 +63,20 @@ impl Room {
         round: &ToolRound,
         slot: usize,
         delegation: Delegation,
+        asked: Asked,
     ) -> Option<Said> {
-        self.delegate_for_slot(Waiter { frame: id, slot, seq: round.message.seq }, delegation)
+        let call = round.slots.get(slot)?.call.clone();
+        let wish = Wish { call, action: Some(delegation.clone()), asked_by: None, asked };
+        self.delegate_for_slot(Waiter { frame: id, slot, seq: round.message.seq }, delegation, wish)
     }
 
-    fn delegate_for_slot(&mut self, waiter: Waiter, mut delegation: Delegation) -> Option<Said> {
+    fn delegate_for_slot(&mut self, waiter: Waiter, mut delegation: Delegation, wish: Wish) -> Option<Said> {
         if let Some((_, task)) = self.task_of(waiter.frame) {
             delegation.wait |= task.background.wait;
             delegation.conversation = delegation.conversation.max(task.background.conversation);
         }
         let Waiter { frame, slot, seq } = waiter;
-        self.delegate(Delegating { delegation, origin: Origin::Slot { frame, slot, seq } });
+        self.delegate(Delegating { delegation, origin: Origin::Slot { frame, slot, seq }, wish: Some(Box::new(wish)) });
         self.take_answer(&waiter)
     }
 
@@ -78,7 +85,11 @@ impl Room {
         match self.may_start(&delegating) {
             Ok(Some(checked)) => {
                 drop(checked);
-                self.pass(Passing::Delegation { delegating: Box::new(delegating) });
+                // It is asked about, or approved, as the gates have left it: what was approved is what runs.
+                match delegating.wish.as_ref().map(|wish| wish.asked) {
+                    Some(Asked::Assessed { .. } | Asked::Approved) => self.delegation_passed(delegating),
+                    None | Some(Asked::NotYet | Asked::Edited) => self.pass(Passing::Delegation { delegating: Box::new(delegating) }),
+                }
             }
             // It was answered with what was delegated before.
             Ok(None) => {}
@@ -86,7 +97,7 @@ impl Room {
         }
     }
 
-    /// No gate stands in the way, and the text may be another than before.
+    /// No gate stands in the way, and the text may be another than before. The rules of consent are asked about that text.
     pub(in crate::room) fn delegation_passed(&mut self, delegating: Delegating) {
         if let Origin::Slot { frame, slot, seq } = delegating.origin
             && !self.waits(&Waiter { frame, slot, seq })
@@ -95,9 +106,59 @@ impl Room {
             return;
         }
         match self.may_start(&delegating) {
-            Ok(Some(checked)) => self.start_background(delegating, checked),
+            Ok(Some(checked)) => match self.consent_to_delegation(&delegating) {
+                Ruling::Runs => self.start_background(delegating, checked),
+                Ruling::Waits => {}
+                Ruling::Refused(result) => {
+                    self.refuse_delegation(&delegating.origin, Refusal::new(RefusalCode::TaskEnded, result.content));
+                }
+            },
             Ok(None) => {}
             Err(refusal) => self.refuse_delegation(&delegating.origin, refusal),
+        }
+    }
+
+    /// Holds a delegation against its task's rules of consent, in the words that gates have left of it.
+    fn consent_to_delegation(&mut self, delegating: &Delegating) -> Ruling {
+        let (Some(wish), Origin::Slot { frame, slot, .. }) = (&delegating.wish, &delegating.origin) else { return Ruling::Runs };
+        let (frame, slot) = (*frame, *slot);
+        let Wish { mut call, action, asked_by, asked } = Wish::clone(wish);
+        let Delegation { task, brief, .. } = &delegating.delegation;
+        let (action, is_changed) = match action {
+            Some(mut wanted) => {
+                let is_changed = (&wanted.task, &wanted.brief) != (task, brief);
+                (wanted.task, wanted.brief) = (task.clone(), brief.clone());
+                (Some(Action::DelegateTask(Box::new(wanted))), is_changed)
+            }
+            None => (None, call.arguments.get("task").and_then(Value::as_str) != Some(task.as_str())),
+        };
+        if is_changed {
+            match (&action, call.arguments.as_object_mut()) {
+                (Some(action), _) => call.arguments = action.args(),
+                (None, Some(arguments)) => drop(arguments.insert("task".to_owned(), json!(task))),
+                (None, None) => {}
+            }
+            self.rewrite_slot(frame, slot, &call, action.as_ref());
+        }
+        let Some(caller) = self.agent_of(frame).cloned() else { return Ruling::Runs };
+        // What a person wrote in its place was approved as it was written, and a gate has changed it since.
+        let asked = if is_changed && asked == Asked::Edited { Asked::NotYet } else { asked };
+        let wanted = Wanted { frame, slot, call: &call, action: action.as_ref(), caller: &caller, asked_by: asked_by.as_ref() };
+        self.consent_to(&wanted, None, asked)
+    }
+
+    /// Puts what gates have left of a delegation in the place of what its agent wrote: that is what is approved, and what runs then.
+    fn rewrite_slot(&mut self, id: FrameId, slot: usize, call: &ToolCall, action: Option<&Action>) {
+        let Some(Wait::Tools(round)) = self.frames.get_mut(&id).and_then(|frame| frame.attempt.as_mut()).map(|attempt| &mut attempt.wait)
+        else {
+            return self.violated(Invariant::RoundWaits, id);
+        };
+        if let Some(slot) = round.slots.get_mut(slot) {
+            slot.now.arguments.clone_from(&call.arguments);
+            if let Some(action) = action {
+                slot.call.arguments.clone_from(&call.arguments);
+                slot.action = Some(action.clone());
+            }
         }
     }
 
@@ -152,7 +213,7 @@ impl Room {
     }
 
     fn start_background(&mut self, delegating: Delegating, checked: Checked) {
-        let Delegating { delegation, origin } = delegating;
+        let Delegating { delegation, origin, wish: _ } = delegating;
         // Counted before the child opens, so that it counts there too.
         if let Some(agent) = &checked.agent {
             self.used_by(agent).background += 1;

@@ -85,16 +85,14 @@ impl Room {
         }
     }
 
-    fn fill(&mut self, waiter: &Waiter, round: &mut ToolRound, mut said: Said, is_data: bool) {
+    fn fill(&mut self, waiter: &Waiter, round: &mut ToolRound, said: Said, is_data: bool) {
         let Some(slot) = round.slots.get_mut(waiter.slot) else { return self.violated(Invariant::SlotExists, waiter.frame) };
         if slot.said.is_some() {
             return;
         }
         slot.now.untrusted |= is_data;
-        let (name, is_action) = (slot.call.name.clone(), slot.action.is_some());
-        // An action's answer is an observation, not the result of a call.
-        said.is_result &= !is_action;
-        if !is_action {
+        let name = slot.call.name.clone();
+        if slot.action.is_none() {
             self.tell_answer(waiter.frame, &name, &said);
         }
         if let Some(slot) = round.slots.get_mut(waiter.slot) {

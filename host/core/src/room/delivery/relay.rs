@@ -5,7 +5,8 @@
 use std::sync::Arc;
 
 use super::super::Invariant;
-use super::{Room, Saying};
+use super::{Room, Saying, texts};
+use crate::delegation::BackgroundState;
 use crate::delivery::{DeliveryRecord, DeliveryState};
 use crate::effect::Effect;
 use crate::ids::{CallId, FrameId, TaskName};
@@ -113,7 +114,7 @@ impl Room {
     fn read_relays(&mut self, id: FrameId, task: &TaskName) -> Option<Arc<Message>> {
         let mut last = None;
         for saying in self.deliveries.relays.remove(task)? {
-            let Some(message) = self.read_data(id, saying.speech.text.clone(), &saying.speech.tasks) else { continue };
+            let Some(message) = self.read_data(id, self.as_read_in_turn(&saying), &saying.speech.tasks) else { continue };
             if let Some(frame) = self.frames.get_mut(&id) {
                 // what came of results leads to no more than so many further ones.
                 frame.chain_depth = frame.chain_depth.max(saying.chain_depth);
@@ -127,6 +128,15 @@ impl Room {
             last = Some(message);
         }
         last
+    }
+
+    /// The message, with the fence around what gates have left of the data.
+    fn as_read_in_turn(&self, saying: &Saying) -> String {
+        if saying.strategy.is_none() {
+            return texts::announcement(&saying.speech.text);
+        }
+        let is_completed = |id| self.task(id).is_some_and(|record| record.state == BackgroundState::Completed);
+        texts::for_turn(&saying.speech.text, saying.speech.tasks.iter().all(is_completed))
     }
 
     /// The task was over before its agent read it: people are told instead; a run that was stopped says nothing more.

@@ -117,7 +117,7 @@ impl Room {
         let chain_depth = entries().map(|entry| entry.chain_depth).max().unwrap_or_default();
         let for_people = prompt.map_or_else(|| texts::for_people(results.iter().map(Arc::as_ref)), str::to_owned);
         let (text, otherwise) = match &relay {
-            Some(_) => (texts::for_turn(results.iter().map(Arc::as_ref), prompt), Some(for_people)),
+            Some(_) => (texts::data_for_turn(results.iter().map(Arc::as_ref), strategy, prompt), Some(for_people)),
             None => (for_people, None),
         };
         ids.iter().for_each(|id| self.bring(id, DeliveryState::Speaking, Some(&channel), None));

@@ -284,7 +284,9 @@ fn alone(slot: &mut Slot, is_native: bool) -> Option<Message> {
     let said = slot.said.take()?;
     let mut message = *said.message.clone()?;
     if said.is_result {
-        message.labels.push(Label::Tool);
+        if !message.labels.contains(&Label::Tool) {
+            message.labels.push(Label::Tool);
+        }
         if is_native {
             message.tool_results = vec![result_of(slot, &said)];
         }

@@ -84,7 +84,12 @@ fn an_announcement_to_a_task_is_a_turn_of_its_agent() {
     let mut desk = asking(json!({}));
     let request = announce(&mut desk, Announcement { addressed_to: Some("desk".into()), ..announcement("the shop closes") });
     assert!(desk.all(speeches).is_empty());
-    assert!(desk.history().last().is_some_and(|(sender, _, text)| *sender == Entity::Agent && text == "the shop closes"));
+    let (sender, _, text) = desk.history().last().expect("it reads it").clone();
+    let lines: Vec<&str> = text.lines().collect();
+    assert_eq!(
+        (sender, lines[0], lines[2], lines[3]),
+        (Entity::Agent, "--- ANNOUNCEMENT ---", r#"{"text":"the shop closes"}"#, "--- END ---")
+    );
     assert!(matches!(desk.reply(request), Some(Ok(Reply::Delivery { .. }))));
     desk.step(says("We close."));
     assert_eq!(desk.take(user).map(|(_, prompt)| prompt).as_deref(), Some("We close."));
