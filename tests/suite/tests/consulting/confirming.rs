@@ -143,7 +143,8 @@ fn an_approver_is_asked_about_a_delegation_as_its_gates_have_left_it() {
             hostile("agent_echo", "echo", ""),
             hostile("hostile_gate", "guard", "config = { mode = \"modify\" }"),
         );
-        let config = acting(&script, "grants.delegate = [\"worker\"]", "stuck = false\nconfirm = \"always\"\nbackground = { wait = true }", &rest);
+        let config =
+            acting(&script, "grants.delegate = [\"worker\"]", "stuck = false\nconfirm = \"always\"\nbackground = { wait = true }", &rest);
         let told = block_on(async { steps(&world.run(&config, "go").await) });
         let asked = world.asked();
         assert_eq!(asked.len(), 1, "{asked:#?}");
