@@ -35,8 +35,6 @@ mod words;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command, Output, Plugin};
 use error::CliError;
 use interrupt::Interrupts;
@@ -45,7 +43,7 @@ fn main() -> ExitCode {
     if let Some(code) = compile::asked(std::env::args_os()) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = Cli::read();
     if cli.output.no_color {
         anstream::ColorChoice::Never.write_global();
     }

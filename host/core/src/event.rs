@@ -25,7 +25,7 @@ use crate::tool::{ToolError, ToolOutcome};
 use crate::trace::Read;
 
 /// The version of the rules that a room folds its events by. It changes whenever the same events would lead elsewhere.
-pub const RULES: u32 = 8;
+pub const RULES: u32 = 9;
 
 /// Whom an event is for: the person or service on whose behalf the room runs.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -93,11 +93,54 @@ fn a_hint_names_the_limit_that_ended_the_run() {
 #[test]
 fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "interactive = true"));
-    let told = text(&conclave(&rig, &["run", "c.toml", "hello"]).stderr);
-    assert!(told.contains("STALLED") && told.contains("talk with it: conclave chat"), "{told}");
+    let output = conclave(&rig, &["run", "c.toml", "Which lighthouse?"]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{told}");
+    assert!(told.contains("\nmain asks: Which lighthouse?\nhelp: ") && told.contains("talk with it: conclave chat"), "{told}");
+    assert!(!told.contains("valid answer"), "it is asked once: {told}");
+    let output = conclave(&rig, &["run", "--json", "c.toml", "Which lighthouse?"]);
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let questions: Vec<&Value> = lines.iter().filter(|line| line["told"]["notice"] == "question-unanswered").collect();
+    assert_eq!(questions.iter().map(|told| &told["told"]["question"]).collect::<Vec<_>>(), ["Which lighthouse?"]);
+    let last = lines.last().expect("there is a result");
+    assert_eq!((&last["exit_code"], &last["outcome"]["cause"]["code"]), (&json!(9), &json!("nobody-to-ask")));
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
     let told = text(&conclave(&Rig::new().with_file("c.toml", stalled), &["run", "c.toml", "go"]).stderr);
     assert!(told.contains("STALLED") && !told.contains("conclave chat"), "{told}");
+}
+
+#[test]
+fn a_run_and_a_conversation_without_a_config_take_the_usual_one() {
+    let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
+    let output = conclave(&rig, &["run", "hello there"]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello there\n"), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["chat", "--quiet", "hello there"]);
+    assert!(text(&output.stdout).contains("hello there"), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["run", "configs/desk"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("there is no config configs/desk\nhelp: "), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["run", "desk.toml"]);
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_config_is_no_file_of_inputs() {
+    let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
+    std::fs::copy(rig.root().join("conclave.toml"), rig.root().join("inputs.txt")).expect("it can be copied");
+    for file in ["conclave.toml", "inputs.txt"] {
+        let output = conclave(&rig, &["batch", file]);
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{told}");
+        assert!(told.contains("is a config") && told.contains(&format!("conclave batch INPUTS --config {file}")), "{told}");
+    }
+}
+
+#[test]
+fn help_lists_the_commands_in_groups() {
+    let help = text(&conclave(&Rig::new(), &["--help"]).stdout);
+    let headings = ["\nRun:\n", "\nLook:\n", "\nAllow:\n", "\nAuthor:\n", "\nMaintain:\n", "\nOptions:\n", "\nExit codes:\n"];
+    let places: Vec<Option<usize>> = headings.iter().map(|heading| help.find(heading)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{help}");
 }
 
 #[test]
@@ -105,7 +148,7 @@ fn a_run_without_a_message_says_how_to_give_one() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let output = conclave(&rig, &["run", "c.toml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("conclave run FILE \"MESSAGE\""), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("conclave run [CONFIG] \"TEXT\""), "{}", text(&output.stderr));
 }
 
 #[cfg(target_os = "linux")]

@@ -20,8 +20,18 @@ use crate::show::{BAD, FAINT, ODD, one_line, paint};
 use crate::stdout;
 
 /// Codes from the worst to the best: that of a batch is the first that one of its runs has.
-const WORST_FIRST: [u8; 9] =
-    [exit::INTERRUPTED, exit::KEY, exit::UNREACHABLE, exit::PLUGIN, exit::POLICY, exit::BUDGET, exit::TIMEOUT, exit::FAILED, exit::OK];
+const WORST_FIRST: [u8; 10] = [
+    exit::INTERRUPTED,
+    exit::KEY,
+    exit::UNREACHABLE,
+    exit::PLUGIN,
+    exit::POLICY,
+    exit::UNANSWERED,
+    exit::BUDGET,
+    exit::TIMEOUT,
+    exit::FAILED,
+    exit::OK,
+];
 
 /// What became of one input.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -218,7 +218,7 @@ impl All {
         self.stoppers().remove(&index);
         match ended {
             Ok(outcome) => {
-                let code = exit::of(outcome.status, Met { trouble: tally.trouble(), nobody_to_ask: false });
+                let code = exit::of(outcome.status, Met { trouble: tally.trouble(), nobody_to_ask: false, cause: outcome.cause });
                 put(&self.staged, Row::ended(index, input, &outcome, code));
                 verdict(outcome).map(|result| result.map(drop)).map_err(drop)
             }

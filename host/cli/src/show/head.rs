@@ -56,7 +56,9 @@ fn count(plugins: usize) -> String {
 
 /// The rights table of a prepared config.
 pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
-    rights_table(prepared.setup(), prepared.sources())
+    let mut rows = rights_table(prepared.setup(), prepared.sources());
+    rows.iter_mut().for_each(|row| row.dev = prepared.is_dev(&row.plugin));
+    rows
 }
 
 /// Columns of the widest source.
@@ -72,7 +74,11 @@ pub(crate) fn line(row: &RightsRow, width: usize) -> String {
 }
 
 fn source(row: &RightsRow) -> String {
-    if row.source == "stock" { row.source.clone() } else { format!("{} UNSIGNED", short(&row.source)) }
+    match row.source.as_str() {
+        "stock" => row.source.clone(),
+        path if row.dev => format!("{} DEV", short(path)),
+        path => format!("{} UNSIGNED", short(path)),
+    }
 }
 
 /// The end of a long path: the file's name says most.

@@ -151,6 +151,12 @@ impl Trace {
                 }
                 self.line(task.as_str(), &paint(FAINT, format_args!("nobody had a valid answer ({stalled} of {of})")));
             }
+            // The end of a run shows it whole.
+            Notice::QuestionUnanswered { task, question } if self.is_chat() => {
+                let question = one_line(question, self.width());
+                self.line(task.as_str(), &format!("asks: {question}  {}", paint(FAINT, "nobody is there to answer")));
+            }
+            Notice::QuestionUnanswered { .. } => {}
             Notice::ToolCalled { task, caller, name, arguments, .. } => {
                 if self.is_batched(room, task) {
                     return;

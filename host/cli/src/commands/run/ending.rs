@@ -6,18 +6,20 @@ use std::time::Duration;
 
 use conclave_core::event::Spent;
 use conclave_core::message::ToolCall;
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::outcome::{EndCause, Outcome, Status};
 use conclave_runtime::Prepared;
 
 use crate::args::Output;
 use crate::chat::status;
 use crate::error::CliError;
-use crate::show::tally::Counts;
-use crate::show::{BAD, FAINT, ODD, paint, plural, printable, time};
+use crate::show::tally::{Counts, Tally};
+use crate::show::{BAD, FAINT, NAME, ODD, paint, plural, printable, time};
 use crate::stdout;
 
 /// What to do about an entry task that asks its user where nobody can answer.
 pub(crate) const ASKS_NOBODY: &str = "set `interactive = false` for it, or talk with it: conclave chat";
+/// The same for one that asks a question of its own accord.
+const ASKED_NOBODY: &str = "run it in a terminal, talk with it (conclave chat), or say more in the message";
 
 /// The entry task asks its user after each of its answers.
 pub(crate) fn asks_user(prepared: &Prepared) -> bool {
@@ -28,14 +30,15 @@ pub(crate) fn asks_user(prepared: &Prepared) -> bool {
 pub(super) fn finish(
     outcome: &Outcome,
     code: u8,
-    output: Output,
+    (output, asks_user): (Output, bool),
     took: Duration,
-    counts: Counts,
+    tally: &Tally,
     journal: Option<&Path>,
 ) -> Result<(), CliError> {
     if output.json {
         return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
     }
+    let counts = tally.counts();
     let mut err = anstream::stderr();
     if outcome.status.is_success() {
         if !output.quiet {
@@ -46,6 +49,13 @@ pub(super) fn finish(
             // Every ending says why, also when there is no result.
             None => drop(writeln!(err, "{} {}", paint(ODD, outcome.status.as_str()), printable(&outcome.reason))),
         }
+    } else if let Some((task, question)) = tally.unanswered().filter(|_| outcome.cause == Some(EndCause::NobodyToAsk)) {
+        let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
+        let question = printable(&question);
+        let mut lines = question.lines();
+        let _ = writeln!(err, "{} {}", paint(NAME, format_args!("{task} asks:")), lines.next().unwrap_or_default());
+        lines.for_each(|line| drop(writeln!(err, "      {} {line}", paint(FAINT, "│"))));
+        let _ = writeln!(err, "{} {}", paint(FAINT, "help:"), if asks_user { ASKS_NOBODY } else { ASKED_NOBODY });
     } else {
         let _ = writeln!(err, "\n{} {}", paint(BAD, outcome.status.as_str()), printable(&outcome.reason));
         if let Some(content) = outcome.content.as_deref().filter(|_| outcome.status != Status::Kill) {

@@ -9,13 +9,13 @@ use std::time::Instant;
 
 use conclave_core::delegation::OnClose;
 use conclave_core::ids::RoomId;
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
 use conclave_runtime::store::Store;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
-use super::ending::{ASKS_NOBODY, asks_user, finish};
+use super::ending::{asks_user, finish};
 use crate::approve::{About, AtTerminal, Waiting};
 use crate::args::{Approvals, Output, TraceChoice};
 use crate::attend::Attending;
@@ -153,17 +153,15 @@ impl Stage {
     /// Tells the end, and gives the exit code.
     pub(crate) fn end(&self, outcome: &Outcome, began: Instant, journal: Option<&Path>) -> Result<u8, CliError> {
         let output = self.manner.output;
-        let met = Met { trouble: self.tally.trouble(), nobody_to_ask: self.approver.has_refused_for_nobody() };
+        let nobody_to_ask = self.approver.has_refused_for_nobody();
+        let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
         let code = exit::of(outcome.status, met);
         if let Some(why) = self.tally.why_no_answer().filter(|_| output.quiet && !output.json && !outcome.status.is_success()) {
             // Otherwise it was told when it happened.
             let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
         }
-        finish(outcome, code, output, began.elapsed(), self.tally.counts(), journal)?;
+        finish(outcome, code, (output, self.asks_user), began.elapsed(), &self.tally, journal)?;
         self.approver.tell_missing();
-        if outcome.status == Status::Stalled && !output.json && self.asks_user && !self.person.is_there() {
-            let _ = writeln!(anstream::stderr(), "{} {ASKS_NOBODY}", paint(FAINT, "help:"));
-        }
         Ok(code)
     }
 }
