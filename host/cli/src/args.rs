@@ -129,6 +129,13 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// It runs tasks, whose limits hold whether or not somebody reads what is shown of them.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Chat(_) | Self::Batch(_) | Self::Resume(_) | Self::Mcp(_) | Self::Trajectory(_))
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Run {
     #[command(flatten)]

@@ -53,10 +53,10 @@ pub(crate) async fn prepare_and_warn(
     let prepared = host.prepare_pinned(&config, &pins, &follow(quiet)).await.map_err(unprepared)?;
     if !output.quiet {
         for warning in config.warnings.0.iter().chain(&prepared.warnings().0).filter(|warning| holds(&prepared, warning)) {
-            let _ = write!(anstream::stderr(), "{warning}");
+            let _ = write!(crate::output::stderr(), "{warning}");
         }
         if let Some(line) = unpinned(&prepared, file) {
-            let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, line));
+            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, line));
         }
     }
     Ok(prepared)
@@ -225,7 +225,7 @@ pub(crate) fn follow(quiet: bool) -> Follow {
 }
 
 fn tell(step: &LoadStep, quiet: bool) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     match step {
         LoadStep::Downloading { plugin, from } if !quiet => {
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("downloading {plugin} from {from}")));

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use conclave_test_support::{Rig, calling, guest, stepping};
+use conclave_test_support::{Rig, calling, guest, stepping, until};
 use serde_json::{Value, json};
 
 pub(crate) fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
@@ -126,7 +126,7 @@ fn a_run_and_a_conversation_without_a_config_take_the_usual_one() {
 #[test]
 fn a_config_is_no_file_of_inputs() {
     let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
-    std::fs::copy(rig.root().join("conclave.toml"), rig.root().join("inputs.txt")).expect("it can be copied");
+    std::fs::copy(rig.folder().join("conclave.toml"), rig.folder().join("inputs.txt")).expect("it can be copied");
     for file in ["conclave.toml", "inputs.txt"] {
         let output = conclave(&rig, &["batch", file]);
         let told = text(&output.stderr);
@@ -141,6 +141,60 @@ fn help_lists_the_commands_in_groups() {
     let headings = ["\nRun:\n", "\nLook:\n", "\nAllow:\n", "\nAuthor:\n", "\nMaintain:\n", "\nOptions:\n", "\nExit codes:\n"];
     let places: Vec<Option<usize>> = headings.iter().map(|heading| help.find(heading)).collect();
     assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{help}");
+}
+
+/// A pipe in which there is no room, as one whose reader has stopped reading.
+#[cfg(target_os = "linux")]
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    use std::io::Write;
+
+    let (reader, mut writer) = std::io::pipe().expect("a pipe can be made");
+    // As much as a pipe holds.
+    writer.write_all(&[b'\n'; 1 << 16]).expect("it is empty");
+    (reader, writer)
+}
+
+#[cfg(target_os = "linux")]
+fn too_long() -> Rig {
+    let config = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
+    Rig::new().with_file("c.toml", config)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_whose_output_nobody_reads_ends_by_its_limits() {
+    let rig = too_long();
+    let (unread, full) = full_pipe();
+    let both = full.try_clone().expect("a pipe has as many ends as one likes");
+    let mut run = rig.conclave(&["run", "--verbose", "c.toml", "go"]).stdout(both).stderr(full).spawn().expect("the program runs");
+    let ended = run.wait().expect("it ends");
+    drop(unread);
+    assert_eq!(ended.code(), Some(124));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn records_that_nobody_reads_wait_and_the_run_ends_all_the_same() {
+    use std::io::Read;
+
+    let rig = too_long();
+    let (mut unread, full) = full_pipe();
+    // The command holds an end of the pipe, and must be gone before the rest can be read to its end.
+    let run = { rig.conclave(&["run", "--json", "c.toml", "go"]).stdout(full).stderr(Stdio::null()).spawn() };
+    let mut run = run.expect("the program runs");
+    until("the run has ended, as another terminal sees it", || {
+        let runs = text(&conclave(&rig, &["runs", "--json"]).stdout).to_lowercase();
+        runs.contains("timeout").then_some(())
+    });
+    let mut read = String::new();
+    unread.read_to_string(&mut read).expect("it is text");
+    assert_eq!(run.wait().expect("it ends").code(), Some(124));
+    let lines: Vec<Value> =
+        read.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let records = lines.iter().filter(|line| line["type"] == "recorded").map(|line| line["record"]["seq"].as_u64().expect("a number"));
+    assert!(records.clone().eq(0..records.count() as u64), "none is lost: {read}");
+    let last = lines.last().expect("there is a result");
+    assert_eq!((&last["type"], &last["exit_code"]), (&json!("result"), &json!(124)));
 }
 
 #[test]

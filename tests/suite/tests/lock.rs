@@ -168,7 +168,8 @@ fn a_build_of_what_the_operator_builds_runs_and_is_shown_as_dev() {
 #[test]
 fn what_is_added_as_dev_is_marked_in_the_lock_and_shown() {
     let bare = "entry = \"main\"\n[plugins.agent]\nsource = \"agent.wasm\"\n[tasks.main]\nagent = \"agent\"\n";
-    let rig = with_weather().with_file("conclave.toml", bare);
+    let echo = std::fs::read(guest("agent_echo")).expect("the guest is built");
+    let rig = with_weather().with_file("conclave.toml", bare).with_file("agent.wasm", echo);
     let (_, told) = ended(&rig, 0, &["add", "weather.wasm", "--no-questions", "--dev"]);
     assert!(told.contains("DEV: you build it") && !told.contains("UNSIGNED"), "{told}");
     let is_dev = |name: &str| Lock::parse(&lock_file(&rig)).expect("it was written").plugins[name].dev;

@@ -70,7 +70,7 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
         output,
     )?;
     if let Some(pinned) = pinned.filter(|_| !quiet) {
-        let _ = writeln!(anstream::stderr(), "{pinned}");
+        let _ = writeln!(crate::output::stderr(), "{pinned}");
         // `check --locked` wants all of them.
         let others = || {
             edited
@@ -80,7 +80,7 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
                 .filter(|(other, plugin)| other.as_str() != name && is_pinned(&plugin.source))
         };
         if others().any(|(other, _)| !lock.lock.iter().any(|lock| lock.plugins.contains_key(other))) {
-            let _ = writeln!(anstream::stderr(), "  {}", paint(FAINT, "the other plugins are not pinned: conclave plugin lock"));
+            let _ = writeln!(crate::output::stderr(), "  {}", paint(FAINT, "the other plugins are not pinned: conclave plugin lock"));
         }
     }
     if !quiet {
@@ -142,7 +142,7 @@ fn comment(found: &Found) -> Vec<String> {
 
 /// Before anything is asked: what it is, what it wants, and why.
 fn show(found: &Found, is_dev: bool) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
     let kinds: Vec<&str> = inspection.kinds.iter().map(|kind| kind.as_str()).collect();
     let license = if manifest.license.is_empty() { String::new() } else { format!(" · {}", one_line(&manifest.license, 80)) };

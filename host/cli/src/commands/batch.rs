@@ -112,7 +112,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
     let code = all.code(&policy, ended.ended_by, &results);
     all.approver.tell_missing();
     if !output.quiet {
-        let _ = writeln!(anstream::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
+        let _ = writeln!(crate::output::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
     }
     Ok(code)
 }

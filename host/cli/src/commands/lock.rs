@@ -102,7 +102,7 @@ fn tell(
     if output.quiet {
         return Ok(());
     }
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let _ = writeln!(err, "{}", file.path().display());
     let is_dev = |name: &PluginName| lock.plugins.get(name).is_some_and(|pinned| pinned.dev);
     let line = |name: &PluginName| facts.get(name).map(|facts| pinned_line(name, facts, is_dev(name))).unwrap_or_default();

@@ -37,7 +37,7 @@ pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interru
             Ok(code) => code,
             // An author corrects it and saves; the next start is the answer.
             Err(error) => {
-                let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
+                let _ = writeln!(crate::output::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
                 error.code()
             }
         };
@@ -45,7 +45,7 @@ pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interru
             return Ok(code);
         }
         if !output.quiet {
-            let _ = writeln!(anstream::stderr(), "{}\n", paint(FAINT, "waiting for a change; Ctrl-C ends"));
+            let _ = writeln!(crate::output::stderr(), "{}\n", paint(FAINT, "waiting for a change; Ctrl-C ends"));
         }
         tokio::select! {
             () = watch::changes(&file) => {}

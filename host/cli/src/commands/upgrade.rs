@@ -105,7 +105,7 @@ impl Told {
         if output.quiet {
             return Ok(());
         }
-        let mut err = anstream::stderr();
+        let mut err = crate::output::stderr();
         if self.accepted.is_empty() && self.refused.is_empty() {
             let what = if self.marked { "as it was pinned, and marked as built here" } else { "everything is as it was pinned" };
             let _ = writeln!(err, "{}", paint(FAINT, what));

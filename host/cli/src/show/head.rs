@@ -29,7 +29,7 @@ pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
 }
 
 fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let plugins = prepared.plugins();
     let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
     let from = match cached {

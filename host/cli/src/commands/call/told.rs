@@ -36,7 +36,7 @@ impl Told {
 
     /// A line on stderr.
     pub(super) fn line(&self, text: &str) {
-        let _ = writeln!(anstream::stderr(), "{text}");
+        let _ = writeln!(crate::output::stderr(), "{text}");
     }
 
     fn side_effect(&self, text: &str) {

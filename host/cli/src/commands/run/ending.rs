@@ -39,7 +39,7 @@ pub(super) fn finish(
         return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
     }
     let counts = tally.counts();
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     if outcome.status.is_success() {
         if !output.quiet {
             let _ = writeln!(err);
