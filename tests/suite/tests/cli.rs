@@ -110,6 +110,32 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
 }
 
 #[test]
+fn a_question_that_an_agent_asks_where_nobody_is_there_is_shown_whole() {
+    let config = r#"
+entry = "desk"
+[models.default]
+kind = "scripted"
+replies = "replies.json"
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.route = ["user"]
+[tasks.desk]
+agent = "chat"
+text = { recipients = true }
+"#;
+    let replies = json!({ "replies": ["TO[user]: The lines come to 30.5, the total says 31.\nWhich is right?"] });
+    let rig = Rig::new().with_file("conclave.toml", config).with_file("replies.json", replies.to_string());
+    for options in [&["run", "Check it."][..], &["run", "--quiet", "Check it."]] {
+        let output = conclave(&rig, options);
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(9), true), "{told}");
+        let question = "\ndesk asks: The lines come to 30.5, the total says 31.\n      │ Which is right?\nhelp: run it in a terminal";
+        assert!(told.contains(question) && told.matches("30.5").count() == 1, "{told}");
+    }
+}
+
+#[test]
 fn a_run_and_a_conversation_without_a_config_take_the_usual_one() {
     let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
     let output = conclave(&rig, &["run", "hello there"]);
