@@ -208,7 +208,7 @@ impl AtTerminal {
     /// Says on stderr which rules would have allowed what was refused because nobody could be asked.
     pub(crate) fn tell_missing(&self) {
         for missing in self.0.lock_missing().iter() {
-            let _ = writeln!(anstream::stderr(), "{} {missing}", paint(FAINT, "help:"));
+            let _ = writeln!(crate::output::stderr(), "{} {missing}", paint(FAINT, "help:"));
         }
     }
 }
@@ -379,7 +379,7 @@ impl Inner {
         let Some(is_exact) = self.asks_whether_exact(can(true), can(false)).await else { return Said::Again(String::new()) };
         match self.about.write(request, is_exact) {
             Ok(told) => {
-                let _ = writeln!(anstream::stderr(), "{told}");
+                let _ = writeln!(crate::output::stderr(), "{told}");
                 Said::Answer(Approval::Approved)
             }
             Err(error) => Said::Again(marked(&Entry::new(ODD, "not written").whole(Style::new(), &error.to_string()))),

@@ -2,6 +2,7 @@
 
 mod audit;
 mod batch;
+mod groups;
 mod keep;
 mod lock;
 mod look;
@@ -9,6 +10,7 @@ mod mcp;
 mod model;
 mod operate;
 mod say;
+mod target;
 mod trace;
 mod trajectory;
 
@@ -27,6 +29,7 @@ pub(crate) use mcp::Mcp;
 pub(crate) use model::ModelChoice;
 pub(crate) use operate::{Add, CONFIG, Call, Edit, Grant, Init};
 pub(crate) use say::{Pause, Stop, Tell};
+pub(crate) use target::Target;
 pub(crate) use trace::{Detail, TraceChoice};
 pub(crate) use trajectory::{Trajectory, TrajectoryExport, TrajectoryReplay, TrajectoryShow};
 
@@ -126,12 +129,17 @@ pub(crate) enum Command {
     },
 }
 
+impl Command {
+    /// It runs tasks, whose limits hold whether or not somebody reads what is shown of them.
+    pub(crate) fn runs(&self) -> bool {
+        matches!(self, Self::Run(_) | Self::Chat(_) | Self::Batch(_) | Self::Resume(_) | Self::Mcp(_) | Self::Trajectory(_))
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct Run {
-    /// The config, such as conclave.toml
-    pub(crate) file: PathBuf,
-    /// What the entry task is asked; `-` reads it from stdin
-    pub(crate) message: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
     #[command(flatten)]
@@ -156,10 +164,8 @@ pub(crate) struct Run {
 
 #[derive(Debug, Args)]
 pub(crate) struct Chat {
-    /// The config, such as conclave.toml
-    pub(crate) file: PathBuf,
-    /// The first message; asked for when there is none
-    pub(crate) message: Option<String>,
+    #[command(flatten)]
+    pub(crate) target: Target,
     #[command(flatten)]
     pub(crate) model: ModelChoice,
     #[command(flatten)]

@@ -20,7 +20,7 @@ pub(crate) fn line(question: &str) -> Option<String> {
     if !is_somebody_there() {
         return None;
     }
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let _ = write!(err, "{question} {} ", paint(FAINT, ">"));
     let _ = err.flush();
     let mut line = String::new();

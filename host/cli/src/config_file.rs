@@ -109,7 +109,7 @@ pub(crate) fn tell(file: &ConfigFile, edited: &Edited, more: Value, output: Outp
     if output.quiet {
         return Ok(());
     }
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     if edited.changes.is_empty() {
         let _ = writeln!(err, "{} is as it was", file.path().display());
         return Ok(());

@@ -1,7 +1,7 @@
 //! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in docs/cli.md, never renumbered.
 
 use conclave_core::model::TroubleKind;
-use conclave_core::outcome::Status;
+use conclave_core::outcome::{EndCause, Status};
 
 /// It went well.
 pub(crate) const OK: u8 = 0;
@@ -19,6 +19,8 @@ pub(crate) const PLUGIN: u8 = 5;
 pub(crate) const POLICY: u8 = 6;
 /// A hard limit of the run ended it: turns, tokens, cost, calls, computing.
 pub(crate) const BUDGET: u8 = 7;
+/// An agent asked its user a question, and nobody was there to answer.
+pub(crate) const UNANSWERED: u8 = 9;
 /// The run took longer than `limits.run.wall`.
 pub(crate) const TIMEOUT: u8 = 124;
 /// Stopped: Ctrl-C, or `conclave stop`.
@@ -28,13 +30,16 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) const TABLE: &str = "\
 Exit codes:
     0  it went well
-    1  the task ended without an answer (stalled, in a circle, rejected, not addressed), or an internal failure
+    1  the task ended without an answer (stalled, in a circle, rejected, not
+       addressed), or an internal failure
     2  the command line or the config is wrong
     3  a key or a secret is missing, or a model's server does not take its key
     4  a model's server could not be reached
     5  a plugin could not be loaded, or an agent failed again and again
     6  a tool call needed an approval and there was no terminal to ask on
-    7  a hard limit of the run ended it (turns, tokens, cost, calls, computing), and nobody gave it more
+    7  a hard limit of the run ended it (turns, tokens, cost, calls, computing),
+       and nobody gave it more
+    9  an agent asked its user a question, and nobody was there to answer
   124  the run took longer than limits.run.wall
   130  stopped: Ctrl-C, or conclave stop";
 
@@ -45,6 +50,8 @@ pub(crate) struct Met {
     pub(crate) trouble: Option<TroubleKind>,
     /// A call was refused because nobody could be asked about it.
     pub(crate) nobody_to_ask: bool,
+    /// The cause of the outcome.
+    pub(crate) cause: Option<EndCause>,
 }
 
 /// The code for the end of a run.
@@ -57,6 +64,7 @@ pub(crate) fn of(status: Status, met: Met) -> u8 {
         Status::InternalError => FAILED,
         // Also where the agent found another way: what the operator wanted asked was not done.
         _ if met.nobody_to_ask => POLICY,
+        _ if met.cause == Some(EndCause::NobodyToAsk) => UNANSWERED,
         status if status.is_success() => OK,
         _ => met.trouble.and_then(of_trouble).unwrap_or(if status == Status::Error { PLUGIN } else { FAILED }),
     }
@@ -74,7 +82,7 @@ pub(crate) fn of_trouble(kind: TroubleKind) -> Option<u8> {
 #[cfg(test)]
 mod tests {
     use conclave_core::model::TroubleKind;
-    use conclave_core::outcome::Status;
+    use conclave_core::outcome::{EndCause, Status};
 
     use super::{Met, of};
 
@@ -84,6 +92,8 @@ mod tests {
         let down = Met { trouble: Some(TroubleKind::Unreachable), ..Met::default() };
         let nobody = Met { nobody_to_ask: true, ..Met::default() };
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Error, met)), [3, 4, 6, 5]);
+        let unanswered = Met { cause: Some(EndCause::NobodyToAsk), ..Met::default() };
+        assert_eq!([Status::Stalled, Status::Kill, Status::InternalError].map(|status| of(status, unanswered)), [9, 130, 1]);
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::InternalError, met)), [1; 4]);
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Done, met)), [0, 0, 6, 0]);
         assert_eq!([key, down, nobody, Met::default()].map(|met| of(Status::Timeout, met)), [124; 4]);

@@ -139,7 +139,7 @@ fn open_free(is_bulk: bool) -> Result<Option<Store>, StoreError> {
 
 fn warn_unkept(error: &StoreError) {
     let what = "nothing is kept, so `conclave why` will know nothing of this run, and `conclave resume` cannot go on with it:";
-    let _ = writeln!(anstream::stderr(), "{} {what} {}", paint(ODD, "warning:"), printable(&error.to_string()));
+    let _ = writeln!(crate::output::stderr(), "{} {what} {}", paint(ODD, "warning:"), printable(&error.to_string()));
 }
 
 /// The calls of one client: runs of one serving, counted from 1.

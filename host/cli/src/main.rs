@@ -19,6 +19,7 @@ mod exit;
 mod folders;
 mod interrupt;
 mod journals;
+mod output;
 mod person;
 mod resuming;
 mod screen;
@@ -35,8 +36,6 @@ mod words;
 use std::io::Write;
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use args::{Cli, Command, Output, Plugin};
 use error::CliError;
 use interrupt::Interrupts;
@@ -45,11 +44,14 @@ fn main() -> ExitCode {
     if let Some(code) = compile::asked(std::env::args_os()) {
         return code;
     }
-    let cli = Cli::parse();
+    let cli = Cli::read();
     if cli.output.no_color {
         anstream::ColorChoice::Never.write_global();
     }
     let interrupts = Interrupts::listen();
+    if cli.command.runs() {
+        output::begin();
+    }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => return report(cli.output, &CliError::internal(format!("the async runtime could not start: {error}"))),
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Ok(code) => ExitCode::from(code),
         Err(error) => report(cli.output, &error),
     };
+    output::drain();
     // A thread that still reads from the terminal, or compiles, must not keep the program alive.
     runtime.shutdown_background();
     conclave_mcp::source::stop_all();
@@ -109,6 +112,6 @@ fn report(output: Output, error: &CliError) -> ExitCode {
         let _ = stdout::line(error.to_json());
     }
     // Names from a component can be part of it.
-    let _ = writeln!(anstream::stderr(), "{} {}", show::paint(show::BAD, "error:"), show::printable(&error.to_string()));
+    let _ = writeln!(output::stderr(), "{} {}", show::paint(show::BAD, "error:"), show::printable(&error.to_string()));
     ExitCode::from(error.code())
 }

@@ -44,7 +44,7 @@ pub(crate) fn tell_left(left: &[RunRow]) {
     let one = if left.len() == 1 { format!(" {}", newest.run) } else { String::new() };
     let count = plural(left.len() as u64, "run", "runs");
     let told = format!("{count} did not end: {}{more} (conclave resume{one})", names.join(", "));
-    let _ = writeln!(anstream::stderr(), "{}", paint(ODD, told));
+    let _ = writeln!(crate::output::stderr(), "{}", paint(ODD, told));
 }
 
 /// Ends calls of clients that were cut off: the client that asked has gone with the process. Before the first run of this process.

@@ -2,12 +2,14 @@
 //! so that none of them destroys another. It knows nothing of what is said.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::args::Output;
+use crate::output::{self, Kind};
 use crate::show::{FAINT, foreign, paint};
+use crate::stdout;
 
 /// Columns of a terminal whose size is not known.
 const COLUMNS: usize = 80;
@@ -20,6 +22,9 @@ const WIDE: usize = 120;
 
 /// A narrower line than this is none that anybody wants.
 const NARROW: usize = 20;
+
+/// Takes away the line that the cursor is on.
+const ERASE: &str = "\r\u{1b}[2K";
 
 /// How much is shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,7 +135,7 @@ impl Screen {
     /// A whole line, or several, about what happens. It goes to stderr.
     pub(crate) fn line(&self, text: impl Display) {
         if self.loudness == Loudness::Normal {
-            self.notice(text);
+            self.show(Kind::Live, text);
         }
     }
 
@@ -141,13 +146,16 @@ impl Screen {
 
     /// The same, also when only the result is wanted: a question, an error.
     pub(crate) fn notice(&self, text: impl Display) {
+        self.show(Kind::Told, text);
+    }
+
+    fn show(&self, kind: Kind, text: impl Display) {
         let mut state = self.state();
         if state.holds > 0 {
             state.held.push(text.to_string());
             return;
         }
-        drop(state);
-        self.question(text);
+        Self::put(&mut state, kind, &text, &self.wake);
     }
 
     /// Holds back all but questions.
@@ -158,15 +166,17 @@ impl Screen {
 
     /// What is asked. It is shown whatever else is held back.
     pub(crate) fn question(&self, text: impl Display) {
-        let mut state = self.state();
+        Self::put(&mut self.state(), Kind::Told, &text, &self.wake);
+    }
+
+    fn put(state: &mut State, kind: Kind, text: &impl Display, wake: &AtomicBool) {
         if state.editing {
             state.lines.extend(text.to_string().lines().map(str::to_owned));
-            self.wake.store(true, Ordering::SeqCst);
+            wake.store(true, Ordering::SeqCst);
             return;
         }
-        make_room(&mut state);
-        // A closed stderr is no reason to stop a run.
-        let _ = writeln!(anstream::stderr(), "{text}");
+        make_room(state);
+        output::push(kind, format!("{text}\n"));
     }
 
     /// A piece of what is said. It goes to stdout as it comes.
@@ -216,13 +226,13 @@ impl Screen {
     }
 
     fn draw_status(&self, state: &mut State, text: &str) {
-        if !self.has_status || self.loudness != Loudness::Normal || state.editing || state.open || state.holds > 0 {
+        let has_no_place = state.editing || state.open || state.holds > 0;
+        // The next one is newer: what nobody reads yet is not added to.
+        if !self.has_status || self.loudness != Loudness::Normal || has_no_place || output::is_behind() {
             return;
         }
         let text = foreign::one_row(text, columns().saturating_sub(1)).0;
-        let mut err = anstream::stderr();
-        let _ = write!(err, "\r\u{1b}[2K{}", paint(FAINT, text));
-        let _ = err.flush();
+        output::push(Kind::Told, format!("{ERASE}{}", paint(FAINT, text)));
         state.status = true;
     }
 
@@ -236,6 +246,9 @@ impl Screen {
         let mut state = self.state();
         make_room(&mut state);
         state.editing = true;
+        drop(state);
+        // The editor writes by itself, from where the cursor stands.
+        output::drain();
     }
 
     /// What is to be printed above the line that is typed.
@@ -248,7 +261,7 @@ impl Screen {
         let mut state = self.state();
         state.editing = false;
         for line in std::mem::take(&mut state.lines) {
-            let _ = writeln!(anstream::stderr(), "{line}");
+            output::push(Kind::Told, format!("{line}\n"));
         }
         drop(state);
         self.write_kept();
@@ -295,22 +308,20 @@ pub(crate) fn size() -> (usize, usize) {
 fn write_text(state: &mut State, text: &str) {
     erase_status(state);
     // What cannot be written is found out when the program writes its result.
-    let _ = crate::stdout::write(text);
+    let _ = stdout::queue(text.to_owned());
     state.open = !text.ends_with('\n');
 }
 
 fn close_text(state: &mut State) {
     if state.open {
-        let _ = crate::stdout::write("\n");
+        let _ = stdout::queue("\n".to_owned());
         state.open = false;
     }
 }
 
 fn erase_status(state: &mut State) {
     if state.status {
-        let mut err = anstream::stderr();
-        let _ = write!(err, "\r\u{1b}[2K");
-        let _ = err.flush();
+        output::push(Kind::Told, ERASE.to_owned());
         state.status = false;
     }
 }

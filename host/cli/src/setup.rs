@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conclave_core::config::{Config, ModelConfig, Problem, Problems};
-use conclave_core::ids::ModelName;
+use conclave_core::ids::{ModelName, PluginName};
+use conclave_core::setup::PluginSetup;
 use conclave_mcp::source::Servers;
 use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::secrets::Sources;
@@ -17,10 +18,12 @@ use crate::commands::add::shell;
 use crate::commands::lock::LockFile;
 use crate::error::CliError;
 use crate::journals::Kept;
-use crate::show::{FAINT, NAME, ODD, paint, plural, time};
+use crate::show::{FAINT, NAME, ODD, paint, plural, printable, time};
 
 /// A plugin that takes longer than this to compile is told of; one from the cache is not worth a line.
 const WORTH_A_LINE_MS: u128 = 300;
+/// Plugins without a lock that are named.
+const NAMED: usize = 3;
 
 /// Models that the command line puts in the place of the config's.
 pub(crate) type Models = BTreeMap<ModelName, ModelConfig>;
@@ -45,7 +48,7 @@ pub(crate) enum Warnings {
 }
 
 fn tell_warnings(warnings: &[&Problem], file: &Path, told: Warnings) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     if told == Warnings::Whole {
         for warning in warnings {
             let _ = write!(err, "{warning}");
@@ -76,8 +79,35 @@ pub(crate) async fn prepare_and_warn(
         let of_config = config.warnings.0.iter().filter(|warning| known.iter().all(|better| better.what != warning.what));
         let all: Vec<&Problem> = of_config.chain(known).filter(|warning| holds(&prepared, warning)).collect();
         tell_warnings(&all, file, told);
+        if let Some(line) = unpinned(&prepared, file) {
+            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, line));
+        }
     }
     Ok(prepared)
+}
+
+/// Returns what to say where there is no lock and a plugin did not come with this program. A config that is called by another name, a
+/// link or a copy, has no lock either.
+fn unpinned(prepared: &Prepared, file: &Path) -> Option<String> {
+    if prepared.is_pinned() {
+        return None;
+    }
+    let is_strange = |name: &PluginName, plugin: &PluginSetup| {
+        let is_part_of_program = plugin.facts.is_native() && !plugin.facts.mcp;
+        !is_part_of_program && prepared.sources().get(name).is_some_and(|source| source != "stock")
+    };
+    let plugins = prepared.setup().plugins.iter();
+    let names: Vec<&str> = plugins.filter(|(name, plugin)| is_strange(name, plugin)).map(|(name, _)| name.as_str()).collect();
+    let (first, are) = match names.as_slice() {
+        [] => return None,
+        [only] => ((*only).to_owned(), "is"),
+        names => (names.iter().take(NAMED).copied().collect::<Vec<_>>().join(", "), "are"),
+    };
+    let more = names.len().checked_sub(NAMED + 1).map(|more| format!(" and {} more", more + 1)).unwrap_or_default();
+    let lock = lock_of(file);
+    let lock = lock.file_name().unwrap_or_default().to_string_lossy();
+    let shown = if file == Path::new(args::CONFIG) { String::new() } else { format!(" {}", shell(&file.display().to_string())) };
+    Some(format!("{first}{more} {are} not pinned: there is no {}; `conclave plugin lock{shown}` pins what is there now", printable(&lock)))
 }
 
 /// A config that cannot be run, as an error of the command line.
@@ -219,7 +249,7 @@ pub(crate) fn follow(quiet: bool) -> Follow {
 }
 
 fn tell(step: &LoadStep, quiet: bool) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     match step {
         LoadStep::Downloading { plugin, from } if !quiet => {
             let _ = writeln!(err, "{}", paint(FAINT, format_args!("downloading {plugin} from {from}")));

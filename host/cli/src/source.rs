@@ -20,6 +20,8 @@ const PROFILES: [&str; 3] = ["release", "plugin", "debug"];
 /// A component that was found.
 pub(crate) struct Found {
     pub(crate) place: Place,
+    /// A crate's build, which the operator makes.
+    pub(crate) is_built_here: bool,
     pub(crate) inspection: Inspection,
     pub(crate) bytes: Vec<u8>,
 }
@@ -65,13 +67,24 @@ impl Place {
 /// # Errors
 /// When there is none, or it is no plugin.
 pub(crate) async fn find(source: &str, again: impl Fn(&str) -> String) -> Result<Found, CliError> {
+    let is_built_here = Path::new(source).is_dir() || is_build(Path::new(source));
     let (place, bytes) = match source.split_once(':') {
         Some(("stock", name)) => (Place::Stock(name.to_owned()), stock_bytes(name)?),
         Some(("http" | "https", _)) => download(source, again).await?,
         _ => from_disk(Path::new(source))?,
     };
     let inspection = inspect(&bytes).map_err(|error| CliError::plugin(format!("{} is no plugin: {error}", place.shown())))?;
-    Ok(Found { place, inspection, bytes })
+    let is_built_here = is_built_here && matches!(place, Place::File(_));
+    Ok(Found { place, is_built_here, inspection, bytes })
+}
+
+/// Returns whether a component stands where cargo puts those of a crate that is there: `CRATE/target/wasm32-…/PROFILE/x.wasm`.
+pub(crate) fn is_build(file: &Path) -> bool {
+    let folder = |steps: usize| file.ancestors().nth(steps);
+    let named = |steps: usize, is: fn(&str) -> bool| folder(steps).and_then(Path::file_name).and_then(|name| name.to_str()).is_some_and(is);
+    named(2, |name| name.starts_with("wasm32-"))
+        && named(3, |name| name == "target")
+        && folder(4).is_some_and(|root| root.join("Cargo.toml").is_file())
 }
 
 /// What the config of an installed plugin names, where it can be looked into without fetching it.
@@ -219,6 +232,17 @@ mod tests {
         for (file, folder, expected) in cases {
             assert_eq!(relative(&root.join(file), &root.join(folder)), Path::new(expected));
         }
+    }
+
+    #[test]
+    fn a_build_stands_in_the_target_folder_of_a_crate_that_is_there() {
+        let temp = tempfile::tempdir().unwrap();
+        let file = temp.path().join("notes/target/wasm32-wasip2/release/notes.wasm");
+        assert!(!is_build(&file), "there is no crate");
+        std::fs::create_dir_all(temp.path().join("notes")).unwrap();
+        std::fs::write(temp.path().join("notes/Cargo.toml"), "").unwrap();
+        assert!(is_build(&file));
+        assert!(!is_build(&temp.path().join("notes/vendor/stranger.wasm")), "a stranger's file inside a crate is no build of it");
     }
 
     #[test]

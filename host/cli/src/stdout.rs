@@ -1,12 +1,13 @@
 //! Writing to stdout. A reader that has gone away (`| head`) is no error; a full disk is.
 
 use std::io::{ErrorKind, IsTerminal, Write};
-use std::sync::LazyLock;
+use std::sync::{LazyLock, Mutex, PoisonError};
 
 use anstyle::Style;
 use tokio::sync::watch;
 
 use crate::error::CliError;
+use crate::output::{self, Kind};
 use crate::screen::columns;
 use crate::show::foreign;
 
@@ -24,11 +25,61 @@ pub(crate) fn has_gone() -> bool {
     *GONE.borrow()
 }
 
-/// Writes text as it is.
+/// The first failure of what was queued.
+static FAILED: Mutex<Option<String>> = Mutex::new(None);
+
+/// Queues text as it is: whoever reads it holds up nothing but it.
+///
+/// # Errors
+/// When something that was queued before could not be written and the reader is still there.
+pub(crate) fn queue(text: String) -> Result<(), CliError> {
+    output::push(Kind::Said, text);
+    failed()
+}
+
+/// The same, with a line end.
+pub(crate) fn queue_line(text: impl std::fmt::Display) -> Result<(), CliError> {
+    queue(format!("{text}\n"))
+}
+
+/// The same for a line with styles, which are taken out where colors are off.
+pub(crate) fn queue_styled(text: impl std::fmt::Display) -> Result<(), CliError> {
+    let text = text.to_string();
+    match anstream::AutoStream::choice(&std::io::stdout()) {
+        anstream::ColorChoice::Never => queue_line(anstream::adapter::strip_str(&text)),
+        _ => queue_line(text),
+    }
+}
+
+/// Waits until what was queued is written.
+///
+/// # Errors
+/// As [`queue`].
+pub(crate) fn drain() -> Result<(), CliError> {
+    output::drain();
+    failed()
+}
+
+/// Takes what came of writing something that was queued.
+pub(crate) fn note(written: std::io::Result<()>) {
+    if let Err(error) = check(written) {
+        FAILED.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(error.to_string());
+    }
+}
+
+fn failed() -> Result<(), CliError> {
+    match FAILED.lock().unwrap_or_else(PoisonError::into_inner).clone() {
+        Some(what) => Err(CliError::internal(what)),
+        None => Ok(()),
+    }
+}
+
+/// Writes text as it is, behind all that was queued.
 ///
 /// # Errors
 /// When it could not be written and the reader is still there.
 pub(crate) fn write(text: &str) -> Result<(), CliError> {
+    drain()?;
     check(std::io::stdout().lock().write_all(text.as_bytes()).and_then(|()| std::io::stdout().flush()))
 }
 
@@ -42,6 +93,7 @@ pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), CliError> {
 /// # Errors
 /// As [`write`].
 pub(crate) fn styled(text: impl std::fmt::Display) -> Result<(), CliError> {
+    drain()?;
     let mut out = anstream::stdout();
     check(writeln!(out, "{text}").and_then(|()| out.flush()))
 }

@@ -68,7 +68,7 @@ impl Stores {
                 Ok(reader) => readers.push(reader),
                 Err(error) if self.is_given => return Err(unusable(&error)),
                 Err(error) => {
-                    let _ = writeln!(anstream::stderr(), "{} {}", paint(ODD, "warning:"), printable(&error.to_string()));
+                    let _ = writeln!(crate::output::stderr(), "{} {}", paint(ODD, "warning:"), printable(&error.to_string()));
                 }
             }
         }

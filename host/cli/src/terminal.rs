@@ -33,7 +33,8 @@ impl Channels for Terminal {
                 Reply::Line(line) => Some(line.trim_end().to_owned().into()),
                 Reply::Interrupted => {
                     interrupts.raise();
-                    None
+                    // The run is stopped: an answer now would end it as if nobody were there.
+                    std::future::pending().await
                 }
                 Reply::End => None,
             }

@@ -40,6 +40,8 @@ pub struct Pinned {
     pub version: String,
     /// Of the component, lower-case hexadecimal; empty when it is none, as with a server of tools.
     pub sha256: String,
+    /// The operator builds it: another build is admitted while nothing differs that a person or a model was shown.
+    pub dev: bool,
     pub contract: String,
     pub kinds: BTreeSet<PluginKind>,
     pub asks: BTreeMap<String, Ask>,
@@ -56,6 +58,7 @@ impl Pinned {
             description: facts.manifest.description.clone(),
             version: facts.manifest.version.clone(),
             sha256: facts.sha256.clone(),
+            dev: false,
             contract: facts.manifest.contract.clone(),
             kinds: facts.kinds.clone(),
             asks: facts.manifest.asks.clone(),

@@ -56,6 +56,11 @@ pub enum Notice {
         stalled: u32,
         of: u32,
     },
+    /// A task asked its user, there was none, and no other responder could answer: the task ends.
+    QuestionUnanswered {
+        task: TaskName,
+        question: String,
+    },
     ToolCalled {
         call: CallId,
         task: TaskName,

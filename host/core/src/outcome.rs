@@ -60,6 +60,8 @@ pub enum EndCause {
     Cancelled,
     /// Its result was never handed in with `submit_result`, so often was it asked.
     NoStructuredResult { attempts: u64 },
+    /// It asked its user, there was none, and no other responder could answer.
+    NobodyToAsk,
 }
 
 impl Status {

@@ -24,6 +24,9 @@ pub struct RightsRow {
     pub plugin: PluginName,
     /// `stock`, or the file as the operator wrote it.
     pub source: String,
+    /// The operator builds it, as the lock has it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub dev: bool,
     /// Such as `read docs/`; empty when it may do nothing but compute.
     pub may: Vec<String>,
 }
@@ -34,6 +37,7 @@ pub fn rights_table(setup: &Setup, sources: &BTreeMap<PluginName, String>) -> Ve
     let row = |plugin: &PluginName| RightsRow {
         plugin: plugin.clone(),
         source: sources.get(plugin).cloned().unwrap_or_default(),
+        dev: false,
         may: rights_of(setup, plugin),
     };
     setup.plugins.keys().map(row).collect()

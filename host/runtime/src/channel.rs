@@ -35,7 +35,8 @@ pub use conclave_core::delivery::Speech;
 /// # drop(options);
 /// ```
 pub trait Channels: Send + Sync + 'static {
-    /// Asks for an answer to `prompt`; none when nobody is there.
+    /// Asks for an answer to `prompt`; none when nobody is there. A task whose other responders cannot answer either ends then, with the
+    /// cause `nobody-to-ask`.
     fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>>;
 
     /// The run of a room begins, and from now on it can be spoken to: what its channels are doing, what comes in on them. Called for root

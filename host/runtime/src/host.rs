@@ -359,7 +359,9 @@ impl Host {
         }
         let sandboxes = Sandboxes::new(sandboxes);
         let files = config.plugins.iter().filter_map(|(name, plugin)| match &plugin.source {
-            PluginSource::File(path) => Some((name.clone(), Source { path: PathBuf::from(&path.path), setup: setup_of(name) })),
+            PluginSource::File(path) => {
+                Some((name.clone(), Source { path: PathBuf::from(&path.path), named: plugin.source.clone(), setup: setup_of(name) }))
+            }
             PluginSource::Stock(_) | PluginSource::Native(_) | PluginSource::Url { .. } | PluginSource::Mcp(_) => None,
         });
         let rebuilt =

@@ -208,6 +208,12 @@ impl Prepared {
         self.rebuilt.pins.lock.is_some()
     }
 
+    /// Returns whether the lock says that the operator builds this plugin.
+    #[must_use]
+    pub fn is_dev(&self, plugin: &PluginName) -> bool {
+        self.rebuilt.pins.is_dev(plugin.as_str())
+    }
+
     /// The plugins, in order of name.
     #[must_use]
     pub fn plugins(&self) -> &[PluginInfo] {

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use conclave_core::config::PluginSource;
 use conclave_core::ids::PluginName;
 use conclave_core::reload::may_replace;
 use conclave_core::setup::PluginSetup;
@@ -33,6 +34,8 @@ pub enum Reloaded {
 #[derive(Clone, Debug)]
 pub(crate) struct Source {
     pub(crate) path: PathBuf,
+    /// As the config names it.
+    pub(crate) named: PluginSource,
     pub(crate) setup: Arc<PluginSetup>,
 }
 
@@ -138,7 +141,7 @@ impl Reloader {
         let bytes = read_component(&source.path).map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
         let plugin = self.loader.load(bytes, &source.setup.limits, &source.setup.config, || {}).await.map_err(|error| error.to_string())?;
         may_replace(&source.setup.facts, plugin.facts()).map_err(|what| format!("{what}; start anew to take it"))?;
-        let held = self.pins.admit(name, plugin.facts());
+        let held = self.pins.admit(name, &source.named, plugin.facts());
         held.map_err(|refusal| format!("{refusal}; `{}` shows the difference", refusal.remedy(name)))?;
         let (sha256, took) = (plugin.facts().sha256.clone(), plugin.took());
         let sandbox = Sandbox::new(Arc::new(plugin), name.clone(), Arc::clone(&source.setup)).map_err(|error| error.to_string())?;

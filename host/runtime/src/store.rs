@@ -8,6 +8,7 @@ mod chain;
 mod inbox;
 mod lock;
 mod mail;
+mod reached;
 mod read;
 mod reader;
 mod record;

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output, Stdio};
 
-use conclave_test_support::{Rig, calling, guest, stepping};
+use conclave_test_support::{Rig, calling, guest, stepping, until};
 use serde_json::{Value, json};
 
 pub(crate) fn conclave(rig: &Rig, arguments: &[&str]) -> Output {
@@ -93,11 +93,134 @@ fn a_hint_names_the_limit_that_ended_the_run() {
 #[test]
 fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "interactive = true"));
-    let told = text(&conclave(&rig, &["run", "c.toml", "hello"]).stderr);
-    assert!(told.contains("STALLED") && told.contains("talk with it: conclave chat"), "{told}");
+    let output = conclave(&rig, &["run", "c.toml", "Which lighthouse?"]);
+    let told = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(9), "{told}");
+    assert!(told.contains("\nmain asks: Which lighthouse?\nhelp: ") && told.contains("talk with it: conclave chat"), "{told}");
+    assert!(!told.contains("valid answer"), "it is asked once: {told}");
+    let output = conclave(&rig, &["run", "--json", "c.toml", "Which lighthouse?"]);
+    let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let questions: Vec<&Value> = lines.iter().filter(|line| line["told"]["notice"] == "question-unanswered").collect();
+    assert_eq!(questions.iter().map(|told| &told["told"]["question"]).collect::<Vec<_>>(), ["Which lighthouse?"]);
+    let last = lines.last().expect("there is a result");
+    assert_eq!((&last["exit_code"], &last["outcome"]["cause"]["code"]), (&json!(9), &json!("nobody-to-ask")));
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
     let told = text(&conclave(&Rig::new().with_file("c.toml", stalled), &["run", "c.toml", "go"]).stderr);
     assert!(told.contains("STALLED") && !told.contains("conclave chat"), "{told}");
+}
+
+#[test]
+fn a_question_that_an_agent_asks_where_nobody_is_there_is_shown_whole() {
+    let config = r#"
+entry = "desk"
+[models.default]
+kind = "scripted"
+replies = "replies.json"
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.route = ["user"]
+[tasks.desk]
+agent = "chat"
+text = { recipients = true }
+"#;
+    let replies = json!({ "replies": ["TO[user]: The lines come to 30.5, the total says 31.\nWhich is right?"] });
+    let rig = Rig::new().with_file("conclave.toml", config).with_file("replies.json", replies.to_string());
+    for options in [&["run", "Check it."][..], &["run", "--quiet", "Check it."]] {
+        let output = conclave(&rig, options);
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(9), true), "{told}");
+        let question = "\ndesk asks: The lines come to 30.5, the total says 31.\n      │ Which is right?\nhelp: run it in a terminal";
+        assert!(told.contains(question) && told.matches("30.5").count() == 1, "{told}");
+    }
+}
+
+#[test]
+fn a_run_and_a_conversation_without_a_config_take_the_usual_one() {
+    let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
+    let output = conclave(&rig, &["run", "hello there"]);
+    assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(0), "hello there\n"), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["chat", "--quiet", "hello there"]);
+    assert!(text(&output.stdout).contains("hello there"), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["run", "configs/desk"]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("there is no config configs/desk\nhelp: "), "{}", text(&output.stderr));
+    let output = conclave(&rig, &["run", "desk.toml"]);
+    assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_config_is_no_file_of_inputs() {
+    let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", ""));
+    std::fs::copy(rig.folder().join("conclave.toml"), rig.folder().join("inputs.txt")).expect("it can be copied");
+    for file in ["conclave.toml", "inputs.txt"] {
+        let output = conclave(&rig, &["batch", file]);
+        let told = text(&output.stderr);
+        assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(2), true), "{told}");
+        assert!(told.contains("is a config") && told.contains(&format!("conclave batch INPUTS --config {file}")), "{told}");
+    }
+}
+
+#[test]
+fn help_lists_the_commands_in_groups() {
+    let help = text(&conclave(&Rig::new(), &["--help"]).stdout);
+    let headings = ["\nRun:\n", "\nLook:\n", "\nAllow:\n", "\nAuthor:\n", "\nMaintain:\n", "\nOptions:\n", "\nExit codes:\n"];
+    let places: Vec<Option<usize>> = headings.iter().map(|heading| help.find(heading)).collect();
+    assert!(places.iter().all(Option::is_some) && places.is_sorted(), "{help}");
+}
+
+/// A pipe in which there is no room, as one whose reader has stopped reading.
+#[cfg(target_os = "linux")]
+fn full_pipe() -> (std::io::PipeReader, std::io::PipeWriter) {
+    use std::io::Write;
+
+    let (reader, mut writer) = std::io::pipe().expect("a pipe can be made");
+    // As much as a pipe holds.
+    writer.write_all(&[b'\n'; 1 << 16]).expect("it is empty");
+    (reader, writer)
+}
+
+#[cfg(target_os = "linux")]
+fn too_long() -> Rig {
+    let config = calling("sleepy", "run", &json!({}), "limits = { wall = \"1 h\" }") + "[limits.run]\nwall = \"100 ms\"\n";
+    Rig::new().with_file("c.toml", config)
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_run_whose_output_nobody_reads_ends_by_its_limits() {
+    let rig = too_long();
+    let (unread, full) = full_pipe();
+    let both = full.try_clone().expect("a pipe has as many ends as one likes");
+    let mut run = rig.conclave(&["run", "--verbose", "c.toml", "go"]).stdout(both).stderr(full).spawn().expect("the program runs");
+    let ended = run.wait().expect("it ends");
+    drop(unread);
+    assert_eq!(ended.code(), Some(124));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn records_that_nobody_reads_wait_and_the_run_ends_all_the_same() {
+    use std::io::Read;
+
+    let rig = too_long();
+    let (mut unread, full) = full_pipe();
+    // The command holds an end of the pipe, and must be gone before the rest can be read to its end.
+    let run = { rig.conclave(&["run", "--json", "c.toml", "go"]).stdout(full).stderr(Stdio::null()).spawn() };
+    let mut run = run.expect("the program runs");
+    until("the run has ended, as another terminal sees it", || {
+        let runs = text(&conclave(&rig, &["runs", "--json"]).stdout).to_lowercase();
+        runs.contains("timeout").then_some(())
+    });
+    let mut read = String::new();
+    unread.read_to_string(&mut read).expect("it is text");
+    assert_eq!(run.wait().expect("it ends").code(), Some(124));
+    let lines: Vec<Value> =
+        read.lines().filter(|line| !line.is_empty()).map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
+    let records = lines.iter().filter(|line| line["type"] == "recorded").map(|line| line["record"]["seq"].as_u64().expect("a number"));
+    assert!(records.clone().eq(0..records.count() as u64), "none is lost: {read}");
+    let last = lines.last().expect("there is a result");
+    assert_eq!((&last["type"], &last["exit_code"]), (&json!("result"), &json!(124)));
 }
 
 #[test]
@@ -105,7 +228,7 @@ fn a_run_without_a_message_says_how_to_give_one() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
     let output = conclave(&rig, &["run", "c.toml"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).contains("conclave run FILE \"MESSAGE\""), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("conclave run [CONFIG] \"TEXT\""), "{}", text(&output.stderr));
 }
 
 #[cfg(target_os = "linux")]

@@ -27,6 +27,18 @@ fn statuses(lines: &str) -> Vec<String> {
     rows(lines).iter().map(|row| row["status"].as_str().expect("each has one").to_owned()).collect()
 }
 
+#[cfg(unix)]
+#[test]
+fn a_file_of_results_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+
+    let rig = Rig::new().with_file("conclave.toml", stepping("agent_echo", "", "")).with_file("in.txt", "one\n");
+    let output = conclave(&rig, &["batch", "in.txt", "--output", "out.jsonl"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let mode = std::fs::metadata(rig.folder().join("out.jsonl")).expect("it was written").permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
 #[test]
 fn results_come_in_the_order_of_the_inputs() {
     let inputs: String = (0..40).map(|index| format!("{{\"input\": \"{index}\", \"id\": {}}}\n", 100 + index)).collect();

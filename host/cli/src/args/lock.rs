@@ -34,4 +34,7 @@ pub(crate) struct Upgrade {
     /// Accept what is shown without asking
     #[arg(long)]
     pub(crate) yes: bool,
+    /// You build the plugins that are named: each build of them runs while it asks for and says the same
+    #[arg(long, requires = "plugins")]
+    pub(crate) dev: bool,
 }

@@ -4,11 +4,12 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Keep, Locked, ModelChoice};
+use super::{CONFIG, Keep, Locked, ModelChoice};
 
 #[derive(Debug, Args)]
 pub(crate) struct Mcp {
-    /// The config, such as conclave.toml
+    /// The config
+    #[arg(default_value = CONFIG)]
     pub(crate) file: PathBuf,
     /// Serve only what this task's agent is offered
     #[arg(long, value_name = "NAME")]

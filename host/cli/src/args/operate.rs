@@ -39,6 +39,9 @@ pub(crate) struct Add {
     /// Grant this, without asking; such as 'files = [{ dir = "docs", at = "/docs", mode = "read" }]'
     #[arg(long = "grant", value_name = "GRANT")]
     pub(crate) grants: Vec<String>,
+    /// You build it: each build of it runs while it asks for and says the same; what is added as a crate's folder is so by itself
+    #[arg(long)]
+    pub(crate) dev: bool,
     /// Ask nothing: grant what --grant says, and no more
     #[arg(long)]
     pub(crate) no_questions: bool,

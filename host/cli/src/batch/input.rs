@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::io::Read;
 use std::path::Path;
 
+use conclave_core::config::Config;
 use conclave_runtime::Ask;
 use serde::Deserialize;
 use serde_json::{Map, Value};
@@ -51,7 +52,17 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Input>, CliError> {
     read.map_err(|error| {
         CliError::usage(format!("{shown} could not be read: {error}")).hint("name a file with one input a line; `-` reads stdin")
     })?;
+    if is_config(file, &bytes) {
+        let what = format!("{shown} is a config, not a file of inputs: each of its lines would be a message");
+        return Err(CliError::usage(what).hint(format!("name the inputs first: conclave batch INPUTS --config {shown}")));
+    }
     parse(&bytes, &shown).map_err(CliError::usage)
+}
+
+/// The file is named like a config, or can be read as one.
+fn is_config(file: &Path, bytes: &[u8]) -> bool {
+    let is_named_so = file.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"));
+    is_named_so || std::str::from_utf8(bytes).is_ok_and(|text| Config::parse("", "", text).is_ok())
 }
 
 fn parse(bytes: &[u8], shown: &str) -> Result<Vec<Input>, String> {

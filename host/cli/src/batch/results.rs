@@ -1,7 +1,7 @@
 //! The results of a batch, in the order of its inputs, each as soon as its turn has come. It knows how they are written, not how they come.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -20,8 +20,18 @@ use crate::show::{BAD, FAINT, ODD, one_line, paint};
 use crate::stdout;
 
 /// Codes from the worst to the best: that of a batch is the first that one of its runs has.
-const WORST_FIRST: [u8; 9] =
-    [exit::INTERRUPTED, exit::KEY, exit::UNREACHABLE, exit::PLUGIN, exit::POLICY, exit::BUDGET, exit::TIMEOUT, exit::FAILED, exit::OK];
+const WORST_FIRST: [u8; 10] = [
+    exit::INTERRUPTED,
+    exit::KEY,
+    exit::UNREACHABLE,
+    exit::PLUGIN,
+    exit::POLICY,
+    exit::UNANSWERED,
+    exit::BUDGET,
+    exit::TIMEOUT,
+    exit::FAILED,
+    exit::OK,
+];
 
 /// What became of one input.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -135,7 +145,12 @@ impl Results {
     pub(crate) fn new(inputs: Arc<Vec<Input>>, screen: Arc<Screen>, output: Option<&Path>, json: bool) -> Result<Self, CliError> {
         let sink = match output {
             Some(path) => {
-                let file = File::create(path);
+                // They hold what plugins said, as journals do: a new file is its owner's alone.
+                let mut options = OpenOptions::new();
+                options.write(true).create(true).truncate(true);
+                #[cfg(unix)]
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+                let file = options.open(path);
                 let file = file.map_err(|error| CliError::usage(format!("{} could not be written: {error}", path.display())))?;
                 Sink::File(path.to_owned(), BufWriter::new(file))
             }
@@ -190,7 +205,7 @@ impl Results {
         }
         match &mut self.sink {
             Sink::File(path, file) => finish(path, file).map_err(|error| unwritten(path, &error)),
-            Sink::Json | Sink::Readable => Ok(()),
+            Sink::Json | Sink::Readable => stdout::drain(),
         }
     }
 
@@ -199,8 +214,8 @@ impl Results {
         match &mut self.sink {
             // A line at a time, so that whoever looks at the file sees what there is.
             Sink::File(path, file) => writeln!(file, "{}", json?).and_then(|()| file.flush()).map_err(|error| unwritten(path, &error)),
-            Sink::Json => self.screen.above_status(|| stdout::line(json?)),
-            Sink::Readable => self.screen.above_status(|| stdout::styled(row.readable())),
+            Sink::Json => self.screen.above_status(|| stdout::queue_line(json?)),
+            Sink::Readable => self.screen.above_status(|| stdout::queue_styled(row.readable())),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What a line means: a message, or a command that begins with a slash. Two slashes are a message that begins with one.
+//! What a line means: a message, or a command that begins with a slash. Two slashes are a message that begins with one, and so is a path.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ pub(crate) const HELP: &str = "  /attach FILE   an image or a text that goes wit
   /tell TASK …   says something to a background task
   /stop          stops the agent, for programs (--json); a person presses Ctrl-C
   /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye, q, x, DONE
-  //…            a message that begins with a slash
+  //…            a message that begins with a slash; a path (/a/b) is one anyway
   Alt-Enter or a backslash at the end begins a new line
   A line that begins with a blank is not kept in the history";
 
@@ -59,6 +59,10 @@ pub(crate) fn parse(text: &str) -> Line {
     let Some(command) = trimmed.strip_prefix('/') else { return Line::Message(text.trim_end().to_owned()) };
     let (name, rest) = command.split_once(char::is_whitespace).unwrap_or((command, ""));
     let rest = rest.trim();
+    // A path, or a slash that stands alone before words: no command is called so.
+    if name.contains('/') || (name.is_empty() && !rest.is_empty()) {
+        return Line::Message(trimmed.to_owned());
+    }
     let file = |command: fn(PathBuf) -> Command| match rest {
         "" => Line::Wrong(format!("/{name} needs a file: /{name} FILE")),
         path => Line::Command(command(file_named(path, std::env::var_os("HOME").as_deref()))),
@@ -119,6 +123,14 @@ mod tests {
     fn two_slashes_say_one() {
         assert_eq!(parse("//etc/hosts is a file"), Line::Message("/etc/hosts is a file".into()));
         assert_eq!(parse("//"), Line::Message("/".into()));
+    }
+
+    #[test]
+    fn a_path_is_no_command() {
+        for text in ["/invoices/good.csv 31", "/etc/hosts", "/help/me", "/ 31"] {
+            assert_eq!(parse(text), Line::Message(text.to_owned()));
+        }
+        assert!(matches!(parse("/invoices 31"), Line::Wrong(why) if why.contains("//invoices")));
     }
 
     #[test]

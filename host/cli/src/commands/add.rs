@@ -46,8 +46,9 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     }
     given.iter().try_for_each(|fragment| check_asked(&name, manifest, fragment))?;
     let quiet = output.quiet || output.json;
+    let is_dev = (args.dev || found.is_built_here) && matches!(found.place, Place::File(_));
     if !quiet {
-        show(&found);
+        show(&found, is_dev);
     }
     let asks = given.is_empty() && !args.no_questions && !quiet && ask::is_somebody_there();
     let before = Config::parse(&args.file.display().to_string(), "", edit.text()).ok();
@@ -61,11 +62,16 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
     // One that cannot be read is told of before anything is written.
     let lock = LockFile::open(&args.file)?;
     file.write(&edited)?;
-    let pinned = lock::pin(&lock, &name, &found).await?;
+    let pinned = lock::pin(&lock, &name, &found, is_dev).await?;
     let hints = edited.config.as_ref().map(|config| hints::hints(&name, &found.inspection, config, &args.file)).unwrap_or_default();
-    tell(&file, &edited, json!({ "plugin": name, "inspection": found.inspection, "pinned": pinned.is_some(), "hints": hints }), output)?;
+    tell(
+        &file,
+        &edited,
+        json!({ "plugin": name, "inspection": found.inspection, "pinned": pinned.is_some(), "dev": is_dev, "hints": hints }),
+        output,
+    )?;
     if let Some(pinned) = pinned.filter(|_| !quiet) {
-        let _ = writeln!(anstream::stderr(), "{pinned}");
+        let _ = writeln!(crate::output::stderr(), "{pinned}");
         // `check --locked` wants all of them.
         let others = || {
             edited
@@ -75,7 +81,7 @@ pub(crate) async fn add(args: &Add, output: Output) -> Result<u8, CliError> {
                 .filter(|(other, plugin)| other.as_str() != name && is_pinned(&plugin.source))
         };
         if others().any(|(other, _)| !lock.lock.iter().any(|lock| lock.plugins.contains_key(other))) {
-            let _ = writeln!(anstream::stderr(), "  {}", paint(FAINT, "the other plugins are not pinned: conclave plugin lock"));
+            let _ = writeln!(crate::output::stderr(), "  {}", paint(FAINT, "the other plugins are not pinned: conclave plugin lock"));
         }
     }
     if !quiet {
@@ -136,8 +142,8 @@ fn comment(found: &Found) -> Vec<String> {
 }
 
 /// Before anything is asked: what it is, what it wants, and why.
-fn show(found: &Found) {
-    let mut err = anstream::stderr();
+fn show(found: &Found, is_dev: bool) {
+    let mut err = crate::output::stderr();
     let (inspection, manifest) = (&found.inspection, &found.inspection.manifest);
     let columns = total_columns();
     for row in component::head(manifest, &inspection.kinds, columns) {
@@ -145,7 +151,9 @@ fn show(found: &Found) {
     }
     let place = one_line(&found.place.shown(), TEXT);
     let _ = writeln!(err, "{}", paint(FAINT, format_args!("{place} · {} · sha256 {}", bytes(inspection.size), inspection.sha256)));
-    if found.place.is_strange() {
+    if is_dev {
+        let _ = writeln!(err, "{}", paint(ODD, "DEV: you build it; each build runs while it asks for and says the same"));
+    } else if found.place.is_strange() {
         let _ = writeln!(err, "{}", paint(ODD, "UNSIGNED: nobody vouches for its author; it can touch only what you grant"));
     }
     let _ = writeln!(err, "\n{}", if manifest.asks.is_empty() { "It asks for nothing." } else { "It asks for" });

@@ -47,7 +47,7 @@ pub(crate) fn approve(args: &args::Approve, output: Output) -> Result<u8, CliErr
             return Err(CliError::policy(told).hint("look at it, and say --yes"));
         }
         if !question.is_some_and(|question| ask::confirm(&question)) {
-            let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, "it waits as before"));
+            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, "it waits as before"));
             return Ok(exit::FAILED);
         }
     }
@@ -168,8 +168,8 @@ impl Waiting {
             return Ok(show(&self.request, edited, setup_of(records)).then(|| "May it run?".to_owned()));
         }
         let (run, more) = (self.found.run(), more(&self.request.tool, edited.unwrap_or(&self.request.arguments)));
-        let _ = writeln!(anstream::stderr(), "{}", printable(&self.request.source));
-        let _ = writeln!(anstream::stderr(), "  {}", paint(FAINT, format_args!("a yes gives run {run} {more} more")));
+        let _ = writeln!(crate::output::stderr(), "{}", printable(&self.request.source));
+        let _ = writeln!(crate::output::stderr(), "  {}", paint(FAINT, format_args!("a yes gives run {run} {more} more")));
         Ok(Some(format!("Give run {run} {more} more?")))
     }
 }
@@ -225,7 +225,7 @@ fn show(request: &ApprovalRequest, edited: Option<&Value>, setup: Option<Arc<Set
     let (columns, rows) = size();
     // Below stand the line about an edit and the question.
     let (view, rows) = (ApprovalView::new(&request, performer.as_ref(), None, columns), rows.saturating_sub(3));
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let pages = if ask::is_somebody_there() { view.pages(rows) } else { 1 };
     for page in 0..pages {
         if page > 0 && !ask::confirm("      Show the next page?") {

@@ -112,7 +112,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
     let code = all.code(&policy, ended.ended_by, &results);
     all.approver.tell_missing();
     if !output.quiet {
-        let _ = writeln!(anstream::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
+        let _ = writeln!(crate::output::stderr(), "\n{}", paint(FAINT, all.summary(&args, &progress, &results)));
     }
     Ok(code)
 }
@@ -218,7 +218,7 @@ impl All {
         self.stoppers().remove(&index);
         match ended {
             Ok(outcome) => {
-                let code = exit::of(outcome.status, Met { trouble: tally.trouble(), nobody_to_ask: false });
+                let code = exit::of(outcome.status, Met { trouble: tally.trouble(), nobody_to_ask: false, cause: outcome.cause });
                 put(&self.staged, Row::ended(index, input, &outcome, code));
                 verdict(outcome).map(|result| result.map(drop)).map_err(drop)
             }

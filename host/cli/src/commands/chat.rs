@@ -1,4 +1,4 @@
-//! `conclave chat FILE [MESSAGE]`: a conversation with the entry task. What is said goes to stdout, everything else to stderr.
+//! `conclave chat [CONFIG] [TEXT]`: a conversation with the entry task. What is said goes to stdout, everything else to stderr.
 
 use std::fmt::Display;
 use std::future::Future;
@@ -46,20 +46,21 @@ const LOOK: Duration = Duration::from_millis(100);
 
 pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
+    let (file, text) = args.target.resolve()?;
     let detail = args.trace.detail(output)?;
     let (models, locked) = (args.model.models()?, args.locked.locked);
-    let left = resuming::left(args.keep.store.as_deref(), (CONVERSATION, &args.file), output);
-    let kept = Kept::open(&args.keep, Of { command: CONVERSATION, file: &args.file, models: &models, locked, is_bulk: false })?;
-    let host = Arc::new(setup::open_host_keeping(&args.file, &kept)?);
-    let prepared = setup::prepare_with(&host, &args.file, &models, locked, output).await?.for_chat();
+    let left = resuming::left(args.keep.store.as_deref(), (CONVERSATION, &file), output);
+    let kept = Kept::open(&args.keep, Of { command: CONVERSATION, file: &file, models: &models, locked, is_bulk: false })?;
+    let host = Arc::new(setup::open_host_keeping(&file, &kept)?);
+    let prepared = setup::prepare_with(&host, &file, &models, locked, output).await?.for_chat();
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
-    let talk = Talk::new(RandomIds.run(), (&args.file, args.no_history), output, &host, &prepared, interrupts);
+    let talk = Talk::new(RandomIds.run(), (&file, args.no_history), output, &host, &prepared, interrupts);
     talk.channel.attach(attachments);
     resuming::tell_left(&left);
     talk.greet(&prepared, loading, output);
     let steps = talk.steps(detail, &prepared);
     let begun = Instant::now();
-    let Some(message) = talk.first_message(args.message).await else {
+    let Some(message) = talk.first_message(text).await else {
         talk.person.leave();
         return Ok(exit::OK);
     };
@@ -297,7 +298,8 @@ impl Talk {
 
     /// A conversation that the person ends went well. In a pipe, one whose last message brought no answer did not.
     fn finish(&self, outcome: &Outcome, output: Output) -> Result<u8, CliError> {
-        let met = Met { trouble: self.tally.trouble(), nobody_to_ask: self.approver.has_refused_for_nobody() };
+        let nobody_to_ask = self.approver.has_refused_for_nobody();
+        let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
         let ended_well = self.channel.has_ended() || stdout::has_gone() || outcome.status.is_success();
         let code = match (ended_well, self.person.is_there()) {
             _ if stdout::has_gone() => exit::OK,

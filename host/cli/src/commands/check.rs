@@ -53,10 +53,6 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
             }
         }
     }
-    if !prepared.is_pinned() {
-        let what = "no plugin is pinned: what they say to models may change unseen; `conclave plugin lock` pins them";
-        writeln!(out, "  {}", paint(FAINT, what))?;
-    }
     writeln!(out, "\nTasks")?;
     for (name, task) in &setup.tasks {
         let entry = if *name == setup.entry { " (entry)" } else { "" };

@@ -80,7 +80,7 @@ fn missing(plugin: &str, edited: &Edited, file: &Path) -> Vec<Hint> {
 }
 
 fn show(edited: &Edited, missing: &[Hint], file: &Path) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let _ = write!(err, "{}", edited.warnings);
     for hint in missing {
         let _ = writeln!(err, "{} {}\n  {}", paint(ODD, "warning:"), hint.what, hint.how);

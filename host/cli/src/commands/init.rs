@@ -76,7 +76,7 @@ fn tell(file: &Path, folder: &Folder, model: Option<&Model>, output: Output) -> 
             "next": next,
         }))?;
     } else if !output.quiet {
-        let mut err = anstream::stderr();
+        let mut err = crate::output::stderr();
         let new = if folder.is_new { ", which was made with a page in it" } else { "" };
         let _ = writeln!(err, "{} {}", paint(GOOD, "wrote"), file.display());
         let _ = writeln!(err, "  search may read {}/{new}; nothing else may touch a file", folder.path.display());

@@ -7,9 +7,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, PluginSource};
 use conclave_core::ids::PluginName;
-use conclave_core::lock::{Pinned, diff, is_pinned};
+use conclave_core::lock::{Lock as PinnedPlugins, Pinned, diff, is_pinned};
 use conclave_core::setup::PluginFacts;
 use conclave_runtime::plugin::Inspection;
 use serde_json::json;
@@ -18,7 +18,7 @@ use crate::args::{Lock, Output};
 use crate::error::CliError;
 use crate::setup::{self, Models};
 use crate::show::{FAINT, GOOD, NAME, ODD, one_line, paint, plural};
-use crate::source::Found;
+use crate::source::{Found, is_build};
 use crate::{exit, stdout};
 
 pub(crate) use file::LockFile;
@@ -33,7 +33,7 @@ pub(crate) async fn lock(args: &Lock, output: Output) -> Result<u8, CliError> {
     for (name, facts) in &facts {
         match lock.plugins.get(name) {
             None => {
-                lock.plugins.insert(name.clone(), Pinned::of(facts));
+                lock.plugins.insert(name.clone(), Pinned { dev: is_built_here(&config, name), ..Pinned::of(facts) });
                 added.push(name.clone());
             }
             Some(pinned) if !diff(pinned, facts).is_empty() => differ.push(name.clone()),
@@ -41,8 +41,14 @@ pub(crate) async fn lock(args: &Lock, output: Output) -> Result<u8, CliError> {
         }
     }
     file.write(&lock)?;
-    tell(&file, &facts, (&added, &gone, &differ), output)?;
+    tell(&file, (&facts, &lock), (&added, &gone, &differ), output)?;
     Ok(if differ.is_empty() { exit::OK } else { exit::PLUGIN })
+}
+
+/// Returns whether the config names the build of a crate that is there.
+fn is_built_here(config: &Config, name: &PluginName) -> bool {
+    let source = config.plugins.get(name).map(|plugin| &plugin.source);
+    matches!(source, Some(PluginSource::File(path)) if is_build(Path::new(&path.path)))
 }
 
 /// What the plugins of a config are now; not those that are part of a program.
@@ -56,18 +62,18 @@ pub(crate) async fn facts_of(file: &Path, config: &Config, output: Output) -> Re
 
 /// Pins a component that was let in just now, to the byte that was shown; gives what to tell of it. None where it cannot say which tools
 /// it has: the next `check` says why.
-pub(crate) async fn pin(file: &LockFile, name: &str, found: &Found) -> Result<Option<String>, CliError> {
+pub(crate) async fn pin(file: &LockFile, name: &str, found: &Found, dev: bool) -> Result<Option<String>, CliError> {
     let Inspection { manifest, kinds, sha256, .. } = found.inspection.clone();
     let Ok(tools) = setup::open_host()?.tools_of(found.bytes.clone()).await else { return Ok(None) };
     let (name, facts) = (PluginName::from(name), PluginFacts { manifest, kinds, tools, sha256, mcp: false });
     let mut lock = file.lock.clone().unwrap_or_default();
-    lock.plugins.insert(name.clone(), Pinned::of(&facts));
+    lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(&facts) });
     file.write(&lock)?;
-    Ok(Some(format!("{}\n  {} {}", file.path().display(), paint(GOOD, "+"), pinned_line(&name, &facts))))
+    Ok(Some(format!("{}\n  {} {}", file.path().display(), paint(GOOD, "+"), pinned_line(&name, &facts, dev))))
 }
 
 /// A line for a plugin that was pinned.
-fn pinned_line(name: &PluginName, facts: &PluginFacts) -> String {
+fn pinned_line(name: &PluginName, facts: &PluginFacts, dev: bool) -> String {
     let digest = match facts.sha256.get(..12) {
         Some(start) => format!("sha256 {start}…"),
         None => "no component: only its texts are held".to_owned(),
@@ -77,14 +83,15 @@ fn pinned_line(name: &PluginName, facts: &PluginFacts) -> String {
     let tools = plural(facts.tools.len() as u64, "tool", "tools");
     // The host takes it for native; what runs it is a server.
     let version = if facts.mcp { "mcp".to_owned() } else { one_line(&facts.manifest.version, 20) };
-    format!("{} {version} · {digest} · {asks} · {tools}", paint(NAME, format_args!("{name:<13}")))
+    let dev = if dev { " · DEV" } else { "" };
+    format!("{} {version} · {digest} · {asks} · {tools}{dev}", paint(NAME, format_args!("{name:<13}")))
 }
 
 type Names<'a> = &'a [PluginName];
 
 fn tell(
     file: &LockFile,
-    facts: &BTreeMap<PluginName, PluginFacts>,
+    (facts, lock): (&BTreeMap<PluginName, PluginFacts>, &PinnedPlugins),
     (added, gone, differ): (Names<'_>, Names<'_>, Names<'_>),
     output: Output,
 ) -> Result<(), CliError> {
@@ -95,10 +102,12 @@ fn tell(
     if output.quiet {
         return Ok(());
     }
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let _ = writeln!(err, "{}", file.path().display());
+    let is_dev = |name: &PluginName| lock.plugins.get(name).is_some_and(|pinned| pinned.dev);
+    let line = |name: &PluginName| facts.get(name).map(|facts| pinned_line(name, facts, is_dev(name))).unwrap_or_default();
     for name in added {
-        let _ = writeln!(err, "  {} {}", paint(GOOD, "+"), facts.get(name).map(|facts| pinned_line(name, facts)).unwrap_or_default());
+        let _ = writeln!(err, "  {} {}", paint(GOOD, "+"), line(name));
     }
     for name in gone {
         let _ = writeln!(err, "  {} {} {}", paint(ODD, "-"), paint(NAME, name), paint(FAINT, "the config has no such plugin any more"));

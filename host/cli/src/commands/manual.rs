@@ -25,7 +25,7 @@ pub(crate) fn man(folder: &Path, output: Output) -> Result<u8, CliError> {
     written.map_err(|error| CliError::internal(format!("the pages could not be written to {}: {error}", folder.display())))?;
     if !output.quiet {
         let _ = writeln!(
-            anstream::stderr(),
+            crate::output::stderr(),
             "wrote the pages to {}; read one with `man -l {}`",
             folder.display(),
             folder.join("conclave.1").display()

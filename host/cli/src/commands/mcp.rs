@@ -53,7 +53,7 @@ pub(crate) async fn mcp(args: Mcp, output: Output, mut interrupts: Interrupts) -
         head::print_served(&prepared, loading.elapsed());
         let count = plural(names.len() as u64, "tool", "tools");
         let what = format!("serving {id}: {count} on stdin and stdout: {}", names.join(", "));
-        let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, what));
+        let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, what));
     }
     let ids = Serving::new(id);
     let screen = Screen::new(Loudness::of(output));

@@ -58,7 +58,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &
     let (mut codes, mut done) = (Vec::new(), 0);
     let says = |what: String| {
         if !output.quiet && !output.json {
-            let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, what));
+            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, what));
         }
     };
     let mut folders: Vec<PathBuf> = runs.iter().map(|run| run.store.clone()).collect();
@@ -70,7 +70,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &
         let store = match Store::open(&folder) {
             Ok(store) => store,
             Err(error) => {
-                let _ = writeln!(anstream::stderr(), "{} {}", paint(ODD, "warning:"), printable(&error.to_string()));
+                let _ = writeln!(crate::output::stderr(), "{} {}", paint(ODD, "warning:"), printable(&error.to_string()));
                 codes.push(exit::FAILED);
                 continue;
             }
@@ -88,7 +88,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &
                     code
                 }
                 Err(error) => {
-                    let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
+                    let _ = writeln!(crate::output::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
                     error.code()
                 }
             };
@@ -142,7 +142,7 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output,
         return if output.json {
             stdout::line(json!({ "type": "left", "run": row.run, "what": what })).map(|()| exit::OK)
         } else {
-            let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, what));
+            let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, what));
             Ok(exit::OK)
         };
     }

@@ -1,9 +1,10 @@
-//! `conclave run FILE [MESSAGE]`: the answer on stdout, everything else on stderr.
+//! `conclave run [CONFIG] [TEXT]`: the answer on stdout, everything else on stderr.
 
 mod ending;
 mod stage;
 
 use std::io::{IsTerminal, Read, Write};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -25,17 +26,18 @@ pub(crate) use ending::{ASKS_NOBODY, as_json, asks_user, ending, limit_hint, res
 pub(crate) use stage::{JsonLinesOnStdout, Manner, Stage, unkept};
 
 pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
-    let message = message(args.message.clone())?;
+    let (file, text) = args.target.resolve()?;
+    let message = message(text)?;
     args.trace.detail(output)?;
     if !args.watch {
-        return once(&args, message, output, &mut interrupts).await;
+        return once(&args, &file, message, output, &mut interrupts).await;
     }
     loop {
-        let code = match once(&args, message.clone(), output, &mut interrupts).await {
+        let code = match once(&args, &file, message.clone(), output, &mut interrupts).await {
             Ok(code) => code,
             // An author corrects it and saves; the next start is the answer.
             Err(error) => {
-                let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
+                let _ = writeln!(crate::output::stderr(), "{} {}", paint(BAD, "error:"), printable(&error.to_string()));
                 error.code()
             }
         };
@@ -43,28 +45,28 @@ pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interru
             return Ok(code);
         }
         if !output.quiet {
-            let _ = writeln!(anstream::stderr(), "{}\n", paint(FAINT, "waiting for a change; Ctrl-C ends"));
+            let _ = writeln!(crate::output::stderr(), "{}\n", paint(FAINT, "waiting for a change; Ctrl-C ends"));
         }
         tokio::select! {
-            () = watch::changes(&args.file) => {}
+            () = watch::changes(&file) => {}
             () = interrupts.next() => return Ok(code),
         }
     }
 }
 
-async fn once(args: &args::Run, message: Option<String>, output: Output, interrupts: &mut Interrupts) -> Result<u8, CliError> {
+async fn once(args: &args::Run, file: &Path, message: Option<String>, output: Output, interrupts: &mut Interrupts) -> Result<u8, CliError> {
     let loading = Instant::now();
     let (models, locked) = (args.model.models()?, args.locked.locked);
     // Before this run is one of them.
-    let left = resuming::left(args.keep.store.as_deref(), ("run", &args.file), output);
-    let kept = Kept::open(&args.keep, Of { command: "run", file: &args.file, models: &models, locked, is_bulk: false })?;
-    let host = Arc::new(setup::open_host_keeping(&args.file, &kept)?);
+    let left = resuming::left(args.keep.store.as_deref(), ("run", file), output);
+    let kept = Kept::open(&args.keep, Of { command: "run", file, models: &models, locked, is_bulk: false })?;
+    let host = Arc::new(setup::open_host_keeping(file, &kept)?);
     let attachments = attach::all(&**host.blobs(), &args.attach)?;
-    let prepared = setup::prepare_with(&host, &args.file, &models, locked, output).await?;
+    let prepared = setup::prepare_with(&host, file, &models, locked, output).await?;
     check_message(&prepared, message.as_deref())?;
     let room = RandomIds.run();
     let manner = Manner { output, trace: args.trace, verbose: args.verbose, approvals: args.approvals };
-    let stage = Stage::new(&prepared, &args.file, &kept, manner, interrupts)?;
+    let stage = Stage::new(&prepared, file, &kept, manner, interrupts)?;
     let options = RunOptions { ids: Arc::new(room.clone()), attachments, ..stage.options(&kept) };
     resuming::tell_left(&left);
     if !output.quiet && !output.json {
@@ -90,7 +92,7 @@ fn message(given: Option<String>) -> Result<Option<String>, CliError> {
     let mut text = String::new();
     std::io::stdin().read_to_string(&mut text).map_err(|error| {
         CliError::usage(format!("the message could not be read from stdin: {error}"))
-            .hint("give it as an argument: conclave run FILE \"MESSAGE\"")
+            .hint("give it as an argument: conclave run [CONFIG] \"TEXT\"")
     })?;
     let text = text.trim_end().to_owned();
     Ok(if text.is_empty() { None } else { Some(text) })
@@ -101,5 +103,5 @@ fn check_message(prepared: &Prepared, message: Option<&str>) -> Result<(), CliEr
     if message.is_some() || asks_user(prepared) {
         return Ok(());
     }
-    Err(CliError::usage(format!("there is no message for the task {}", prepared.setup().entry)).hint("conclave run FILE \"MESSAGE\""))
+    Err(CliError::usage(format!("there is no message for the task {}", prepared.setup().entry)).hint("conclave run [CONFIG] \"TEXT\""))
 }

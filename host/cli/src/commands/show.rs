@@ -98,7 +98,7 @@ fn write_page(file: Option<&Path>, row: &RunRow, page: &str, output: Output) -> 
     if output.json {
         stdout::line(json!({ "type": "page", "file": file, "run": row.run }))?;
     } else if !output.quiet {
-        let _ = writeln!(anstream::stderr(), "wrote {}; open it in a browser", printable(&file.display().to_string()));
+        let _ = writeln!(crate::output::stderr(), "wrote {}; open it in a browser", printable(&file.display().to_string()));
     }
     Ok(exit::OK)
 }

@@ -5,7 +5,7 @@ mod show;
 
 use std::io::Write;
 
-use conclave_core::config::Config;
+use conclave_core::config::{Config, PluginSource};
 use conclave_core::ids::PluginName;
 use conclave_core::lock::{Change, Pinned, diff};
 use serde_json::json;
@@ -24,28 +24,38 @@ pub(crate) async fn upgrade(args: &Upgrade, output: Output) -> Result<u8, CliErr
     let mut lock = file.lock.clone().unwrap_or_default();
     check_names(args, &config)?;
     let facts = facts_of(&args.file, &config, output).await?;
-    let mut told = Told { accepted: Vec::new(), refused: Vec::new(), nobody: false };
+    let mut told = Told { accepted: Vec::new(), refused: Vec::new(), nobody: false, marked: false };
     for (name, facts) in
         facts.iter().filter(|(name, _)| args.plugins.is_empty() || args.plugins.iter().any(|plugin| plugin == name.as_str()))
     {
         // What was never pinned is shown whole.
         let pinned = lock.plugins.get(name);
         let changes = diff(pinned.unwrap_or(&Pinned::default()), facts);
+        let dev = (args.dev && is_file(&config, name)) || pinned.is_some_and(|pinned| pinned.dev);
         if changes.is_empty() {
+            if let Some(pinned) = lock.plugins.get_mut(name) {
+                told.marked |= dev && !pinned.dev;
+                pinned.dev = dev;
+            }
             continue;
         }
         if !(output.json || output.quiet && args.yes) {
             show::plugin(name, pinned.is_none(), &changes);
         }
         if told.accepts(name, &changes, args.yes) {
-            lock.plugins.insert(name.clone(), Pinned::of(facts));
+            lock.plugins.insert(name.clone(), Pinned { dev, ..Pinned::of(facts) });
         }
     }
-    if !told.accepted.is_empty() {
+    if told.marked || !told.accepted.is_empty() {
         file.write(&lock)?;
     }
     told.tell(&file, output)?;
     Ok(told.code())
+}
+
+/// Only a file can be built anew where it stands.
+fn is_file(config: &Config, name: &PluginName) -> bool {
+    matches!(config.plugins.get(name).map(|plugin| &plugin.source), Some(PluginSource::File(_)))
 }
 
 fn check_names(args: &Upgrade, config: &Config) -> Result<(), CliError> {
@@ -61,6 +71,8 @@ struct Told {
     refused: Vec<(PluginName, Vec<Change>)>,
     /// There was a question, and nobody to ask.
     nobody: bool,
+    /// A plugin that is as it was pinned is one that the operator builds from here on.
+    marked: bool,
 }
 
 impl Told {
@@ -93,9 +105,10 @@ impl Told {
         if output.quiet {
             return Ok(());
         }
-        let mut err = anstream::stderr();
+        let mut err = crate::output::stderr();
         if self.accepted.is_empty() && self.refused.is_empty() {
-            let _ = writeln!(err, "{}", paint(FAINT, "everything is as it was pinned"));
+            let what = if self.marked { "as it was pinned, and marked as built here" } else { "everything is as it was pinned" };
+            let _ = writeln!(err, "{}", paint(FAINT, what));
         }
         for (name, _) in &self.accepted {
             let _ = writeln!(err, "{} {} is pinned as it is now in {}", paint(GOOD, "+"), paint(NAME, name), file.path().display());

@@ -30,7 +30,7 @@ impl Lines {
             self.screen.question(&question.text);
         }
         if self.shows_prompt {
-            let mut err = anstream::stderr();
+            let mut err = crate::output::stderr();
             let _ = write!(err, "{}", question.prompt);
             let _ = err.flush();
         }

@@ -29,7 +29,7 @@ pub(crate) fn print_served(prepared: &Prepared, took: Duration) {
 }
 
 fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let plugins = prepared.plugins();
     let cached = plugins.iter().filter(|plugin| plugin.from_cache).count();
     let from = match cached {
@@ -56,7 +56,9 @@ fn count(plugins: usize) -> String {
 
 /// The rights table of a prepared config.
 pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
-    rights_table(prepared.setup(), prepared.sources())
+    let mut rows = rights_table(prepared.setup(), prepared.sources());
+    rows.iter_mut().for_each(|row| row.dev = prepared.is_dev(&row.plugin));
+    rows
 }
 
 /// Columns of the widest source.
@@ -72,7 +74,11 @@ pub(crate) fn line(row: &RightsRow, width: usize) -> String {
 }
 
 fn source(row: &RightsRow) -> String {
-    if row.source == "stock" { row.source.clone() } else { format!("{} UNSIGNED", short(&row.source)) }
+    match row.source.as_str() {
+        "stock" => row.source.clone(),
+        path if row.dev => format!("{} DEV", short(path)),
+        path => format!("{} UNSIGNED", short(path)),
+    }
 }
 
 /// The end of a long path: the file's name says most.

@@ -3,6 +3,7 @@
 use std::sync::{Mutex, PoisonError};
 
 use conclave_core::event::Event;
+use conclave_core::ids::TaskName;
 use conclave_core::model::TroubleKind;
 use conclave_core::notice::Notice;
 use conclave_core::policy::Approval;
@@ -54,6 +55,8 @@ struct State {
     trouble: Option<TroubleKind>,
     /// It, or whatever kept the model from answering, in words.
     why: Option<String>,
+    /// The newest question that found no user, and the task that asked it.
+    unanswered: Option<(TaskName, String)>,
 }
 
 impl Tally {
@@ -73,6 +76,13 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// Returns the newest question that found no user, and the task that asked it.
+    pub(crate) fn unanswered(&self) -> Option<(TaskName, String)> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).unanswered.clone()
+    }
+}
+
 impl State {
     fn told(&mut self, notice: &Notice) {
         let counts = &mut self.counts;
@@ -85,6 +95,7 @@ impl State {
                 self.why = trouble.as_ref().map(|trouble| &trouble.text).or(error.as_ref()).cloned();
             }
             Notice::ToolAnswered { fault: Some(_), .. } | Notice::PluginFaulted { .. } => counts.faults += 1,
+            Notice::QuestionUnanswered { task, question } => self.unanswered = Some((task.clone(), question.clone())),
             Notice::Denied { .. } => counts.denials += 1,
             Notice::ApprovalGiven { approval: Approval::Approved | Approval::Edited { .. }, .. } => counts.approvals += 1,
             Notice::ApprovalGiven { .. } => counts.refusals += 1,

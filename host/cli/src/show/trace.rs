@@ -199,6 +199,12 @@ impl Trace {
                 }
                 self.put(&of(task), &Entry::new(FAINT, format!("nobody had a valid answer ({stalled} of {most})")));
             }
+            // The end of a run shows it whole.
+            Notice::QuestionUnanswered { task, question } if self.is_chat() => {
+                let entry = Entry::plain("asks, and nobody is there to answer").cut(anstyle::Style::new(), question);
+                self.put(&of(task), &entry);
+            }
+            Notice::QuestionUnanswered { .. } => {}
             Notice::ToolCalled { call, task, name, arguments, .. } => {
                 let (number, is_batched) = {
                     let mut state = self.state();

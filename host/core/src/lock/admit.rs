@@ -1,9 +1,11 @@
 //! Whether a plugin may be used as it is now, given what was pinned. Texts that a model reads and things that a plugin asks for are held to
-//! exactly; a new build that changes neither is the author's business, unless the operator wants nothing to move.
+//! exactly, and so is a stranger's component. A new build of what the operator builds, or of what comes with the program, is admitted
+//! while it changes neither, unless the operator wants nothing to move.
 
 use std::fmt;
 
-use super::{Change, Lock, diff, is_harmless};
+use super::{Change, Lock, Part, Pinned, diff, is_harmless};
+use crate::config::PluginSource;
 use crate::ids::PluginName;
 use crate::setup::PluginFacts;
 
@@ -12,7 +14,7 @@ use crate::setup::PluginFacts;
 pub enum Admission {
     /// It is to the byte what was pinned.
     Pinned,
-    /// It is another build; what it asks for and says is what was pinned.
+    /// It is another build of what the operator builds or the program brings; what it asks for and says is what was pinned.
     Rebuilt,
     /// There is a lock, and this plugin is not in it.
     NotPinned,
@@ -29,7 +31,8 @@ pub enum LockRefusal {
     /// Nothing may move, and it was never let in.
     #[error("it is not in the lock, and --locked was asked for")]
     NotPinned,
-    /// It asks for other things or says other things than when it was let in; with `locked` also when it is only another build.
+    /// It asks for other things or says other things than when it was let in, or is another component; with `locked` also when it is
+    /// another build of what the operator builds.
     #[error("it is not what was pinned: {}", Lines(.0))]
     Differs(Vec<Change>),
 }
@@ -49,7 +52,13 @@ impl LockRefusal {
 ///
 /// # Errors
 /// Why it may not be used.
-pub fn admit(lock: Option<&Lock>, plugin: &PluginName, facts: &PluginFacts, locked: bool) -> Result<Admission, LockRefusal> {
+pub fn admit(
+    lock: Option<&Lock>,
+    plugin: &PluginName,
+    source: &PluginSource,
+    facts: &PluginFacts,
+    locked: bool,
+) -> Result<Admission, LockRefusal> {
     let Some(lock) = lock else {
         return if locked { Err(LockRefusal::NoLock) } else { Ok(Admission::NoLock) };
     };
@@ -59,9 +68,15 @@ pub fn admit(lock: Option<&Lock>, plugin: &PluginName, facts: &PluginFacts, lock
     let changes = diff(pinned, facts);
     match changes.is_empty() {
         true => Ok(Admission::Pinned),
-        false if is_harmless(&changes) && !locked => Ok(Admission::Rebuilt),
+        false if is_harmless(&changes) && !locked && may_be_rebuilt(pinned, source, &changes) => Ok(Admission::Rebuilt),
         false => Err(LockRefusal::Differs(changes)),
     }
+}
+
+/// Nobody here builds a stranger's component: another one under the same manifest is another plugin. A server of tools has no digest.
+fn may_be_rebuilt(pinned: &Pinned, source: &PluginSource, changes: &[Change]) -> bool {
+    let is_other = changes.iter().any(|change| change.part == Part::Component);
+    pinned.dev || matches!(source, PluginSource::Stock(_)) || !is_other
 }
 
 /// The differences that matter, a few of them.

@@ -50,6 +50,8 @@ struct FilePlugin {
     description: String,
     version: String,
     sha256: Spanned<String>,
+    #[serde(default)]
+    dev: bool,
     contract: String,
     #[serde(default)]
     kinds: BTreeSet<PluginKind>,
@@ -112,7 +114,7 @@ impl Reader<'_> {
     }
 
     fn plugin(&self, plugin: FilePlugin) -> Result<Pinned, LockError> {
-        let FilePlugin { name, description, version, sha256, contract, kinds, asks, tools } = plugin;
+        let FilePlugin { name, description, version, sha256, dev, contract, kinds, asks, tools } = plugin;
         let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
         if !sha256.get_ref().is_empty() && !is_digest(sha256.get_ref()) {
             return Err(self.error(&sha256.span(), "this is no SHA-256: 64 lower-case hexadecimal digits, or none".to_owned()));
@@ -124,6 +126,7 @@ impl Reader<'_> {
             description,
             version,
             sha256: sha256.into_inner(),
+            dev,
             contract,
             kinds,
             asks: asks.collect::<Result<_, _>>()?,

@@ -26,13 +26,16 @@ impl fmt::Display for Lock {
 }
 
 fn plugin(out: &mut impl Write, name: &str, pinned: &Pinned) -> fmt::Result {
-    let Pinned { name: own_name, description, version, sha256, contract, kinds, asks, tools } = pinned;
+    let Pinned { name: own_name, description, version, sha256, dev, contract, kinds, asks, tools } = pinned;
     let kinds: BTreeSet<String> = kinds.iter().map(|kind| line(kind.as_str())).collect();
     let kinds: Vec<String> = kinds.into_iter().collect();
     writeln!(out, "\n[plugins.{name}]")?;
     writeln!(out, "name = {}\ndescription = {}", line(own_name), text(description))?;
     writeln!(out, "version = {}\nsha256 = {}\ncontract = {}", line(version), line(sha256), line(contract))?;
     writeln!(out, "kinds = [{}]", kinds.join(", "))?;
+    if *dev {
+        out.write_str("dev = true\n")?;
+    }
     for (capability, wanted) in asks {
         ask(out, &format!("plugins.{name}.asks.{}", key(capability)), wanted)?;
     }

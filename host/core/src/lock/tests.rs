@@ -4,6 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::config::ConfigPath;
 use crate::manifest::Manifest;
 
 fn facts() -> PluginFacts {
@@ -47,8 +48,12 @@ fn after(change: impl FnOnce(&mut PluginFacts)) -> PluginFacts {
     facts
 }
 
+fn file() -> PluginSource {
+    PluginSource::File(ConfigPath { shown: "notes.wasm".to_owned(), path: "notes.wasm".to_owned() })
+}
+
 fn verdict(facts: &PluginFacts, locked: bool) -> Result<Admission, LockRefusal> {
-    admit(Some(&lock()), &name(), facts, locked)
+    admit(Some(&lock()), &name(), &file(), facts, locked)
 }
 
 fn ask<'a>(facts: &'a mut PluginFacts, name: &str) -> &'a mut Ask {
@@ -56,13 +61,17 @@ fn ask<'a>(facts: &'a mut PluginFacts, name: &str) -> &'a mut Ask {
 }
 
 #[test]
-fn what_was_pinned_is_admitted_and_a_new_build_of_it_with_a_warning() {
+fn what_was_pinned_is_admitted_and_a_new_build_only_of_what_is_built_here() {
     assert_eq!((verdict(&facts(), false), verdict(&facts(), true)), (Ok(Admission::Pinned), Ok(Admission::Pinned)));
     let rebuilt = after(|facts| {
         facts.sha256 = "11".repeat(32);
         facts.manifest.version = "0.1.1".to_owned();
     });
-    assert_eq!(verdict(&rebuilt, false), Ok(Admission::Rebuilt));
+    let dev = Lock { plugins: BTreeMap::from([(name(), Pinned { dev: true, ..Pinned::of(&facts()) })]) };
+    assert_eq!(admit(Some(&dev), &name(), &file(), &rebuilt, false), Ok(Admission::Rebuilt));
+    assert_eq!(admit(Some(&lock()), &name(), &PluginSource::Stock("notes".into()), &rebuilt, false), Ok(Admission::Rebuilt));
+    assert!(matches!(admit(Some(&dev), &name(), &file(), &rebuilt, true), Err(LockRefusal::Differs(_))));
+    assert_eq!(verdict(&rebuilt, false), verdict(&rebuilt, true), "a stranger's component is held to its digest in any case");
     let refusal = verdict(&rebuilt, true).expect_err("nothing may move");
     assert!(refusal.to_string().contains("another one: sha256"), "{refusal}");
     // The order of a list says nothing.
@@ -74,9 +83,9 @@ fn without_a_lock_or_an_entry_only_locked_refuses() {
     let empty = Lock::default();
     let cases = [(None, Admission::NoLock, LockRefusal::NoLock), (Some(&empty), Admission::NotPinned, LockRefusal::NotPinned)];
     for (lock, admission, refusal) in cases {
-        assert_eq!(admit(lock, &name(), &facts(), false), Ok(admission));
+        assert_eq!(admit(lock, &name(), &file(), &facts(), false), Ok(admission));
         assert_eq!(refusal.remedy(&name()), "conclave plugin lock");
-        assert_eq!(admit(lock, &name(), &facts(), true), Err(refusal));
+        assert_eq!(admit(lock, &name(), &file(), &facts(), true), Err(refusal));
     }
 }
 
@@ -225,7 +234,7 @@ proptest! {
 
     #[test]
     fn a_lock_comes_back_as_it_was(facts in any_facts()) {
-        let lock = Lock { plugins: BTreeMap::from([(name(), Pinned::of(&facts))]) };
+        let lock = Lock { plugins: BTreeMap::from([(name(), Pinned { dev: facts.tools.is_empty(), ..Pinned::of(&facts) })]) };
         let text = lock.to_string();
         prop_assert!(text.chars().all(|c| c == '\n' || !crate::text::is_deceptive(c)), "{text:?}");
         prop_assert_eq!(Lock::parse(&text), Ok(lock), "{}", text);

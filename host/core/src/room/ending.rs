@@ -35,6 +35,12 @@ impl Ending {
         Self { status, reason: reason.into(), cause: None }
     }
 
+    /// The task asked its user, and there is none.
+    pub(super) fn unattended(task: &TaskName) -> Self {
+        let reason = format!("{task} asked its user, and nobody is there to answer");
+        Self { cause: Some(EndCause::NobodyToAsk), ..Self::new(Status::Stalled, reason) }
+    }
+
     /// The room's time is over.
     pub(super) fn out_of_time() -> Self {
         let reason = Budget::Wall.reason();
@@ -253,11 +259,13 @@ impl Room {
         let notice = Notice::TaskEnded { task: frame.task.clone(), status: ending.status, reason: ending.reason.clone() };
         self.tell(notice);
         self.state_at_end(&frame.task, ending.status, &ending.reason);
-        if ending.status == Status::InfLoop
+        let ends_callers = ending.status == Status::InfLoop || (ending.cause == Some(EndCause::NobodyToAsk) && !self.is_root_interactive());
+        if ends_callers
             && let Some(caller) = frame.caller
             && !self.waits_for_delegate(caller, id)
         {
-            // A task that hands its messages on knows no better: it goes round in circles itself, as it is in the reference.
+            // A task that hands its messages on knows no better: it goes round in circles itself, as it is in the reference, or
+            // has the same question asked again. An interactive root asks its user itself, and ends by that.
             self.frames.insert(id, frame);
             self.end_circle(caller, ending);
             return;
@@ -275,7 +283,12 @@ impl Room {
         }
     }
 
-    /// Ends what a sub-task that goes round in circles works for: the delegation that it is part of, or the run. Unlike in the reference
+    fn is_root_interactive(&self) -> bool {
+        let Phase::Running { root } = self.phase else { return false };
+        self.task_of(root).is_some_and(|(_, task)| task.interactive)
+    }
+
+    /// Ends what a sub-task that goes round in circles, or whose question nobody answers, works for: the delegation that it is part of, or the run. Unlike in the reference
     /// (O-106) whoever delegated is not stuck with it: it waited for an answer, reads that there is none, and can do something else.
     fn end_circle(&mut self, caller: FrameId, ending: Ending) {
         let mut next = Some(caller);

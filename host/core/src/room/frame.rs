@@ -91,6 +91,9 @@ pub(super) struct Frame {
     /// The newest message that was read, as this task's agent reads it. Not part of what a fold must give back.
     #[serde(skip)]
     pub(super) reading: Read,
+    /// The user was asked in this step, and there is none.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub(super) is_unattended: bool,
     /// The last answer passed on what was pending (L-059).
     pub(super) passes: bool,
     /// Who gave the last valid answer (L-059).

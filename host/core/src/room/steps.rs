@@ -64,6 +64,7 @@ impl Room {
             chain_depth: caller.and_then(|caller| self.frames.get(&caller)).map_or(self.opening.chain_depth, |caller| caller.chain_depth),
             attempt: None,
             reading: Read::default(),
+            is_unattended: false,
             passes: false,
             last_responder: None,
             circles: Circles::default(),
@@ -132,6 +133,9 @@ impl Room {
             return;
         };
         let recipient = frame.pending.as_ref().and_then(|message| message.recipient.clone()).unwrap_or_default();
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.is_unattended = false;
+        }
         if self.is_valid_recipient(id, &recipient) {
             let rest = self.order(id);
             self.set_attempt(id, Attempt { responder: Responder::User, rest, wait: Wait::Next, do_not_know: None });
@@ -551,6 +555,9 @@ impl Room {
         let Some((_, task)) = self.task_of(frame) else { return self.violated(Invariant::FrameExists, frame) };
         // Nobody is there: in the reference that is a person who says nothing.
         let text = if task.as_langroid { Some(text.unwrap_or_default()) } else { text };
+        if let Some(frame) = self.frames.get_mut(&frame) {
+            frame.is_unattended = text.is_none();
+        }
         let message = text.and_then(|text| self.user_said(frame, text, attachments)).map(|message| (Responder::User, message));
         if message.is_some()
             && let Some(frame) = self.frames.get_mut(&frame)

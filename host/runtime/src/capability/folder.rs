@@ -78,8 +78,19 @@ pub(crate) enum Trouble {
     #[error("a limit of the folder is reached: {0}")]
     Quota(u64),
     // The text of the operating system's error can name places on the host.
-    #[error("it cannot be done: {}", .0.kind())]
+    #[error("it cannot be done: {}", named(.0))]
     Other(io::Error),
+}
+
+/// Returns what is wrong, without the operating system's text. The standard library has no kind for a host that is out of descriptors.
+fn named(error: &io::Error) -> String {
+    #[cfg(unix)]
+    match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
+        Some(rustix::io::Errno::MFILE) => return "the host has as many files open as it may (`ulimit -n`)".to_owned(),
+        Some(rustix::io::Errno::NFILE) => return "this machine has as many files open as it can".to_owned(),
+        _ => {}
+    }
+    error.kind().to_string()
 }
 
 /// A file or a directory in a folder.

@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use conclave_core::config::{Config, Problem, Problems};
+use conclave_core::config::{Config, PluginSource, Problem, Problems};
 use conclave_core::ids::PluginName;
-use conclave_core::lock::{Admission, Lock, LockRefusal, admit, is_pinned};
+use conclave_core::lock::{Admission, Lock, LockRefusal, admit, is_harmless, is_pinned};
 use conclave_core::setup::PluginFacts;
 
 use super::{Follow, Host, PrepareError};
@@ -25,8 +25,14 @@ impl Pins {
     ///
     /// # Errors
     /// Why it may not be used as it is.
-    pub fn admit(&self, plugin: &PluginName, facts: &PluginFacts) -> Result<Admission, LockRefusal> {
-        admit(self.lock.as_ref(), plugin, facts, self.locked)
+    pub fn admit(&self, plugin: &PluginName, source: &PluginSource, facts: &PluginFacts) -> Result<Admission, LockRefusal> {
+        admit(self.lock.as_ref(), plugin, source, facts, self.locked)
+    }
+
+    /// Returns whether the lock says that the operator builds this plugin.
+    #[must_use]
+    pub fn is_dev(&self, plugin: &str) -> bool {
+        self.lock.as_ref().and_then(|lock| lock.plugins.get(plugin)).is_some_and(|pinned| pinned.dev)
     }
 
     /// Decides about all of them; gives whether one is refused.
@@ -40,7 +46,7 @@ impl Pins {
         for (name, facts) in plugins {
             let Some(plugin) = config.plugins.get(name).filter(|plugin| is_pinned(&plugin.source)) else { continue };
             let at = |what: String| config.problem(&format!("plugins.{name}.source"), what);
-            match self.admit(name, facts) {
+            match self.admit(name, &plugin.source, facts) {
                 // What came with this program is as trusted as the program.
                 Ok(Admission::NotPinned) if plugin.source.label() != "stock" => {
                     let problem = at(format!("the plugin `{name}` is not in the lock: what it says may change unseen"));
@@ -69,8 +75,16 @@ fn helped(problem: Problem, refusal: &LockRefusal, plugin: &PluginName) -> Probl
     let file = if file.chars().all(safe) { file } else { format!("'{}'", file.replace('\'', r"'\''")) };
     let command = refusal.remedy(plugin);
     let (what, command) = match refusal {
-        LockRefusal::Differs(_) if is_usual => ("shows the difference, and asks whether to accept it", command),
-        LockRefusal::Differs(_) => ("shows the difference, and asks whether to accept it", format!("{command} --file {file}")),
+        LockRefusal::Differs(changes) => {
+            // An operator who builds it would be asked at every build.
+            let is_build = !changes.is_empty() && is_harmless(changes);
+            let what = if is_build {
+                "shows the difference, and asks whether to accept it; with `--dev` each build of it is accepted, for what you build yourself"
+            } else {
+                "shows the difference, and asks whether to accept it"
+            };
+            (what, if is_usual { command } else { format!("{command} --file {file}") })
+        }
         _ if is_usual => ("pins it as it is now", command),
         _ => ("pins it as it is now", format!("{command} {file}")),
     };

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use super::rows::{RoomRow, RunRow, WaitRow};
 use super::writer::Checked;
-use super::{StoreError, lock, read, schema, wal};
+use super::{StoreError, lock, reached, read, schema, wal};
 
 /// Which runs are meant; what is none does not matter.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -65,7 +65,8 @@ impl Reader {
     /// `Missing`, `Newer`, `Damaged`, or what the operating system says.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
         let missing = || StoreError::Missing { folder: folder.to_owned() };
-        if !schema::path(folder).is_file() {
+        let missing = || reached::emptied(folder).unwrap_or_else(missing);
+        if reached::is_empty(folder) {
             return Err(missing());
         }
         let connection = schema::look(folder).map_err(|error| schema::failed(folder, &error))?;
@@ -141,17 +142,22 @@ impl Reader {
 
     /// Holds the whole chain and every record against it, and against a hash that somebody noted earlier.
     pub fn verify(&self, noted: Option<&str>) -> Result<Checked, StoreError> {
-        self.with_log(checks::verify(&self.connection, noted))
+        self.with_log(|connection| checks::verify(connection, noted))
     }
 
     /// Looks at every page of the file, every hash, and every reference.
     pub fn check(&self) -> Result<Checked, StoreError> {
-        self.with_log(checks::check(&self.connection))
+        self.with_log(checks::check)
     }
 
-    /// What SQLite does not read of its own log, where nobody writes to it.
-    fn with_log(&self, checked: rusqlite::Result<Checked>) -> Result<Checked, StoreError> {
-        let mut checked = self.of(checked)?;
+    /// A look at what SQLite reads, with what it does not read of its own log, where nobody writes to it, and what it should have read.
+    fn with_log(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<Checked>) -> Result<Checked, StoreError> {
+        // Noted before the look begins: a process that writes meanwhile only adds to what was there then.
+        let reached = reached::read(&self.folder);
+        let mut checked = self.of(look(&self.connection))?;
+        if let Some(reached) = reached {
+            checked.problems.splice(0..0, self.of(reached.lacking(&self.connection))?);
+        }
         let is_held = lock::is_held(&self.folder);
         let lost = if is_held { 0 } else { wal::lost_commits(&schema::wal(&self.folder)).unwrap_or(0) };
         if lost > 0 {

@@ -65,6 +65,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
         | Notice::MessagePosted { .. }
         | Notice::StepEnded { .. }
         | Notice::StepStalled { .. }
+        | Notice::QuestionUnanswered { .. }
         | Notice::ToolCalled { .. }
         | Notice::ToolAnswered { .. }
         | Notice::PluginFaulted { .. }
@@ -119,7 +120,7 @@ fn is_notice_sampled(notice: &Notice) -> bool {
 #[test]
 fn every_kind_has_a_sample() {
     assert!(whats().iter().all(is_sampled) && notices().iter().all(is_notice_sampled));
-    assert_eq!((whats().len(), notices().len()), (4, 52), "as many as there are arms above");
+    assert_eq!((whats().len(), notices().len()), (4, 53), "as many as there are arms above");
 }
 
 fn plugin(name: &str) -> PluginName {
@@ -192,6 +193,7 @@ fn notices() -> Vec<Notice> {
         Notice::MessagePosted { task: task("answer"), agent: plugin("librarian"), message: Arc::new(message) },
         Notice::StepEnded { task: task("answer"), by: "llm".to_owned(), message: Some(Arc::new(answer)) },
         Notice::StepStalled { task: task("answer"), stalled: 1, of: 5 },
+        Notice::QuestionUnanswered { task: task("answer"), question: "Which lighthouse?".into() },
         Notice::ToolCalled { call: tool, task: task("answer"), caller: plugin("librarian"), name: find(), arguments: arguments() },
         Notice::ToolAnswered {
             call: Some(tool),

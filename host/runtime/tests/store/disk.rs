@@ -192,6 +192,7 @@ fn goes_on(folder: &Path, file: &[u8], log: &[u8], length: usize) {
     std::fs::create_dir_all(folder).unwrap();
     std::fs::write(folder.join("log.db"), file).unwrap();
     std::fs::write(folder.join("log.db-wal"), log).unwrap();
+    let _ = std::fs::remove_file(folder.join("reached"));
     let store = Store::open(folder).unwrap();
     let mut again = reopen(&store, "a");
     assert_eq!(again.records.len(), length);
@@ -307,6 +308,120 @@ fn a_changed_byte_of_the_log_of_a_process_that_was_killed_is_found() {
     let refused = Store::open(other.path()).map(drop).unwrap_err();
     assert!(matches!(refused, StoreError::Damaged { .. }), "{refused}");
     assert_eq!(std::fs::read(&log).unwrap(), bytes, "nothing was written over");
+}
+
+/// The files of a store as they are now, with the note of how far its log reaches.
+fn as_a_kill_leaves_it(from: &Path, to: &Path) {
+    copied(from, to);
+    std::fs::copy(from.join("reached"), to.join("reached")).unwrap();
+}
+
+/// What is in its files; one that is empty, as who reads it leaves the log beside it, counts as none.
+fn files(folder: &Path) -> Vec<Option<Vec<u8>>> {
+    ["log.db", "log.db-wal", "reached"].map(|name| std::fs::read(folder.join(name)).ok().filter(|bytes| !bytes.is_empty())).into()
+}
+
+#[test]
+fn a_log_that_was_cut_off_removed_or_emptied_is_found_and_nothing_is_written_over() {
+    let (temp, cut) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Store::open(temp.path()).unwrap();
+    let journal = run(&store, "a", 40);
+    let restore = || as_a_kill_leaves_it(temp.path(), cut.path());
+    let found = |how: &str| {
+        let _ = std::fs::remove_file(cut.path().join("log.db-shm"));
+        let before = files(cut.path());
+        match Reader::open(cut.path()) {
+            Ok(reader) => {
+                for checked in [reader.verify(None).unwrap(), reader.check().unwrap()] {
+                    assert!(checked.problems.first().is_some_and(|what| what.contains("acknowledged")), "{how}: {:?}", checked.problems);
+                }
+            }
+            Err(StoreError::Damaged { what, .. }) => assert!(what.contains("acknowledged"), "{how}: {what}"),
+            Err(error) => panic!("{how}: {error}"),
+        }
+        match Store::open(cut.path()).map(drop) {
+            Err(StoreError::Damaged { what, .. }) => assert!(what.contains("acknowledged"), "{how}: {what}"),
+            other => panic!("{how}: {other:?}"),
+        }
+        assert!(files(cut.path()) == before, "{how}: something was written over");
+    };
+    restore();
+    let length = std::fs::metadata(cut.path().join("log.db-wal")).unwrap().len();
+    for part in 0..12 {
+        restore();
+        let log = std::fs::OpenOptions::new().write(true).open(cut.path().join("log.db-wal")).unwrap();
+        log.set_len(length * part / 12).unwrap();
+        found(&format!("cut at {part} of 12"));
+    }
+    restore();
+    std::fs::remove_file(cut.path().join("log.db-wal")).unwrap();
+    found("the log was removed");
+    for name in ["log.db-wal", "log.db"] {
+        restore();
+        std::fs::write(cut.path().join(name), "").unwrap();
+        found(&format!("{name} was emptied"));
+    }
+    restore();
+    for name in ["log.db", "log.db-wal"] {
+        std::fs::remove_file(cut.path().join(name)).unwrap();
+    }
+    found("both were removed");
+    // Ended as it should be, and put back to an older state.
+    restore();
+    drop((journal, store));
+    let (older, newer) = (std::fs::read(temp.path().join("log.db")).unwrap(), temp.path().join("reached"));
+    let store = Store::open(temp.path()).unwrap();
+    drop((run(&store, "b", 3), store));
+    let _ = std::fs::remove_file(cut.path().join("log.db-wal"));
+    std::fs::write(cut.path().join("log.db"), older).unwrap();
+    std::fs::copy(newer, cut.path().join("reached")).unwrap();
+    found("an older file was put back");
+}
+
+#[test]
+fn a_note_that_is_behind_torn_or_gone_is_no_damage() {
+    let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Store::open(temp.path()).unwrap();
+    let mut journal = run(&store, "a", 3);
+    let behind = std::fs::read(temp.path().join("reached")).unwrap();
+    append(&mut *journal, &[said(3, "more")]).unwrap();
+    let now = std::fs::read(temp.path().join("reached")).unwrap();
+    assert_ne!(behind, now, "each durable commit is noted");
+    let mut torn = now.clone();
+    torn[10..].copy_from_slice(&[0; 256][..now.len() - 10]);
+    for note in [&behind[..], &torn, &now[..30], b"", &now] {
+        copied(temp.path(), other.path());
+        std::fs::write(other.path().join("reached"), note).unwrap();
+        assert_eq!(Reader::open(other.path()).unwrap().check().unwrap().problems, Vec::<String>::new());
+        drop(Store::open(other.path()).unwrap());
+        assert_eq!(records(other.path(), "a").len(), 4);
+        std::fs::remove_dir_all(other.path()).unwrap();
+        std::fs::create_dir(other.path()).unwrap();
+    }
+}
+
+/// What a power cut takes that nobody was told is safe.
+#[test]
+fn what_was_never_synced_may_be_missing() {
+    let (temp, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let store = Store::open(temp.path()).unwrap();
+    let first = run(&store, "a", 3);
+    copied(temp.path(), other.path());
+    let mut unsynced = opened_in(&*store.journals(Durability::Exit, about()), "b").unwrap();
+    for seq in 0..5 {
+        let record = if seq == 0 { opened("b", "x") } else { said(seq, "y") };
+        append(&mut *unsynced, &[record]).unwrap();
+    }
+    // The newest note there is, beside the log as it was synced last.
+    std::fs::copy(temp.path().join("reached"), other.path().join("reached")).unwrap();
+    drop(Store::open(other.path()).unwrap());
+    assert_eq!(records(other.path(), "a").len(), 3);
+    futures_executor::block_on(unsynced.settle()).unwrap();
+    copied(temp.path(), other.path());
+    std::fs::copy(temp.path().join("reached"), other.path().join("reached")).unwrap();
+    let _ = std::fs::remove_file(other.path().join("log.db-wal"));
+    assert!(matches!(Store::open(other.path()).map(drop), Err(StoreError::Damaged { .. })), "settled, it is held to");
+    drop((first, unsynced, store));
 }
 
 #[cfg(unix)]

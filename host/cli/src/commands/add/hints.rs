@@ -31,7 +31,7 @@ pub(super) fn hints(name: &str, found: &Inspection, config: &Config, file: &Path
 }
 
 pub(super) fn show(hints: &[Hint], file: &Path) {
-    let mut err = anstream::stderr();
+    let mut err = crate::output::stderr();
     let _ = writeln!(err);
     for hint in hints {
         let _ = writeln!(err, "{}\n  {}", paint(ODD, &hint.what), hint.how);

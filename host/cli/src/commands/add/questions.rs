@@ -41,7 +41,7 @@ pub(super) fn ask_all(found: &Inspection, config: Option<&Config>, folder: &Path
         chosen.extend(value.and_then(|value| Fragment::parse(&format!("{capability} = {value}")).ok()));
     }
     if !found.manifest.asks.is_empty() {
-        let _ = writeln!(anstream::stderr());
+        let _ = writeln!(crate::output::stderr());
     }
     chosen
 }
@@ -71,7 +71,7 @@ fn typed(capability: Capability, text: &str, such: &[String], wrong: impl Fn(&st
 
 /// What is wrong with an answer, under its question.
 fn say(why: &str) {
-    let _ = writeln!(anstream::stderr(), "          {}", paint(ODD, one_line(why, 200)));
+    let _ = writeln!(crate::output::stderr(), "          {}", paint(ODD, one_line(why, 200)));
 }
 
 fn tasks(text: &str, config: Option<&Config>, others: &[&str]) -> Option<String> {
@@ -140,11 +140,11 @@ fn secrets(ask: &Ask, config: Option<&Config>) -> Option<String> {
     let known: Vec<String> = config.into_iter().flat_map(|config| config.secrets.keys()).map(ToString::to_string).collect();
     if known.is_empty() {
         let _ = writeln!(
-            anstream::stderr(),
+            crate::output::stderr(),
             "{}",
             question(Capability::Secrets, &paint(FAINT, "the config has no secrets; write this, and grant it then"))
         );
-        secret_blocks(ask).iter().for_each(|line| drop(writeln!(anstream::stderr(), "          {line}")));
+        secret_blocks(ask).iter().for_each(|line| drop(writeln!(crate::output::stderr(), "          {line}")));
         return None;
     }
     let hosts = |name: &str| {
@@ -174,7 +174,11 @@ fn secret_blocks(ask: &Ask) -> Vec<String> {
 fn models(config: Option<&Config>) -> Option<String> {
     let models: Vec<String> = config.into_iter().flat_map(|config| config.models.keys()).map(ToString::to_string).collect();
     if models.is_empty() {
-        let _ = writeln!(anstream::stderr(), "{}", question(Capability::Model, &paint(FAINT, "the config has no model that it could ask")));
+        let _ = writeln!(
+            crate::output::stderr(),
+            "{}",
+            question(Capability::Model, &paint(FAINT, "the config has no model that it could ask"))
+        );
         return None;
     }
     let allowed = models.into_iter().filter(|name| confirm(&question(Capability::Model, &format!("May it ask the model {name}?"))));
@@ -192,7 +196,7 @@ fn files(ask: &Ask, folder: &Path) -> Option<String> {
         let whole = folder.join(&written).canonicalize();
         let Some(whole) = whole.ok().filter(|whole| whole.is_dir()) else {
             let _ = writeln!(
-                anstream::stderr(),
+                crate::output::stderr(),
                 "          {}",
                 paint(ODD, format_args!("there is no folder {typed} in {}", folders::whole(folder).display()))
             );
@@ -222,7 +226,8 @@ fn place(dir: &str) -> String {
         if default_place(&at).as_ref() == Some(&at) {
             return at;
         }
-        let _ = writeln!(anstream::stderr(), "          {}", paint(ODD, format_args!("{typed} is no such name; write one like /notes")));
+        let _ =
+            writeln!(crate::output::stderr(), "          {}", paint(ODD, format_args!("{typed} is no such name; write one like /notes")));
     }
 }
 

@@ -76,7 +76,13 @@ impl LockFile {
 }
 
 fn read(path: &Path) -> std::io::Result<String> {
-    let metadata = fs::metadata(path)?;
+    let metadata = match fs::metadata(path) {
+        // A link is there on purpose: what it led to is gone, and does not count as never pinned.
+        Err(error) if error.kind() == ErrorKind::NotFound && fs::symlink_metadata(path).is_ok() => {
+            return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is a link to a file that is not there"));
+        }
+        metadata => metadata?,
+    };
     if !metadata.is_file() {
         return Err(std::io::Error::new(ErrorKind::InvalidInput, "it is not a regular file"));
     }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anstyle::Style;
 use conclave_core::event::Spent;
 use conclave_core::message::ToolCall;
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::outcome::{EndCause, Outcome, Status};
 use conclave_runtime::Prepared;
 
 use crate::args::Output;
@@ -15,12 +15,14 @@ use crate::chat::status;
 use crate::error::CliError;
 use crate::screen::total_columns;
 use crate::show::entry::Entry;
-use crate::show::tally::Counts;
-use crate::show::{BAD, FAINT, ODD, paint, plural, time};
+use crate::show::tally::{Counts, Tally};
+use crate::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, time};
 use crate::stdout;
 
 /// What to do about an entry task that asks its user where nobody can answer.
 pub(crate) const ASKS_NOBODY: &str = "set `interactive = false` for it, or talk with it: conclave chat";
+/// The same for one that asks a question of its own accord.
+const ASKED_NOBODY: &str = "run it in a terminal, talk with it (conclave chat), or say more in the message";
 
 /// The entry task asks its user after each of its answers.
 pub(crate) fn asks_user(prepared: &Prepared) -> bool {
@@ -31,15 +33,16 @@ pub(crate) fn asks_user(prepared: &Prepared) -> bool {
 pub(super) fn finish(
     outcome: &Outcome,
     code: u8,
-    output: Output,
+    (output, asks_user): (Output, bool),
     took: Duration,
-    counts: Counts,
+    tally: &Tally,
     journal: Option<&Path>,
 ) -> Result<(), CliError> {
     if output.json {
         return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
     }
-    let mut err = anstream::stderr();
+    let counts = tally.counts();
+    let mut err = crate::output::stderr();
     if outcome.status.is_success() {
         if !output.quiet {
             let _ = writeln!(err);
@@ -49,6 +52,11 @@ pub(super) fn finish(
             // Every ending says why, also when there is no result.
             None => drop(writeln!(err, "{}", ending(ODD, outcome))),
         }
+    } else if let Some((task, question)) = tally.unanswered().filter(|_| outcome.cause == Some(EndCause::NobodyToAsk)) {
+        let _ = writeln!(err, "\n{}", ending(BAD, outcome));
+        let question = foreign::block(question.trim(), Style::new(), 0, total_columns());
+        let _ = writeln!(err, "{}\n{question}", paint(NAME, format_args!("{task} asks:")));
+        let _ = writeln!(err, "{} {}", paint(FAINT, "help:"), if asks_user { ASKS_NOBODY } else { ASKED_NOBODY });
     } else {
         let _ = writeln!(err, "\n{}", ending(BAD, outcome));
         let said = outcome.content.as_deref().filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());

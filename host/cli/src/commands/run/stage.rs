@@ -9,13 +9,13 @@ use std::time::Instant;
 
 use conclave_core::delegation::OnClose;
 use conclave_core::ids::RoomId;
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
-use conclave_runtime::store::Store;
+use conclave_runtime::store::{Found, Reader, Store};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
-use super::ending::{ASKS_NOBODY, asks_user, finish, result};
+use super::ending::{asks_user, finish, result};
 use crate::approve::{About, AtTerminal, Waiting};
 use crate::args::{Approvals, Output, TraceChoice};
 use crate::attend::Attending;
@@ -153,20 +153,18 @@ impl Stage {
     /// Tells the end, and gives the exit code.
     pub(crate) fn end(&self, outcome: &Outcome, began: Instant, journal: Option<&Path>) -> Result<u8, CliError> {
         let output = self.manner.output;
-        let met = Met { trouble: self.tally.trouble(), nobody_to_ask: self.approver.has_refused_for_nobody() };
+        let nobody_to_ask = self.approver.has_refused_for_nobody();
+        let met = Met { trouble: self.tally.trouble(), nobody_to_ask, cause: outcome.cause };
         let code = exit::of(outcome.status, met);
         if let Some(why) = self.tally.why_no_answer().filter(|_| output.quiet && !output.json && !outcome.status.is_success()) {
             // Otherwise it was told when it happened.
-            let _ = writeln!(anstream::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
+            let _ = writeln!(crate::output::stderr(), "{} {}", paint(BAD, "model:"), printable(why.trim()));
         }
         if let Some(trace) = &self.trace {
             trace.end(result(outcome).as_deref());
         }
-        finish(outcome, code, output, began.elapsed(), self.tally.counts(), journal)?;
+        finish(outcome, code, (output, self.asks_user), began.elapsed(), &self.tally, journal)?;
         self.approver.tell_missing();
-        if outcome.status == Status::Stalled && !output.json && self.asks_user && !self.person.is_there() {
-            let _ = writeln!(anstream::stderr(), "{} {ASKS_NOBODY}", paint(FAINT, "help:"));
-        }
         Ok(code)
     }
 }
@@ -174,7 +172,12 @@ impl Stage {
 /// The journal failed in the middle: what it holds is safe, and the run can be gone on with.
 pub(crate) fn unkept(failure: &impl Display, room: &RoomId, kept: &Kept) -> CliError {
     let told = CliError::internal(failure.to_string());
+    // A disk that was full from the start has nothing of it.
+    let is_there = |store: &Store| Reader::open(store.folder()).and_then(|reader| reader.find(room.as_str()));
     match kept.store() {
+        Some(store) if !matches!(is_there(store), Ok(Found::One(_))) => {
+            told.hint("nothing of this run was kept, so it cannot be resumed; make room on the disk, and run it again")
+        }
         Some(_) => told.hint(format!("when the disk has room again and can be written: conclave resume {room}")),
         None => told,
     }
@@ -187,7 +190,22 @@ impl Subscriber for JsonLinesOnStdout {
     fn on(&self, happening: &Happening) {
         if let Ok(line) = serde_json::to_string(happening) {
             // The result at the end goes the same way, and says so when stdout cannot be written.
-            let _ = stdout::line(line);
+            let _ = stdout::queue_line(line);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_runtime::store::{About, Durability};
+
+    use super::*;
+
+    #[test]
+    fn a_run_that_was_never_kept_is_not_named_as_one_to_resume() {
+        let folder = tempfile::tempdir().unwrap();
+        let kept = Kept::in_store(Store::open(folder.path()).unwrap(), Durability::default(), About::default());
+        let told = unkept(&"the disk is full", &RoomId::from("d7f2ba80"), &kept).to_string();
+        assert!(told.contains("nothing of this run was kept") && !told.contains("conclave resume"), "{told}");
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn export(args: &TrajectoryExport, output: Output) -> Result<u8, CliE
         stdout::line(json!({ "type": "trajectory", "file": file, "run": found.room, "events": events.len() }))?;
     } else if !output.quiet {
         let count = plural(events.len() as u64, "event", "events");
-        let _ = writeln!(anstream::stderr(), "wrote {}: {count} of {}", printable(&file.display().to_string()), found.room);
+        let _ = writeln!(crate::output::stderr(), "wrote {}: {count} of {}", printable(&file.display().to_string()), found.room);
     }
     Ok(exit::OK)
 }

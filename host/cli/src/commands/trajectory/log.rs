@@ -94,15 +94,20 @@ pub(super) fn tell_unanswered(places: &[i64]) {
     if !places.is_empty() {
         let actions = plural(places.len() as u64, "action has", "actions have");
         let places = places.iter().map(i64::to_string).collect::<Vec<_>>().join(", ");
-        let _ = writeln!(anstream::stderr(), "{} {actions} no answer: {places}", paint(ODD, "unanswered:"));
+        let _ = writeln!(crate::output::stderr(), "{} {actions} no answer: {places}", paint(ODD, "unanswered:"));
     }
 }
 
 /// Says on stderr what could not be read, and where it stood.
 pub(super) fn tell(problems: &[Problem]) {
     for problem in problems {
-        let _ =
-            writeln!(anstream::stderr(), "{} {}: {}", paint(ODD, "not read:"), one_line(&problem.at, 80), one_line(&problem.text, REASON));
+        let _ = writeln!(
+            crate::output::stderr(),
+            "{} {}: {}",
+            paint(ODD, "not read:"),
+            one_line(&problem.at, 80),
+            one_line(&problem.text, REASON)
+        );
     }
 }
 

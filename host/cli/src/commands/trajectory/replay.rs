@@ -38,7 +38,7 @@ pub(super) async fn replay(args: TrajectoryReplay, output: Output, interrupts: I
     let options = RunOptions { ids: Arc::new(room.clone()), replay: turns, ..stage.options(&kept) };
     if !output.quiet && !output.json {
         head::print(&prepared, Some(&room), loading.elapsed());
-        let _ = writeln!(anstream::stderr(), "{}", paint(FAINT, format_args!("{count} of the log are carried out anew\n")));
+        let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, format_args!("{count} of the log are carried out anew\n")));
     }
     stage.legend();
     let started = Instant::now();

@@ -19,7 +19,7 @@ const COMPARED: usize = 2_000;
 
 /// All that differs in one plugin.
 pub(super) fn plugin(name: &PluginName, is_new: bool, changes: &[Change]) {
-    let _ = write!(anstream::stderr(), "{}", text(name, is_new, changes, total_columns()));
+    let _ = write!(crate::output::stderr(), "{}", text(name, is_new, changes, total_columns()));
 }
 
 fn text(name: &PluginName, is_new: bool, changes: &[Change], columns: usize) -> String {

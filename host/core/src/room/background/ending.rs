@@ -143,6 +143,7 @@ impl Room {
             let why = match ended.cause {
                 Some(EndCause::Cancelled) => CANCELLED.to_owned(),
                 Some(EndCause::NoStructuredResult { attempts }) => never_handed_in(attempts),
+                Some(EndCause::NobodyToAsk) => "it asked its user, and nobody is there to answer".to_owned(),
                 Some(EndCause::WallTime) | None => format!("the task ended as {}; people can read why", ended.status.as_str()),
             };
             answer["error"] = json!(why);

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use super::super::ending::Ending;
 use super::super::frame::{Attempt, Responder, Wait};
 use super::super::{Invariant, Room};
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
@@ -159,6 +160,10 @@ impl Room {
         let Some((_, task)) = self.task_of(id) else { return self.violated(Invariant::FrameExists, id) };
         let (of, allow_null) = (task.max_stalled_steps, task.allow_null_result);
         let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
+        if frame.is_unattended && !ends && !allow_null {
+            // The next step would ask the same question, and get no answer either.
+            return self.end_unattended(id);
+        }
         frame.stalled += 1;
         let (task, stalled, pending_sender, step) = (frame.task.clone(), frame.stalled, frame.pending_sender.clone(), frame.steps);
         let (parent, passes) = (frame.pending.as_ref().map(|pending| pending.seq), frame.passes);
@@ -180,6 +185,16 @@ impl Room {
             self.keep_pending(id);
         }
         self.finish_step(id, ends);
+    }
+
+    /// Ends a task that asked its user where there is none.
+    fn end_unattended(&mut self, id: FrameId) {
+        let Some(frame) = self.frames.get(&id) else { return self.violated(Invariant::FrameExists, id) };
+        let task = frame.task.clone();
+        let question = frame.pending.as_ref().filter(|pending| !super::super::delivery::is_data(pending));
+        let question = question.map(|pending| pending.text().to_owned()).unwrap_or_default();
+        self.tell(Notice::QuestionUnanswered { task: task.clone(), question });
+        self.end_frame(id, Ending::unattended(&task));
     }
 
     /// After each step: has the task ended? (L-050e, L-080…L-086)

@@ -88,6 +88,15 @@ mod tests {
         }
     }
 
+    #[cfg(unix)]
+    #[test]
+    fn a_host_without_descriptors_names_the_limit() {
+        let state = state(setup());
+        let trouble = Trouble::from(std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
+        let Told::Other(text) = Told::of(&trouble, "/f/a", &state.rights(), 7) else { panic!("{trouble:?}") };
+        assert!(text.contains("`ulimit -n`"), "{text}");
+    }
+
     #[test]
     fn a_refusal_is_no_failure() {
         let state = state(setup());

@@ -9,6 +9,7 @@ use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 use super::queue::Write;
 use crate::kill_points::kill_point;
 use crate::store::chain::Head;
+use crate::store::reached::Reached;
 use crate::store::record::Part;
 
 /// Digests that are known to be in the file; past these they are asked for again.
@@ -23,6 +24,7 @@ pub(super) struct File {
     /// Something was committed without an fsync.
     pub(super) unsynced: bool,
     pub(super) is_full: Option<bool>,
+    pub(super) reached: Reached,
 }
 
 /// What goes into one commit.
@@ -88,6 +90,9 @@ impl File {
             self.known.clear();
         }
         self.known.extend(added);
+        if durable {
+            self.reached.note(&self.head);
+        }
         Ok(())
     }
 }

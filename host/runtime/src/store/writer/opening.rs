@@ -13,8 +13,9 @@ use super::thread::{Shared, Thread};
 use crate::clock::{Clock, SystemClock};
 use crate::store::chain::Head;
 use crate::store::lock::{Lock, NotLocked};
+use crate::store::reached::Reached;
 use crate::store::record::Rows;
-use crate::store::{Options, Store, StoreError, schema, wal};
+use crate::store::{Options, Store, StoreError, reached, schema, wal};
 
 /// Stores of one user at most.
 const STORES: usize = 64;
@@ -29,12 +30,13 @@ impl Writer {
             NotLocked::InUse(who) => StoreError::InUse { folder: folder.to_owned(), who },
             NotLocked::Failed(error) => other(error),
         })?;
-        schema::make(folder).map_err(other)?;
         // Before SQLite begins to write over them.
         match wal::lost_commits(&schema::wal(folder)).map_err(other)? {
             0 => {}
             lost => return Err(StoreError::Damaged { folder: folder.to_owned(), what: wal::damage(lost) }),
         }
+        reached::check(folder)?;
+        schema::make(folder).map_err(other)?;
         let failed = |error: rusqlite::Error| schema::failed(folder, &error);
         let mut connection = schema::connect(folder).map_err(failed)?;
         let found = schema::known(folder, &connection)?;
@@ -43,7 +45,7 @@ impl Writer {
         }
         schema::migrate(&mut connection, found).map_err(failed)?;
         limit(&connection, options).map_err(failed)?;
-        let file = begin(&connection).map_err(failed)?;
+        let file = begin(folder, &connection).map_err(failed)?;
         let reading = Reading::start(schema::look(folder).map_err(failed)?).map_err(other)?;
         let shared = Arc::new(Shared::default());
         let (blobs, kept, lost) = Default::default();
@@ -78,7 +80,7 @@ fn limit(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
 }
 
 /// A new generation: what earlier processes had under way was cut off.
-fn begin(connection: &Connection) -> rusqlite::Result<File> {
+fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<File> {
     let generation = schema::meta(connection, "generation")? + 1;
     let transaction = connection.unchecked_transaction()?;
     schema::set_meta(&transaction, "generation", generation)?;
@@ -88,7 +90,10 @@ fn begin(connection: &Connection) -> rusqlite::Result<File> {
         schema::set_meta(&transaction, "settled", 0)?;
     }
     transaction.commit()?;
-    Ok(File { head: head(connection)?, generation, ..File::default() })
+    let (head, mut reached) = (head(connection)?, Reached::open(folder));
+    // The commit above was synced, and all before it with it.
+    reached.note(&head);
+    Ok(File { head, generation, reached, ..File::default() })
 }
 
 /// The newest line of the audit chain.
@@ -119,5 +124,5 @@ pub(in crate::store) fn open_free(stores: &Path) -> Result<Store, StoreError> {
 /// The stores below a folder, in order of number.
 pub(in crate::store) fn all(stores: &Path) -> Vec<PathBuf> {
     let numbers = (1..=STORES).map(|number| stores.join(number.to_string()));
-    numbers.filter(|folder| schema::path(folder).is_file()).collect()
+    numbers.filter(|folder| schema::path(folder).is_file() || reached::is_noted(folder)).collect()
 }

@@ -98,6 +98,7 @@ impl Thread {
         let last = Group { blobs: &self.blobs, durable: true, ..Group::default() };
         let closed = self.file.commit(&mut self.connection, &last).and_then(|()| schema::set_meta(&self.connection, "open", 0));
         if closed.is_ok() {
+            self.file.reached.sync();
             // What cannot be moved now stays in the file beside it, and is read from there.
             let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
         }

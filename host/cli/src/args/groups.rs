@@ -1,0 +1,104 @@
+//! The list of commands in `conclave --help`, in groups. clap keeps one list; this one is made of the commands' own words.
+
+use std::fmt::Write as _;
+
+use clap::builder::StyledStr;
+use clap::{Command, CommandFactory, FromArgMatches};
+
+use super::Cli;
+
+/// Headings, and the commands under each in the order in which they are met.
+const GROUPS: [(&str, &[&str]); 5] = [
+    ("Run", &["run", "chat", "batch", "mcp", "resume", "stop", "pause", "tell", "approve", "refuse"]),
+    ("Look", &["runs", "show", "tasks", "approvals", "audit", "why", "trajectory"]),
+    ("Allow", &["init", "check", "add", "grant", "revoke", "can"]),
+    ("Author", &["plugin", "schema"]),
+    ("Maintain", &["doctor", "store", "completions", "man"]),
+];
+/// Columns of the list, the narrowest terminal that is counted on.
+const WIDTH: usize = 80;
+/// Where the words about a command begin.
+const INDENT: usize = 15;
+
+impl Cli {
+    /// Reads the command line; ends the program where it asks for help or is wrong.
+    pub(crate) fn read() -> Self {
+        let matches = Self::grouped().get_matches();
+        Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    }
+
+    /// The command line with its commands listed in groups.
+    fn grouped() -> Command {
+        let command = Self::command().max_term_width(WIDTH);
+        let list = list(&command);
+        command.help_template(StyledStr::from(format!(
+            "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{list}\nOptions:\n{{options}}{{after-help}}"
+        )))
+    }
+}
+
+fn list(command: &Command) -> String {
+    let style = command.get_styles().get_header();
+    let mut text = String::new();
+    for (heading, names) in GROUPS {
+        let _ = writeln!(text, "{style}{heading}:{style:#}");
+        for sub in names.iter().filter_map(|name| command.find_subcommand(name)) {
+            let about = sub.get_about().map(ToString::to_string).unwrap_or_default();
+            line(&mut text, sub.get_name(), first_sentence(&about));
+        }
+        text.push('\n');
+    }
+    let _ = writeln!(text, "`conclave help COMMAND` says more about one of them.");
+    text
+}
+
+/// What stands before the first full stop, colon or semicolon.
+fn first_sentence(about: &str) -> &str {
+    let end = [". ", ": ", "; "].iter().filter_map(|mark| about.find(mark)).min();
+    &about[..end.unwrap_or(about.len())]
+}
+
+/// Writes a command and the words about it, broken between words.
+fn line(text: &mut String, name: &str, about: &str) {
+    let _ = write!(text, "  {name:<width$}", width = INDENT - 2);
+    let mut column = INDENT;
+    for (index, word) in about.split(' ').enumerate() {
+        let length = word.chars().count();
+        if index > 0 && column + 1 + length > WIDTH {
+            let _ = write!(text, "\n{:INDENT$}", "");
+            column = INDENT;
+        } else if index > 0 {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += length;
+    }
+    text.push('\n');
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn each_command_stands_in_one_group() {
+        let command = Cli::command();
+        let known: BTreeSet<&str> = command.get_subcommands().map(Command::get_name).collect();
+        let mut listed: Vec<&str> = GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        listed.sort_unstable();
+        assert_eq!(listed, known.into_iter().collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_list_fits_a_narrow_terminal_and_is_what_help_prints() {
+        let list = anstream::adapter::strip_str(&list(&Cli::command())).to_string();
+        let help = Cli::grouped().render_help().to_string();
+        let wide: Vec<&str> = help.lines().filter(|line| line.chars().count() > WIDTH).collect();
+        assert_eq!(wide, Vec::<&str>::new());
+        assert!(help.contains(&list) && help.contains("Exit codes:") && help.contains("--json"), "{help}");
+        assert!(list.contains("\nLook:\n  runs         List the runs that are kept, newest first\n"), "{list}");
+    }
+}

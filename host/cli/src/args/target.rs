@@ -1,0 +1,91 @@
+//! Which config `run` and `chat` take, and what is said first: both words may be left out.
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+
+use super::CONFIG;
+use crate::error::CliError;
+
+/// `[CONFIG] [TEXT]`.
+#[derive(Debug, Args)]
+pub(crate) struct Target {
+    /// The config, conclave.toml when left out; a first word that names no file and does not end in .toml is the text
+    #[arg(value_name = "CONFIG")]
+    first: Option<OsString>,
+    /// What is said to the entry task; for `run`, `-` reads it from stdin
+    #[arg(value_name = "TEXT")]
+    second: Option<String>,
+}
+
+impl Target {
+    /// Returns the config and the text.
+    ///
+    /// # Errors
+    /// If the first word looks like a config that is not there.
+    pub(crate) fn resolve(&self) -> Result<(PathBuf, Option<String>), CliError> {
+        let Some(first) = &self.first else { return Ok((CONFIG.into(), None)) };
+        if self.second.is_some() || is_config(first) {
+            return Ok((first.into(), self.second.clone()));
+        }
+        match first.to_str() {
+            Some(text) if !looks_like_a_path(text) => Ok((CONFIG.into(), Some(text.to_owned()))),
+            _ => {
+                let shown = Path::new(first).display();
+                let what = format!("there is no config {shown}");
+                let hint = format!("name a file that is there; a text that looks like a path goes behind the config: {CONFIG} \"{shown}\"");
+                Err(CliError::usage(what).hint(hint))
+            }
+        }
+    }
+}
+
+/// A file that is there, or would be a config if it were.
+fn is_config(word: &OsStr) -> bool {
+    let path = Path::new(word);
+    let is_there = path.metadata().is_ok_and(|found| !found.is_dir());
+    is_there || path.extension().is_some_and(|ending| ending.eq_ignore_ascii_case("toml"))
+}
+
+/// One word with a separator: more likely a misspelt config than something to say.
+fn looks_like_a_path(text: &str) -> bool {
+    text.contains(std::path::is_separator) && !text.contains(char::is_whitespace)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resolved(words: &[&str]) -> Result<(PathBuf, Option<String>), CliError> {
+        let second = words.get(1).map(|word| (*word).to_owned());
+        Target { first: words.first().map(OsString::from), second }.resolve()
+    }
+
+    #[test]
+    fn the_first_word_is_the_config_when_it_names_one_and_else_the_text() {
+        let here = tempfile::NamedTempFile::new().unwrap();
+        let here = here.path().to_str().unwrap().to_owned();
+        let usual = || PathBuf::from(CONFIG);
+        let cases: [(&[&str], PathBuf, Option<&str>); 8] = [
+            (&[], usual(), None),
+            (&["What is a grant?"], usual(), Some("What is a grant?")),
+            (&["hello"], usual(), Some("hello")),
+            (&["-"], usual(), Some("-")),
+            (&["/invoices/good.csv 31"], usual(), Some("/invoices/good.csv 31")),
+            (&["missing.toml"], "missing.toml".into(), None),
+            (&[&here], here.clone().into(), None),
+            (&["missing", "hello"], "missing".into(), Some("hello")),
+        ];
+        for (words, config, text) in cases {
+            assert_eq!(resolved(words).unwrap(), (config, text.map(str::to_owned)), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_misspelt_config_is_not_said_to_an_agent() {
+        let error = resolved(&["configs/desk"]).unwrap_err();
+        assert_eq!(error.code(), crate::exit::USAGE);
+        assert!(error.to_string().contains("no config configs/desk") && error.to_string().contains("help:"), "{error}");
+    }
+}
