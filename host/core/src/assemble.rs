@@ -62,7 +62,6 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
     if is_whole {
         rules::check(config, plugins, &mut problems);
-        unused::check(config, plugins, &mut problems);
     }
     let mut tasks = BTreeMap::new();
     for (name, task) in &config.tasks {
@@ -78,6 +77,8 @@ pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems
     if problems.has_errors() {
         return Err(problems.in_order());
     }
+    // Among mistakes it would only distract.
+    unused::check(config, plugins, &mut problems);
     let setup = Setup {
         entry: config.entry.clone(),
         tasks,

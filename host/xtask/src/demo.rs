@@ -1,4 +1,4 @@
-//! `cargo xtask demo`: builds, then runs `conclave run` on an example config, which is all that the demo is.
+//! `cargo xtask demo`: builds, then runs `conclave run` on an example config, which is all that the demo is, and says what to type next.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,8 +13,11 @@ use crate::place::Place;
 const EXAMPLES: &str = "docs/examples";
 const QUESTION: &str = "What is a manifest?";
 const FOLDER_QUESTION: &str = "What is this about?";
-/// The components that hostile.toml names.
+/// The component of a stranger that stranger.toml names, and those that hostile.toml names.
+const STRANGER_GUESTS: [&str; 1] = ["finder"];
 const HOSTILE_GUESTS: [&str; 2] = ["agent_hostile_tour", "weather"];
+/// Where the configs expect them.
+const GUESTS: &str = "../../target/conclave/guests/";
 const HOSTILE_QUESTION: &str = "How warm is it in Oslo?";
 
 #[derive(Default)]
@@ -28,21 +31,12 @@ struct Options {
 pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failure> {
     let options = Options::read(arguments)?;
     needs::check(&place)?;
-    if options.hostile && !place.builds_at_home() {
-        // Configs name components by their paths, and the example's is one for people to read and copy.
-        return Err(Failure::new(format!(
-            "{EXAMPLES}/hostile.toml refers to components below target/, but cargo builds to {}.\nUnset CARGO_TARGET_DIR for this demo.",
-            place.target.display()
-        )));
-    }
     if !place.conclave().is_file() {
         eprintln!("The first build takes some minutes; later ones take seconds.");
     }
-    let mut phases = Phases::new(&place, if options.hostile { 3 } else { 2 }, options.verbose);
+    let mut phases = Phases::new(&place, 3, options.verbose);
     components::build_stock(&place, &mut phases)?;
-    if options.hostile {
-        components::build_some_guests(&place, &mut phases, &HOSTILE_GUESTS)?;
-    }
+    components::build_some_guests(&place, &mut phases, options.guests())?;
     components::build_conclave(&place, &mut phases, false)?;
 
     let config = options.config(&place)?;
@@ -50,7 +44,21 @@ pub(crate) fn run(place: Place, arguments: &[String]) -> Result<ExitCode, Failur
     command.arg("run").arg(place.shown(&config)).arg(options.question()).current_dir(&place.root);
     eprintln!("\nThe config: {}", place.shown(&config));
     eprintln!("$ {} {}\n", place.shown(&place.conclave()), phase::arguments(&command));
-    become_program(command)
+    let status = command.env_remove("CARGO_MANIFEST_DIR").status().map_err(|error| phase::not_started(&command, &error))?;
+    if status.success() {
+        eprintln!("\n{}", next(&place.shown(&place.conclave())));
+    }
+    Ok(ExitCode::from(status.code().and_then(|code| u8::try_from(code).ok()).unwrap_or(1)))
+}
+
+/// Returns what to type next.
+fn next(program: &str) -> String {
+    let commands = [
+        (format!("{program} why"), "what was refused, by which layer, and what would allow it"),
+        ("cargo xtask install".to_owned(), "the program; then `conclave init` in a folder of yours"),
+    ];
+    let width = commands.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    commands.map(|(command, what)| format!("$ {command:<width$}   # {what}")).join("\n")
 }
 
 impl Options {
@@ -87,16 +95,23 @@ impl Options {
         self.question.as_deref().unwrap_or(default)
     }
 
-    /// The example itself, or a copy of it in the target folder that reads another folder.
+    fn guests(&self) -> &'static [&'static str] {
+        if self.hostile { &HOSTILE_GUESTS } else { &STRANGER_GUESTS }
+    }
+
+    /// The example itself, or a copy of it in the target folder: where it reads another folder, and where cargo builds elsewhere.
     fn config(&self, place: &Place) -> Result<PathBuf, Failure> {
         let examples = place.root.join(EXAMPLES);
-        let name = if self.hostile { "hostile.toml" } else { "demo.toml" };
+        let name = if self.hostile { "hostile.toml" } else { "stranger.toml" };
         let example = examples.join(name);
-        let Some(folder) = &self.folder else { return Ok(example) };
+        if self.folder.is_none() && place.builds_at_home() {
+            return Ok(example);
+        }
         let text = fs::read_to_string(&example).map_err(|error| Failure::io("read", &example, &error))?;
         let copy = place.own().join(name);
         fs::create_dir_all(place.own()).map_err(|error| Failure::io("make", &place.own(), &error))?;
-        fs::write(&copy, moved(&text, &examples, folder)).map_err(|error| Failure::io("write", &copy, &error))?;
+        let text = text.replace(GUESTS, &format!("{}/", place.guests().display()));
+        fs::write(&copy, moved(&text, &examples, self.folder.as_deref())).map_err(|error| Failure::io("write", &copy, &error))?;
         Ok(copy)
     }
 }
@@ -111,12 +126,12 @@ fn folder(path: &str) -> Result<PathBuf, Failure> {
 
 /// The config for another place: the folder that its first `dir` names is replaced wherever it is granted, and other relative paths,
 /// which start at the config's own folder, become absolute.
-fn moved(text: &str, examples: &Path, folder: &Path) -> String {
+fn moved(text: &str, examples: &Path, folder: Option<&Path>) -> String {
     let granted = text.lines().find_map(dir).map(str::to_owned);
     let mut moved = String::from("# Written by `cargo xtask demo --folder`; overwritten the next time.\n");
     for line in text.lines() {
         let mut line = line.to_owned();
-        if let Some(old) = dir(&line).map(str::to_owned).filter(|old| Some(old) == granted.as_ref()) {
+        if let Some((old, folder)) = dir(&line).map(str::to_owned).filter(|old| Some(old) == granted.as_ref()).zip(folder) {
             line = line.replace(&format!("dir = \"{old}\""), &format!("dir = {}", quoted(folder)));
             line = line.replace("at = \"/docs\"", &format!("at = \"/{}\"", name(folder)));
         } else if !line.trim_start().starts_with('#') {
@@ -147,12 +162,23 @@ fn absolute(line: &str, start: &Path) -> String {
     let mut result = String::new();
     for (number, part) in parts.iter().enumerate() {
         match number % 2 {
-            1 if part.starts_with("./") || part.starts_with("../") => result.push_str(&quoted(&start.join(part))),
+            1 if part.starts_with("./") || part.starts_with("../") => result.push_str(&quoted(&plain(&start.join(part)))),
             1 => result.push_str(&format!("\"{part}\"")),
             _ => result.push_str(part),
         }
     }
     result
+}
+
+/// Without steps up: configs are shown.
+fn plain(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut plain, part| {
+        match part {
+            std::path::Component::ParentDir => drop(plain.pop()),
+            part => plain.push(part),
+        }
+        plain
+    })
 }
 
 /// As a TOML string.
@@ -181,14 +207,14 @@ mod tests {
     #[test]
     fn a_copy_reads_the_other_folder_and_nothing_else_changes() {
         let text = "# dir = \"../..\" is the repository\na = [{ dir = \"../..\", at = \"/docs\" }]\nsource = \"../../target/x.wasm\"\n[b]\nc = [{ dir = \"../..\" }]\nd = [{ dir = \"./notes\" }] # ok\n";
-        let moved = moved(text, Path::new("/r/docs/examples"), Path::new("/home/me/my \"notes\""));
+        let moved = moved(text, Path::new("/r/docs/examples"), Some(Path::new("/home/me/my \"notes\"")));
         let lines: Vec<&str> = moved.lines().skip(1).collect();
         assert_eq!(
             lines,
             [
                 "# dir = \"../..\" is the repository",
                 "a = [{ dir = \"/home/me/my \\\"notes\\\"\", at = \"/my notes\" }]",
-                "source = \"/r/docs/examples/../../target/x.wasm\"",
+                "source = \"/r/target/x.wasm\"",
                 "[b]",
                 "c = [{ dir = \"/home/me/my \\\"notes\\\"\" }]",
                 "d = [{ dir = \"/r/docs/examples/./notes\" }] # ok",

@@ -87,7 +87,7 @@ fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()), "{}", text(&output.stderr));
     let output = chat(&Rig::new().with_file("c.toml", stepping("agent_panic", "", "")), &["c.toml"], "1\n2\n3\n4\n");
     assert_eq!(outcome(&output), (Some(5), String::new()));
-    assert_eq!(text(&output.stderr).matches("stopped: it panicked").count(), 4, "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).matches("stopped │ it panicked").count(), 4, "{}", text(&output.stderr));
 }
 
 #[test]

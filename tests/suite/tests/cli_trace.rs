@@ -147,7 +147,7 @@ fn the_trace_takes_the_place_of_the_usual_lines_and_of_nothing_else() {
     assert_eq!((output.status.code(), output.stdout.len()), (Some(2), 0), "{}", text(&output.stderr));
     let denied = Rig::new().with_file("c.toml", calling("files_read", "run", &json!({ "path": "/data/a" }), ""));
     let lines = trace(&denied, 100, "--trace");
-    assert!(lines.iter().any(|line| line.contains("DENIED files: /data/a")), "{lines:#?}");
+    assert!(lines.iter().any(|line| line.contains("DENIED files │ /data/a")), "{lines:#?}");
 }
 
 #[test]

@@ -58,6 +58,34 @@ fn the_digest_is_delivered_by_immediate_while_the_answer_is_found() {
 }
 
 #[test]
+fn what_a_word_means_is_answered_by_what_explains_it() {
+    let rig = lights().with_file(
+        "folder/words.md",
+        "# Words\n\n| word | what |\n|---|---|\n| **lamp** | what burns in a light |\n\nNo lamp burns by day.\n",
+    );
+    let ran = rig.run(&demo(), "What is a lamp?");
+    assert_eq!(ran.content(), "lamp: what burns in a light  (docs/words.md:5)");
+}
+
+/// What `cargo xtask demo` runs.
+#[test]
+fn a_stranger_is_stopped_three_ways_and_the_question_is_answered() {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/stranger.toml");
+    let text = std::fs::read_to_string(path).expect("the example is there");
+    let finder = conclave_test_support::guest("finder").display().to_string();
+    let config = text.replace("../../target/conclave/guests/finder.wasm", &finder).replace(r#"dir = "../../docs""#, r#"dir = "folder""#);
+    let ran = lights().run(&config, "When was Skerryvore first lit?");
+    assert_eq!(ran.content(), "Skerryvore was first lit in 1844.  (docs/lights.txt:1)");
+    let denied: Vec<String> = ran.denials().iter().map(|denial| denial.denial.target.clone()).collect();
+    assert_eq!(denied.len(), 3, "{denied:?}");
+    for target in ["/root/.ssh/id_ed25519", "collect.example.net", "/docs/finder.md"] {
+        assert!(denied.iter().any(|denied| denied.contains(target)), "{denied:?}");
+    }
+    assert!(ran.answers().iter().all(|answer| !answer.content.contains("STOLEN")), "{:?}", ran.answers());
+    assert_eq!(ran.heard.len(), 1, "the digest is delivered: {:?}", ran.heard);
+}
+
+#[test]
 fn the_hostile_tour_is_stopped_six_ways_and_the_task_answers() {
     let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/hostile.toml");
     let text = std::fs::read_to_string(path).expect("the example is there");

@@ -94,11 +94,17 @@ fn a_run_that_was_killed_goes_on_and_no_reply_is_bought_twice() {
     assert_eq!(slow.server.requests().len(), 2);
     let run = left(&rig);
 
-    // Whoever starts another run is told.
-    std::fs::write(rig.folder().join("e.toml"), conclave_test_support::stepping("agent_echo", "", "")).expect("it is written");
+    // The next run of the config tells of it; one of another config does not.
+    let (config, echo) = (rig.folder().join("c.toml"), conclave_test_support::stepping("agent_echo", "", ""));
+    std::fs::write(rig.folder().join("e.toml"), &echo).expect("it is written");
     let other = conclave(&rig, &["run", "e.toml", "hello"]);
-    assert!(text(&other.stderr).contains(&format!("1 run did not end: {run} (conclave resume {run})")), "{}", text(&other.stderr));
-    let quiet = conclave(&rig, &["run", "e.toml", "hello", "--quiet"]);
+    assert!(!text(&other.stderr).contains("did not end"), "{}", text(&other.stderr));
+    let kept = std::fs::read(&config).expect("it is there");
+    std::fs::write(&config, &echo).expect("it is written");
+    let next = conclave(&rig, &["run", "c.toml", "hello"]);
+    assert!(text(&next.stderr).contains(&format!("1 run did not end: {run} (conclave resume {run})")), "{}", text(&next.stderr));
+    let quiet = conclave(&rig, &["run", "c.toml", "hello", "--quiet"]);
+    std::fs::write(&config, kept).expect("it is written");
     assert_eq!(text(&quiet.stderr), "");
 
     slow.release();
@@ -163,7 +169,7 @@ fn a_live_run_is_stopped_from_another_terminal() {
     assert_eq!((output.status.code(), text(&output.stdout)), (Some(0), format!("{run} has ended: KILL\n")), "{}", text(&output.stderr));
     let ended = child.wait_with_output().expect("it ends");
     assert_eq!(ended.status.code(), Some(130));
-    assert_eq!(text(&ended.stderr).matches("KILL lunch").count(), 1, "{}", text(&ended.stderr));
+    assert_eq!(text(&ended.stderr).matches("KILL │ lunch").count(), 1, "{}", text(&ended.stderr));
 }
 
 #[test]
@@ -190,7 +196,7 @@ fn a_run_that_could_not_go_on_is_no_success() {
     let output = conclave(&rig, &["resume"]);
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("0 runs gone on with, 1 not") && stderr.contains("· “Tell it.”"), "{stderr}");
+    assert!(stderr.contains("0 runs resumed, 1 not") && stderr.contains("· “Tell it.”"), "{stderr}");
 }
 
 #[test]

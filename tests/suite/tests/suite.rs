@@ -46,5 +46,7 @@ mod servers;
 mod steering_cli;
 mod streams;
 mod tasks_cli;
+#[cfg(unix)]
+mod terminal;
 mod trajectory_cli;
 mod wasi;

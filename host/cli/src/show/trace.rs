@@ -476,6 +476,8 @@ impl Trace {
         let (text, plain) = (message.text(), anstyle::Style::new());
         let has_calls = message.action.is_some() || !message.tool_calls.is_empty();
         let entry = match (&message.signal, &message.recipient) {
+            // Its result is shown.
+            (Some(Signal::Done { .. }), _) if message.sender == Entity::Llm && !self.verbose => return,
             (Some(Signal::Done { .. }), _) if message.sender == Entity::Llm => Entry::new(GOOD, "is done"),
             (Some(Signal::Rejected), _) => Entry::new(ODD, "gives up").cut(plain, text),
             (_, Some(recipient)) => Entry::plain(format!("→ {}", one_line(recipient, 30))).cut(FAINT, text),
@@ -500,12 +502,9 @@ impl Trace {
             &who,
             &entry.words(BAD, "DENIED").words(anstyle::Style::new(), &denial.capability).cut(anstyle::Style::new(), &denial.target),
         );
-        let mut more = vec![format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 1_000))];
+        let address = if self.has_journal { format!(" · conclave why {address}") } else { String::new() };
+        let mut more = vec![format!("{} says no: {}{address}", record.layer.as_str(), one_line(&record.reason, 1_000))];
         more.extend(record.suggestion.as_ref().map(|suggestion| format!("to allow it: {}", one_line(suggestion, 1_000))));
-        if self.has_journal {
-            let no_line = if record.suggestion.is_none() { "No grant is suggested. " } else { "" };
-            more.push(format!("{no_line}Details: conclave why {address}"));
-        }
         let width = match &self.steps {
             Some(steps) => steps.width(),
             None => total_columns().min(COLUMNS_MAX).saturating_sub(self.margin()).max(20),

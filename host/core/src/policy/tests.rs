@@ -174,7 +174,7 @@ fn a_leave_is_as_narrow_as_can_be_and_works() {
     let exact = leave(&ruled, &request, true).expect("it can be allowed");
     assert_eq!(exact.before, Some(1));
     let expected = "[[policy]]\ntool = \"notes.save\"\ncaller = \"librarian\"\n\
-        arguments = { \"/~1odd\" = \"a\\\"b\\U0000000a\", path = \"/notes/a.md\", times = 2 }\nonly = true\n\
+        arguments = { \"/~1odd\" = \"a\\\"b\\n\", path = \"/notes/a.md\", times = 2 }\nonly = true\n\
         decide = \"allow\"\n";
     assert!(exact.to_toml().starts_with(expected), "{}", exact.to_toml());
     assert_eq!(exact.rules.len(), 2, "one for each who has a part in it");

@@ -43,7 +43,7 @@ async fn a_model_client_that_panics_is_answered() {
     "#;
     let outcome = run(options, config, RunOptions::default()).await;
     assert_eq!(outcome.status, Status::Error);
-    assert!(outcome.reason.contains("no answer of its model"), "{}", outcome.reason);
+    assert!(outcome.reason.contains("the model of desk did not answer"), "{}", outcome.reason);
 }
 
 struct Panics;

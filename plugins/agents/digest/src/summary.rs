@@ -3,12 +3,12 @@
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_prose::{Format, files as files_in_words, is_common, overlap, passages, stem, words};
+use conclave_prose::{Format, files as files_in_words, is_common, is_scrap, overlap, passages, stem, words};
 
 const TOPICS: usize = 3;
-const MOST_SENTENCES: usize = 4;
+const MOST_SENTENCES: usize = 2;
 /// Shorter ones say little alone; longer ones are hard to read out of their place.
-const WORDS_OF_A_SENTENCE: std::ops::RangeInclusive<usize> = 5..=40;
+const WORDS_OF_A_SENTENCE: std::ops::RangeInclusive<usize> = 5..=25;
 /// A sentence that shares so much with one already chosen adds nothing.
 const REPEATS: f64 = 0.5;
 
@@ -74,7 +74,7 @@ fn telling(text: &str) -> impl Iterator<Item = (String, String)> + '_ {
 }
 
 fn is_quotable(text: &str) -> bool {
-    text.ends_with('.') && WORDS_OF_A_SENTENCE.contains(&text.split_whitespace().count())
+    text.ends_with('.') && WORDS_OF_A_SENTENCE.contains(&text.split_whitespace().count()) && !is_scrap(text)
 }
 
 fn weights(documents: &[Document]) -> BTreeMap<&str, Weight<'_>> {

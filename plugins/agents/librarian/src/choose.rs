@@ -3,10 +3,10 @@
 
 use std::cmp::Ordering;
 
-use conclave_prose::{Format, overlap, terms, words};
+use conclave_prose::{Format, is_scrap, overlap, stem, terms, words};
 
 use crate::found::Hit;
-use crate::question::Question;
+use crate::question::{Question, without_article};
 use crate::quote::is_table_row;
 
 /// Three sentences are still an answer; more is a list.
@@ -21,6 +21,8 @@ const DANGLING: [&str; 9] = ["both", "he", "it", "its", "otherwise", "she", "the
 const MAYBE_DANGLING: [&str; 8] = ["all", "each", "none", "some", "that", "these", "this", "those"];
 const GOES_ON: [&str; 17] =
     ["are", "can", "does", "had", "has", "have", "is", "may", "means", "must", "of", "one", "page", "section", "was", "were", "will"];
+/// What it is worth to say what something is, where that was asked.
+const EXPLAINS: f64 = 0.6;
 /// Below this a sentence shares words with the question, but is about something else.
 const LEAST: f64 = 0.6;
 /// A further sentence must be nearly as good as the first.
@@ -31,10 +33,13 @@ const SAME: f64 = 0.8;
 /// The sentences to quote, best first; empty when none answers.
 pub(crate) fn best<'h>(question: &Question, hits: &'h [Hit]) -> Vec<&'h Hit> {
     let highest = hits.iter().map(|hit| hit.score).fold(f64::MIN_POSITIVE, f64::max);
-    let relevant = hits.iter().filter(|hit| relevance(question, hit) >= LEAST);
-    let mut ranked: Vec<_> = relevant.map(|hit| (relevance(question, hit) + manner(hit) + 0.1 * hit.score / highest, hit)).collect();
+    let relevant = hits.iter().filter(|hit| !is_noise(hit) && relevance(question, hit) >= LEAST);
+    let value = |hit: &Hit| relevance(question, hit) + manner(question, hit) + 0.1 * hit.score / highest;
+    let mut ranked: Vec<_> = relevant.map(|hit| (value(hit), hit)).collect();
     ranked.sort_by(|(one, _), (other, _)| other.partial_cmp(one).unwrap_or(Ordering::Equal));
-    let Some(enough) = ranked.first().map(|(score, _)| score * NEARLY) else { return Vec::new() };
+    let Some((best, first)) = ranked.first() else { return Vec::new() };
+    // Where something is explained, what else is said of it is no part of the answer.
+    let enough = if explains(question, first) { *best } else { best * NEARLY };
     let mut chosen: Vec<&Hit> = Vec::new();
     for (_, hit) in ranked.iter().filter(|(score, _)| *score >= enough) {
         let adds_nothing = chosen.iter().any(|other| says_the_same(other, hit));
@@ -60,9 +65,38 @@ fn relevance(question: &Question, hit: &Hit) -> f64 {
     coverage + if question.wanted.is_in(&hit.text) { KIND_BONUS } else { 0.0 }
 }
 
-/// A statement answers; a question, a title, a scrap or a piece of code does not. One that needs its surroundings answers worse.
-fn manner(hit: &Hit) -> f64 {
+/// A piece of prose that is no statement. In source code everything looks so.
+fn is_noise(hit: &Hit) -> bool {
+    Format::of(&hit.path) == Format::Prose && !is_table_row(hit) && is_scrap(&hit.text)
+}
+
+/// A statement answers; a question, a title or a piece of code does not. One that needs its surroundings answers worse, and one that
+/// explains what was asked about answers best.
+fn manner(question: &Question, hit: &Hit) -> f64 {
+    if explains(question, hit) {
+        return EXPLAINS;
+    }
     form(hit) - if is_table_row(hit) || dangles(&hit.text) { NOT_ALONE } else { 0.0 }
+}
+
+/// It begins with the thing that is to be explained, and goes on to say what it is; or it is a row of a table about that thing.
+fn explains(question: &Question, hit: &Hit) -> bool {
+    if question.explained.is_empty() {
+        return false;
+    }
+    if is_table_row(hit) {
+        // A word and what it means; a longer row says other things of it.
+        let mut cells = hit.text.split('|').map(str::trim).filter(|cell| !cell.is_empty());
+        let (Some(first), Some(second), None) = (cells.next(), cells.next(), cells.next()) else { return false };
+        let cell: Vec<String> = words(first).collect();
+        let is_it = without_article(&cell).iter().map(|word| stem(word)).eq(question.explained.iter().cloned());
+        return is_it && !second.ends_with('?');
+    }
+    let said: Vec<String> = words(&hit.text).take(question.explained.len() + 2).collect();
+    let said = without_article(&said);
+    let (name, rest) = said.split_at(question.explained.len().min(said.len()));
+    let is_it = name.iter().map(|word| stem(word)).eq(question.explained.iter().cloned());
+    is_it && rest.first().is_some_and(|verb| matches!(verb.as_str(), "is" | "are" | "means" | "was" | "were"))
 }
 
 fn form(hit: &Hit) -> f64 {
@@ -114,6 +148,25 @@ mod tests {
         assert_eq!(chosen("When was Skerryvore lit?", &texts), ["Skerryvore was first lit in 1844."]);
         let texts = ["The tower of Skerryvore is tall.", "Skerryvore is 48 metres tall."];
         assert_eq!(chosen("How tall is Skerryvore?", &texts)[0], "Skerryvore is 48 metres tall.");
+    }
+
+    #[test]
+    fn what_explains_a_thing_beats_what_speaks_of_it() {
+        let texts = [
+            "A manifest may narrow itself with `urls`.",
+            "| **manifest** | what a plugin says about itself and asks for |",
+            "The manifest of a plugin stands beside it.",
+            "| `manifest` | did the plugin ask for it? |",
+            "| manifest | a section | read and written |",
+        ];
+        assert_eq!(chosen("What is a manifest?", &texts), texts[1..2]);
+        let texts = ["Each keeper has a lamp.", "A keeper is a person who tends a light.", "Ask the keeper."];
+        assert_eq!(chosen("What is a keeper?", &texts), texts[1..2]);
+    }
+
+    #[test]
+    fn a_drawing_or_a_command_is_no_answer() {
+        assert_eq!(chosen("What is a manifest?", &["┌── manifest ──▶ ┐", "$ conclave manifest --all"]), [""; 0]);
     }
 
     #[test]

@@ -13,6 +13,9 @@ use serde_json::json;
 use found::Found;
 use question::Question;
 
+/// Sentences to choose from: a search tool ranks by rare words, and what answers may stand far below.
+const HITS: u32 = 40;
+
 struct Librarian;
 
 impl Agent for Librarian {
@@ -30,7 +33,7 @@ impl Agent for Librarian {
             return Ok(finish("I searched, but got no result."));
         }
         match view.tool("find") {
-            Some(tool) => Ok(call(tool.name, json!({ "query": question.keywords() })).because("the folder may know")),
+            Some(tool) => Ok(call(tool.name, json!({ "query": question.keywords(), "limit": HITS })).because("the folder may know")),
             None => Ok(finish("I have no search tool: I need one that is named `find`.")),
         }
     }

@@ -21,7 +21,12 @@ pub(crate) struct Question {
     /// The stems of its names, as far as capitals tell.
     pub(crate) names: Vec<String>,
     pub(crate) wanted: Wanted,
+    /// The stems of what is to be explained, in order: `What is a manifest?`. Empty where something else is asked.
+    pub(crate) explained: Vec<String>,
 }
+
+/// More words than this are no name of a thing.
+const NAME_WORDS: usize = 3;
 
 const MONTHS: [&str; 12] =
     ["january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november", "december"];
@@ -39,12 +44,30 @@ impl Question {
         terms.sort_unstable();
         terms.dedup();
         let names = names(&text);
-        Self { keywords: keywords(&text), terms, names, wanted: Wanted::by(&text) }
+        Self { keywords: keywords(&text), terms, names, wanted: Wanted::by(&text), explained: explained(&text) }
     }
 
     /// For a search tool, and for people.
     pub(crate) fn keywords(&self) -> String {
         self.keywords.join(" ")
+    }
+}
+
+/// Returns the stems of the thing that a question asks to explain.
+fn explained(text: &str) -> Vec<String> {
+    let words: Vec<_> = words(text).collect();
+    let [what, is, rest @ ..] = words.as_slice() else { return Vec::new() };
+    let name = without_article(rest);
+    let asks = what == "what" && matches!(is.as_str(), "is" | "are");
+    let is_name = (1..=NAME_WORDS).contains(&name.len()) && name.iter().all(|word| !is_common(word));
+    if asks && is_name { name.iter().map(|word| stem(word)).collect() } else { Vec::new() }
+}
+
+/// The words behind an article.
+pub(crate) fn without_article(words: &[String]) -> &[String] {
+    match words {
+        [article, rest @ ..] if matches!(article.as_str(), "a" | "an" | "the") => rest,
+        words => words,
     }
 }
 
@@ -107,6 +130,20 @@ mod tests {
         assert_eq!(question.keywords(), "Skerryvore lit");
         assert_eq!(question.names, ["skerryvor"]);
         assert_eq!(Question::new("Tell me about lamps").keywords(), "lamps");
+    }
+
+    #[test]
+    fn a_question_may_ask_what_something_is() {
+        let cases = [
+            ("What is a manifest?", &["manifest"][..]),
+            ("What are the default limits?", &["default", "limit"]),
+            ("What is the capital of Portugal?", &[]),
+            ("What is it?", &[]),
+            ("Who is a keeper?", &[]),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(Question::new(text).explained, expected, "{text}");
+        }
     }
 
     #[test]

@@ -22,7 +22,7 @@ fn cells(row: &str) -> String {
     let cells: Vec<_> = row.split('|').map(str::trim).filter(|cell| !cell.is_empty()).map(|cell| cell.replace('\0', "|")).collect();
     match cells.as_slice() {
         [] => String::new(),
-        [name, rest @ ..] if !rest.is_empty() => format!("{name}: {}", rest.join(" · ")),
+        [name, rest @ ..] if !rest.is_empty() => format!("{}: {}", name.trim_matches('*'), rest.join(" · ")),
         [only, ..] => only.clone(),
     }
 }

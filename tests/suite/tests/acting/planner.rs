@@ -82,7 +82,7 @@ fn a_planner_acts_for_its_tasks() {
     let rig = Rig::new().with_file("box/old.txt", "");
     let ran = rig.run(&config(&models, &workspace, "executors = [\"workspace\"]"), "Write the log.");
     assert_eq!((ran.status(), ran.content()), (Status::Done, "It is written."), "{}", ran.outcome.reason);
-    assert_eq!(std::fs::read_to_string(rig.folder().join("box/log.txt")).expect("it was written"), "lit at eight\n");
+    assert_eq!(std::fs::read_to_string(rig.folder().join("box/log.txt")).expect("it was written"), "lit at eight");
     let told = prompts(&server).pop().and_then(|prompt| prompt.last().cloned()).unwrap_or_default().1;
     assert!(told.contains("What came since your last action") && told.contains("log.txt"), "{told}");
 }

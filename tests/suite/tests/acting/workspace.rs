@@ -37,7 +37,7 @@ fn what_is_written_is_read_and_edited() {
     let seen = observations(&ran);
     assert_eq!(seen.len(), 5, "{seen:#?}");
     assert_eq!(seen[0], json!({ "written": "notes/a.txt" }));
-    assert_eq!(seen[1], json!({ "path": "notes/a.txt", "content": "one\ntwo\nthree\n" }));
+    assert_eq!(seen[1], json!({ "path": "notes/a.txt", "content": "one\ntwo\nthree" }));
     assert_eq!(seen[2], json!({ "path": "/work/notes/a.txt", "content": "two\n" }));
     assert_eq!((&seen[3]["custom"], &seen[3]["extras"]["path"]), (&json!("edit"), &json!("notes/a.txt")), "{}", seen[3]);
     assert!(seen[3]["content"].as_str().is_some_and(|text| text.contains("zwei")), "{}", seen[3]);

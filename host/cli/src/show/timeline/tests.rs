@@ -31,9 +31,9 @@ fn each_row_has_its_time_its_bar_and_its_place() {
     assert_eq!(
         rows,
         [
-            "     0.00     1.0 s ████████████████ task answer agent librarian",
-            "     0.00    500 ms ████████           step librarian calls search.find 1 ms · 922 KiB",
-            "     0.50    500 ms         ████████   step librarian It was 1844. 1 ms · 922 KiB",
+            "        0.00        1.0 s ████████████████ task answer agent librarian",
+            "        0.00       500 ms ████████           step librarian calls search.find 1 ms · 922 KiB",
+            "        0.50       500 ms         ████████   step librarian It was 1844. 1 ms · 922 KiB",
         ]
     );
 }

@@ -145,11 +145,11 @@ fn a_long_text_is_cut_in_the_middle() {
 #[test]
 fn writing_replaces_lines() {
     for (write, file, expected) in [
-        (json!({ "path": "new/deep/b.txt", "content": "a\n" }), "/work/new/deep/b.txt", "a\n\n"),
+        (json!({ "path": "new/deep/b.txt", "content": "a\n" }), "/work/new/deep/b.txt", "a\n"),
         (json!({ "path": "a.txt", "content": "X", "start": 2, "end": -1 }), "/work/a.txt", "a\nb\nX\n"),
         (json!({ "path": "a.txt", "content": "X\nY", "start": 1, "end": 4, "thought": "" }), "/work/a.txt", "a\nX\nY\ne\n"),
         (json!({ "path": "fresh", "content": "x", "start": 3, "end": 4 }), "/work/fresh", "x\n"),
-        (json!({ "path": "binary", "content": "now text" }), "/work/binary", "now text\n"),
+        (json!({ "path": "binary", "content": "now text" }), "/work/binary", "now text"),
     ] {
         let mut workspace = workspace();
         let path = write["path"].as_str().unwrap().to_owned();
@@ -173,7 +173,7 @@ fn what_cannot_be_written_is_said_and_stays() {
         (json!({ "path": "src", "content": "x" }), "Path is a directory: src. You can only read files"),
         (json!({ "path": "binary", "content": "x", "start": 1 }), "File could not be decoded as utf-8: binary"),
         (
-            json!({ "path": "big", "content": "x".repeat(LARGEST_WRITTEN) }),
+            json!({ "path": "big", "content": "x".repeat(LARGEST_WRITTEN + 1) }),
             "The file big would have 1000001 bytes, and at most 1000000 are written.",
         ),
     ] {
