@@ -21,7 +21,6 @@ use std::fmt::Display;
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
-use conclave_core::text::{is_deceptive, joins_pictures};
 
 /// For names of plugins and tasks.
 pub(crate) const NAME: Style = AnsiColor::Cyan.on_default();
@@ -70,19 +69,9 @@ pub(crate) fn one_line(text: &str, most: usize) -> String {
     foreign::one_row(&text.split_whitespace().collect::<Vec<_>>().join(" "), most).0
 }
 
-/// Text from a plugin, with everything that could steer a terminal or deceive a reader escaped; line ends stay.
+/// Returns a text with everything escaped that could steer a terminal or deceive a reader; line ends and blanks stay.
 pub(crate) fn printable(text: &str) -> String {
-    let mut safe = String::with_capacity(text.len());
-    let mut before = None;
-    for c in text.chars() {
-        if is_deceptive(c) && c != '\n' && c != '\t' && !joins_pictures(before, c) {
-            safe.extend(c.escape_unicode());
-        } else {
-            safe.push(c);
-        }
-        before = Some(c);
-    }
-    safe
+    foreign::readable(text)
 }
 
 #[cfg(test)]

@@ -651,7 +651,7 @@ impl Room {
         }
         match self.timers.remove(&timer) {
             Some(TimerPurpose::Wall) if self.asks_for_more() => self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
-            Some(TimerPurpose::Wall) => self.stop_work(ending::Ending::out_of_time()),
+            Some(TimerPurpose::Wall) => self.stop_work(ending::Ending::out_of_time(self.opening.depth > 0)),
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Pending { call, after_ms }) => self.pending_expired(call, after_ms),
             Some(TimerPurpose::Poll { frame, command_id }) => self.poll_due(frame, command_id),

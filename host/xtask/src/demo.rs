@@ -217,7 +217,7 @@ mod tests {
                 "source = \"/r/target/x.wasm\"",
                 "[b]",
                 "c = [{ dir = \"/home/me/my \\\"notes\\\"\" }]",
-                "d = [{ dir = \"/r/docs/examples/./notes\" }] # ok",
+                "d = [{ dir = \"/r/docs/examples/notes\" }] # ok",
             ]
         );
     }

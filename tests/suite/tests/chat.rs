@@ -66,7 +66,7 @@ fn an_agent_reads_what_its_tools_answer_before_the_person_speaks() {
     let config = calling("echo", "run", &json!({ "text": "from the tool" }), "");
     let output = chat(&Rig::new().with_file("c.toml", config), &["c.toml"], "go\n");
     assert_eq!(outcome(&output), (Some(0), "from the tool\n".to_owned()), "{}", text(&output.stderr));
-    assert!(text(&output.stderr).contains("calls subject.run"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("calls #1 subject.run │"), "{}", text(&output.stderr));
 }
 
 #[test]
@@ -170,7 +170,7 @@ fn quiet_is_the_result_and_errors() {
     let output = chat(&with_model(&server), &["c.toml", "--quiet"], "1\n2\n");
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()));
     let stderr = text(&output.stderr);
-    assert_eq!((stderr.matches("Incorrect key").count(), stderr.matches("no answer:").count()), (1, 1), "{stderr}");
+    assert_eq!((stderr.matches("Incorrect key").count(), stderr.matches("no answer\n│ http://").count()), (1, 1), "{stderr}");
 }
 
 #[test]
@@ -217,7 +217,7 @@ fn an_end_that_is_no_goodbye_says_what_it_is() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", "turns = 3"));
     let output = chat(&rig, &["c.toml", "--quiet"], "1\n2\n3\n4\n");
     assert_eq!(output.status.code(), Some(0));
-    assert!(text(&output.stderr).contains("FIXED_TURNS main made the 3 steps"), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("FIXED_TURNS │ main made the 3 steps"), "{}", text(&output.stderr));
     let output = chat(&Rig::new().with_file("c.toml", stepping("agent_echo", "", "")), &["c.toml", "--quiet"], "1\nquit\n");
     assert_eq!(text(&output.stderr), "", "the user said goodbye");
 }

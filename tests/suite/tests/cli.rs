@@ -71,7 +71,7 @@ fn every_ending_says_why() {
         let rig = Rig::new().with_file("c.toml", &config);
         let output = conclave(&rig, &["run", "--quiet", "c.toml", "go"]);
         let told = text(&output.stderr);
-        let reason = told.lines().find_map(|line| line.strip_prefix(status)).map(str::trim).unwrap_or_default().to_owned();
+        let reason = told.lines().find_map(|line| line.strip_prefix(status)?.strip_prefix(" │ ")).unwrap_or_default().to_owned();
         assert!(reason.len() > 5 && output.stdout.is_empty(), "{status}: {told}");
         let output = conclave(&rig, &["run", "--json", "c.toml", "go"]);
         let last = text(&output.stdout).lines().next_back().map(str::to_owned).expect("there is a result");
@@ -96,7 +96,7 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     let output = conclave(&rig, &["run", "c.toml", "Which lighthouse?"]);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(9), "{told}");
-    assert!(told.contains("\nmain asks: Which lighthouse?\nhelp: ") && told.contains("talk with it: conclave chat"), "{told}");
+    assert!(told.contains("\nmain asks:\n│ Which lighthouse?\nhelp: ") && told.contains("talk with it: conclave chat"), "{told}");
     assert!(!told.contains("valid answer"), "it is asked once: {told}");
     let output = conclave(&rig, &["run", "--json", "c.toml", "Which lighthouse?"]);
     let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
@@ -130,7 +130,7 @@ text = { recipients = true }
         let output = conclave(&rig, options);
         let told = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(9), true), "{told}");
-        let question = "\ndesk asks: The lines come to 30.5, the total says 31.\n      │ Which is right?\nhelp: run it in a terminal";
+        let question = "\ndesk asks:\n│ The lines come to 30.5, the total says 31.\n│ Which is right?\nhelp: run it in a terminal";
         assert!(told.contains(question) && told.matches("30.5").count() == 1, "{told}");
     }
 }
@@ -327,11 +327,11 @@ fn ctrl_c_ends_at_once_although_a_guest_spins() {
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("the program runs");
     let mut lines = BufReader::new(child.stderr.take().expect("it is piped")).lines();
     // The guest spins from here on.
-    assert!(lines.by_ref().any(|line| line.is_ok_and(|line| line.contains("calls subject.run"))));
+    assert!(lines.by_ref().any(|line| line.is_ok_and(|line| line.contains("calls #1 subject.run"))));
     let killed = Command::new("kill").args(["-INT", &child.id().to_string()]).status().expect("kill runs");
     assert!(killed.success());
     // It ends by itself; nextest stops a test that hangs.
     assert_eq!(child.wait().expect("it ends").code(), Some(130));
     let told: Vec<String> = lines.map_while(Result::ok).collect();
-    assert!(told.contains(&"KILL Ctrl-C".to_owned()), "{told:#?}");
+    assert!(told.contains(&"KILL │ Ctrl-C".to_owned()), "{told:#?}");
 }

@@ -212,7 +212,7 @@ fn what_a_tool_asks_for_next_is_shown_and_not_run() {
     let (rig, steering) = (Rig::new(), guest("steering").display().to_string());
     let (answer, told) = well(&rig, &["plugin", "call", &steering, "run"]);
     assert_eq!(answer, "steered\n");
-    assert!(told.contains("then done {\"content\":\"the tool decided\"} (not run here)"), "{told}");
+    assert!(told.contains("then done, not run here │ {\"content\":\"the tool decided\"}"), "{told}");
     let (answer, _) = well(&rig, &["plugin", "call", "--json", &steering, "run"]);
     let answer: Value = serde_json::from_str(&answer).expect("one object");
     assert_eq!(answer["then"], json!([{ "name": "done", "arguments": { "content": "the tool decided" } }]));

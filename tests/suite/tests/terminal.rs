@@ -35,7 +35,7 @@ impl Terminal {
         let end = || other_end.try_clone().expect("an end can be shared");
         let mut command = rig.conclave(arguments);
         let child = command.env("TERM", "xterm-256color").stdin(end()).stdout(end()).stderr(end()).spawn().expect("the program runs");
-        Self { master: File::from(master), screen: vt100::Parser::new(ROWS, columns, 0), child }
+        Self { master: File::from(master), screen: parser(columns), child }
     }
 
     /// Reads until the screen shows this.
@@ -72,8 +72,13 @@ impl Terminal {
 
     fn rows(&self) -> Vec<String> {
         let screen = self.screen.screen();
-        screen.rows(0, screen.size().1).map(|row| row.trim_end().to_owned()).collect()
+        screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned()).collect()
     }
+}
+
+fn parser(columns: u16) -> vt100::Parser {
+    let number = |number: u16| number.try_into().expect("more than nothing");
+    vt100::Parser::new(number(ROWS), number(columns), 0)
 }
 
 /// Lines that imitate the program's own, padded so that a terminal of this width would put each at its left edge.

@@ -12,6 +12,7 @@ use reedline::{
 };
 
 use super::{Kind, Question, Reply, SEEN, drop_typed, kept};
+use crate::output;
 use crate::screen::Screen;
 
 /// Lines that can wait to be printed above the prompt at once; more wait on the screen.
@@ -72,6 +73,8 @@ impl Editor {
         }
         let prompt = Label { text: plain(&question.prompt), colors: self.colors };
         self.screen.begin_edit();
+        // What is written while the line editor has the terminal to itself would begin where the last row ended.
+        output::drain();
         let reply = loop {
             for line in self.screen.take_lines() {
                 let line = if self.colors { line } else { anstream::adapter::strip_str(&line).to_string() };

@@ -34,7 +34,7 @@ pub(crate) fn rows(text: &str, most: usize) -> Vec<String> {
 
 /// Returns the text in rows as [`rows`] does, with its runs of blanks as they are.
 pub(crate) fn reading_rows(text: &str, most: usize) -> Vec<String> {
-    broken(&escape(text.trim_end(), Blanks::Kept), most)
+    broken(&readable(text.trim_end()), most)
 }
 
 /// Returns a block of rows of at most `columns` columns, each with `indent` blanks and the mark in front.
@@ -48,7 +48,7 @@ pub(crate) fn block(text: &str, style: Style, indent: usize, columns: usize) -> 
 pub(crate) fn one_row(text: &str, most: usize) -> (String, bool) {
     let lines = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" "));
     let line = lines.filter(|line| !line.is_empty()).collect::<Vec<_>>().join(LINE_END);
-    let safe = escape(&line, Blanks::Kept);
+    let safe = readable(&line);
     if width(&safe) <= most {
         return (safe, true);
     }
@@ -103,6 +103,11 @@ pub(crate) fn columns(c: char) -> usize {
 /// than single spaces, and characters that stand on top of others without end. A run of one such character is written once: `\u{a0}×1998`.
 pub(crate) fn escaped(text: &str) -> String {
     escape(text, Blanks::Escaped)
+}
+
+/// Returns the text with the same escaped, and its runs of blanks as they are: for what is only read.
+pub(crate) fn readable(text: &str) -> String {
+    escape(text, Blanks::Kept)
 }
 
 fn escape(text: &str, blanks: Blanks) -> String {

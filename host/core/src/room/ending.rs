@@ -41,9 +41,9 @@ impl Ending {
         Self { cause: Some(EndCause::NobodyToAsk), ..Self::new(Status::Stalled, reason) }
     }
 
-    /// The room's time is over.
-    pub(super) fn out_of_time() -> Self {
-        let reason = Budget::Wall.reason();
+    /// The room's time is over. That of a background task is its own deadline, or what the run has left: it does not know which.
+    pub(super) fn out_of_time(is_background: bool) -> Self {
+        let reason = if is_background { "it took longer than its deadline, or the time of its run, allows" } else { Budget::Wall.reason() };
         Self { cause: Some(EndCause::WallTime), ..Self::new(Budget::Wall.status(), reason) }
     }
 }
@@ -62,7 +62,7 @@ impl Room {
         // Where somebody is asked for more, the timer has it.
         let asks = self.asks_for_more();
         if is_root && !asks && self.opening.deadline.is_some_and(|deadline| self.now >= deadline) {
-            return Some(Ending::out_of_time());
+            return Some(Ending::out_of_time(self.opening.depth > 0));
         }
         // L-050f: the lower of both; a hard stop where it is the run's.
         let of_run = self.opening.limits.task_turns.filter(|limit| steps >= *limit);

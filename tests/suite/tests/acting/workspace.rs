@@ -41,9 +41,9 @@ fn what_is_written_is_read_and_edited() {
     assert_eq!(seen[2], json!({ "path": "/work/notes/a.txt", "content": "two\n" }));
     assert_eq!((&seen[3]["custom"], &seen[3]["extras"]["path"]), (&json!("edit"), &json!("notes/a.txt")), "{}", seen[3]);
     assert!(seen[3]["content"].as_str().is_some_and(|text| text.contains("zwei")), "{}", seen[3]);
-    assert_eq!(seen[4]["content"], "one\nzwei\nthree\n");
+    assert_eq!(seen[4]["content"], "one\nzwei\nthree");
     let kept = std::fs::read_to_string(rig.folder().join("box/notes/a.txt")).expect("it was written");
-    assert_eq!(kept, "one\nzwei\nthree\n");
+    assert_eq!(kept, "one\nzwei\nthree");
     assert!(ran.denials().is_empty(), "{:?}", ran.denials());
 }
 
