@@ -8,7 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::screen::columns;
 use crate::show::amounts::thousands;
+use crate::show::columns::wrap_styled;
 use crate::show::{FAINT, paint};
 use crate::stdout;
 
@@ -66,6 +68,7 @@ pub(crate) fn begin() {
 
 /// Queues a text. It ends its own line.
 pub(crate) fn push(kind: Kind, text: String) {
+    let text = if kind == Kind::Said { text } else { laid_out(text) };
     if !IS_QUEUED.load(Ordering::SeqCst) {
         return write_all(kind, &text, || {});
     }
@@ -81,6 +84,21 @@ pub(crate) fn push(kind: Kind, text: String) {
     state.push(kind, text);
     drop(state);
     QUEUE.changed.notify_all();
+}
+
+/// Returns lines for stderr broken at words where a terminal would break them anywhere. Nothing is changed for a pipe, nor in a line that
+/// moves the cursor.
+pub(crate) fn laid_out(text: String) -> String {
+    static IS_TERMINAL: LazyLock<bool> = LazyLock::new(|| std::io::stderr().is_terminal());
+    if !*IS_TERMINAL || text.contains('\r') {
+        return text;
+    }
+    let most = columns();
+    let broken = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
+        Some(line) => wrap_styled(line, most).join("\n") + "\n",
+        None => line.to_owned(),
+    });
+    broken.collect()
 }
 
 /// Waits until everything is written. A pipe on stderr that is not read is given up after a moment; stdout and a terminal are not.

@@ -171,7 +171,7 @@ impl Screen {
 
     fn put(state: &mut State, kind: Kind, text: &impl Display, wake: &AtomicBool) {
         if state.editing {
-            state.lines.extend(text.to_string().lines().map(str::to_owned));
+            state.lines.extend(output::laid_out(text.to_string()).lines().map(str::to_owned));
             wake.store(true, Ordering::SeqCst);
             return;
         }

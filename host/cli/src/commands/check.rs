@@ -1,6 +1,6 @@
 //! `conclave check FILE`: is the config right, do its plugins fit, who may do what. Runs nothing but each plugin's list of tools.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::path::Path;
 
 use conclave_core::limits::PluginLimits;
@@ -12,6 +12,7 @@ use conclave_runtime::Prepared;
 use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::exit;
+use crate::screen::columns;
 use crate::setup;
 use crate::show::{FAINT, GOOD, NAME, head, paint, plural, printable};
 use crate::stdout;
@@ -44,9 +45,11 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
     writeln!(out, "{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display())?;
     writeln!(out, "\nWho may do what (data can leave to: {})", data_can_leave(setup))?;
     let rows = head::rows(prepared);
-    let width = head::width(&rows);
+    let (width, most) = (head::width(&rows), if std::io::stdout().is_terminal() { columns() } else { usize::MAX });
     for row in rows {
-        writeln!(out, "  {}", head::line(&row, width))?;
+        for line in head::lines(&row, width, most) {
+            writeln!(out, "{line}")?;
+        }
         if all && let Some(plugin) = setup.plugins.get(row.plugin.as_str()) {
             for line in limits(&plugin.limits) {
                 writeln!(out, "    {}", paint(FAINT, line))?;

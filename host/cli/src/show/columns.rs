@@ -143,6 +143,37 @@ fn wrap_line(line: &str, most: usize) -> Vec<String> {
     rows
 }
 
+/// Returns a line of the program's own, with its styles, in rows of at most so many columns, broken at blanks. Further rows stand where the
+/// first one begins, or a little to the right.
+pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
+    let blanks = line.len() - line.trim_start_matches(' ').len();
+    let indent = " ".repeat(if blanks == 0 { 2 } else { blanks }.min(most / 3));
+    let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
+    // Behind the last blank: where in the row, and after how many columns.
+    let (mut blank, mut is_style) = (None, false);
+    for c in line.chars() {
+        if is_style || c == '\u{1b}' {
+            is_style = c != 'm';
+            row.push(c);
+            continue;
+        }
+        if used + columns(c) > most && used > indent.len() {
+            let (at, before) = blank.take().unwrap_or((row.len(), used));
+            let rest = row.split_off(at);
+            rows.push(row.trim_end().to_owned());
+            row = format!("{indent}{rest}");
+            used = indent.len() + used - before;
+        }
+        row.push(c);
+        used += columns(c);
+        if c == ' ' && used > indent.len() + blanks {
+            blank = Some((row.len(), used));
+        }
+    }
+    rows.push(row);
+    rows
+}
+
 /// How many columns a text takes that is shown as it is.
 pub(crate) fn width(text: &str) -> usize {
     text.chars().map(columns).sum()
@@ -213,6 +244,22 @@ mod tests {
             let whole = |text: &str| text.chars().filter(|c| !c.is_whitespace()).collect::<String>();
             assert_eq!(whole(&rows.concat()), whole(&super::super::printable(&text)), "{most}");
             assert!(width(&cut(&text, most).text) <= most);
+        }
+    }
+
+    #[test]
+    fn a_styled_line_is_broken_at_words_and_hangs() {
+        let plain = |line: &str, most| -> Vec<String> {
+            wrap_styled(line, most).iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect()
+        };
+        assert_eq!(plain("help: one two three", 12), ["help: one", "  two three"]);
+        assert_eq!(plain("    one two three four", 12), ["    one two", "    three", "    four"]);
+        assert_eq!(plain(&format!("{} four", paint(super::super::BAD, "one two three")), 8), ["one two", "  three", "  four"]);
+        assert_eq!(plain("abcdefghijkl", 8), ["abcdefgh", "  ijkl"]);
+        assert_eq!(plain("short", 80), ["short"]);
+        let line = format!("  {} and more of it, {}", "word ".repeat(30), paint(super::super::FAINT, "conclave why ".repeat(9)));
+        for most in 20..90 {
+            assert!(plain(&line, most).iter().all(|row| width(row) <= most), "{most}");
         }
     }
 

@@ -1,14 +1,21 @@
 //! The head of a run: who may do what, and where data can leave.
 
-use std::io::Write;
+use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
 use conclave_core::ids::RoomId;
 use conclave_core::rights::{RightsRow, data_can_leave, rights_table};
 use conclave_runtime::Prepared;
 
+use crate::screen::columns;
+
+use super::columns::wrap;
 use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
 
+/// Columns of a plugin's name.
+const PLUGIN: usize = 13;
+/// Columns of what it may, however narrow the terminal is.
+const LEAST: usize = 20;
 /// Columns of a source at least.
 const SOURCE: usize = 12;
 /// What `data_can_leave` says where there is no way out.
@@ -46,8 +53,9 @@ fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
 pub(crate) fn table(prepared: &Prepared) -> String {
     let rows = rows(prepared);
     let width = width(&rows);
-    let lines: Vec<String> = rows.iter().map(|row| format!("  {}", line(row, width))).collect();
-    lines.join("\n")
+    // A pipe has no columns.
+    let most = if std::io::stderr().is_terminal() { columns() } else { usize::MAX };
+    rows.iter().flat_map(|row| lines(row, width, most)).collect::<Vec<_>>().join("\n")
 }
 
 fn count(plugins: usize) -> String {
@@ -66,11 +74,18 @@ pub(crate) fn width(rows: &[RightsRow]) -> usize {
     rows.iter().map(|row| source(row).chars().count()).fold(SOURCE, usize::max)
 }
 
-/// One row, in columns; the source's is so wide.
-pub(crate) fn line(row: &RightsRow, width: usize) -> String {
-    let may = if row.may.is_empty() { paint(FAINT, "nothing but compute") } else { row.may.join(", ") };
+/// Returns a row in lines of at most `most` columns: the plugin, its source in `width` columns, and below each other what it may.
+pub(crate) fn lines(row: &RightsRow, width: usize, most: usize) -> Vec<String> {
     let source = source(row);
-    format!("{} {} {may}", paint(NAME, format_args!("{:<13}", row.plugin)), paint(FAINT, format_args!("{source:<width$}")))
+    let first = format!("  {} {} ", paint(NAME, format_args!("{:<PLUGIN$}", row.plugin)), paint(FAINT, format_args!("{source:<width$}")));
+    let indent = 2 + PLUGIN + 1 + width + 1;
+    let may = match row.may.join(", ") {
+        may if may.is_empty() => vec![paint(FAINT, "nothing but compute")],
+        may if most == usize::MAX => vec![may],
+        may => wrap(&may, most.saturating_sub(indent).max(LEAST)),
+    };
+    let margins = std::iter::once(first).chain(std::iter::repeat(" ".repeat(indent)));
+    may.into_iter().zip(margins).map(|(may, margin)| format!("{margin}{may}")).collect()
 }
 
 fn source(row: &RightsRow) -> String {

@@ -7,6 +7,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use anstyle::Style;
 use conclave_core::action::Action;
 use conclave_core::budget::Budget;
 use conclave_core::fault::{CallReport, FaultKind};
@@ -201,7 +202,7 @@ impl Trace {
             }
             // The end of a run shows it whole.
             Notice::QuestionUnanswered { task, question } if self.is_chat() => {
-                let entry = Entry::plain("asks, and nobody is there to answer").cut(anstyle::Style::new(), question);
+                let entry = Entry::plain("asks, and nobody is there to answer").cut(Style::new(), question);
                 self.put(&of(task), &entry);
             }
             Notice::QuestionUnanswered { .. } => {}
@@ -230,7 +231,7 @@ impl Trace {
             Notice::SideEffectStarted { call, plugin, side_effect, .. } => {
                 let (who, entry) = self.about(room, Some(*call), plugin);
                 let (what, target) = told_side_effect(side_effect);
-                self.put(&who, &entry.words(anstyle::Style::new(), what).cut(anstyle::Style::new(), &target));
+                self.put(&who, &entry.words(Style::new(), what).cut(Style::new(), &target));
             }
             Notice::SideEffectEnded { call, plugin, answer, .. } => {
                 let (who, entry) = self.about(room, Some(*call), plugin);
@@ -266,7 +267,7 @@ impl Trace {
                 self.put(&of(task), &Entry::new(ODD, format!("its history is too long for the model: {what} of its older messages")));
             }
             Notice::GateBlocked { point, plugin, reason } => {
-                self.put(plugin.as_str(), &Entry::new(BAD, format!("blocked ({})", point.as_str())).whole(anstyle::Style::new(), reason));
+                self.put(plugin.as_str(), &Entry::new(BAD, format!("blocked ({})", point.as_str())).whole(Style::new(), reason));
             }
             Notice::GateModified { point, plugin } => {
                 self.put(plugin.as_str(), &Entry::new(FAINT, format!("changed the text ({})", point.as_str())));
@@ -287,16 +288,16 @@ impl Trace {
                 self.put(&of(task), &Entry::new(FAINT, format!("reads {}, which the message names", one_line(file, 60))).cut(FAINT, trigger));
             }
             Notice::PlanChanged { task, plan } => {
-                self.put(&of(task), &Entry::plain("plans").cut(anstyle::Style::new(), &summary(plan)));
+                self.put(&of(task), &Entry::plain("plans").cut(Style::new(), &summary(plan)));
             }
-            Notice::AgentStuck { task, reason, .. } => self.put(&of(task), &Entry::new(ODD, "stuck").whole(anstyle::Style::new(), reason)),
+            Notice::AgentStuck { task, reason, .. } => self.put(&of(task), &Entry::new(ODD, "stuck").whole(Style::new(), reason)),
             Notice::RunPaused { reason } => {
-                self.put("host", &Entry::new(ODD, "paused").cut(anstyle::Style::new(), reason));
+                self.put("host", &Entry::new(ODD, "paused").cut(Style::new(), reason));
                 self.put("host", &Entry::new(FAINT, format!("`conclave resume {room}` resumes it")));
             }
             Notice::RunUnpaused => self.put("host", &Entry::plain("resumes")),
             Notice::UserHeard { task, message } => {
-                self.put(&of(task), &Entry::plain("reads what was said").cut(anstyle::Style::new(), message.text()));
+                self.put(&of(task), &Entry::plain("reads what was said").cut(Style::new(), message.text()));
             }
             Notice::UserUnheard { task, reason, .. } => {
                 self.put(&of(task), &Entry::new(ODD, "nobody reads what was said").whole(FAINT, reason));
@@ -329,7 +330,7 @@ impl Trace {
             }
             Notice::Inbound { channel, sender, text, .. } => {
                 let who = if sender.is_empty() { String::new() } else { format!("{sender}: ") };
-                self.put(channel.as_str(), &Entry::default().cut(anstyle::Style::new(), &format!("{who}{text}")));
+                self.put(channel.as_str(), &Entry::default().cut(Style::new(), &format!("{who}{text}")));
             }
             Notice::InboundRefused { channel, reason, .. } => self.put(channel.as_str(), &Entry::new(ODD, "not taken").whole(FAINT, reason)),
             Notice::NotTold { channel, reason, .. } => self.put(channel.as_str(), &Entry::new(ODD, "was not told").whole(FAINT, reason)),
@@ -375,7 +376,7 @@ impl Trace {
             // Whoever stopped the run is told so at its end.
             Notice::TaskEnded { status: Status::Kill, .. } if !self.is_chat() && !room.as_str().contains('/') => {}
             Notice::TaskEnded { task, status, reason } if !status.is_success() && !self.tells_end_itself(room, task) => {
-                self.put(&of(task), &Entry::new(BAD, status.as_str()).whole(anstyle::Style::new(), reason));
+                self.put(&of(task), &Entry::new(BAD, status.as_str()).whole(Style::new(), reason));
             }
             Notice::Delivered { .. } | Notice::TaskEnded { .. } | Notice::ResultReady { .. } => {}
         }
@@ -408,7 +409,7 @@ impl Trace {
             let number = number.map(|number| format!("#{number} ")).unwrap_or_default();
             let entry = Entry::plain(format!("{number}{}", one_line(name, 80)));
             let entry = match (is_error, call) {
-                (false, _) => entry.cut(anstyle::Style::new(), content),
+                (false, _) => entry.cut(Style::new(), content),
                 (true, None) => entry.words(BAD, "refused").whole(BAD, content),
                 (true, Some(_)) => entry.words(BAD, "failed").whole(BAD, content),
             };
@@ -473,7 +474,7 @@ impl Trace {
             Entity::User => message.sender_name.clone(),
             _ => name_of(room, task),
         };
-        let (text, plain) = (message.text(), anstyle::Style::new());
+        let (text, plain) = (message.text(), Style::new());
         let has_calls = message.action.is_some() || !message.tool_calls.is_empty();
         let entry = match (&message.signal, &message.recipient) {
             // Its result is shown.
@@ -498,12 +499,10 @@ impl Trace {
 
     fn denied(&self, address: &str, (who, entry): (String, Entry), record: &DenialRecord) {
         let denial = &record.denial;
-        self.put(
-            &who,
-            &entry.words(BAD, "DENIED").words(anstyle::Style::new(), &denial.capability).cut(anstyle::Style::new(), &denial.target),
-        );
-        let address = if self.has_journal { format!(" · conclave why {address}") } else { String::new() };
-        let mut more = vec![format!("{} says no: {}{address}", record.layer.as_str(), one_line(&record.reason, 1_000))];
+        let entry = entry.words(BAD, "DENIED").words(Style::new(), &denial.capability).cut(Style::new(), &denial.target);
+        let address = if self.has_journal { format!("conclave why {address}") } else { String::new() };
+        self.put(&who, &entry.tail(address));
+        let mut more = vec![format!("{} says no: {}", record.layer.as_str(), one_line(&record.reason, 1_000))];
         more.extend(record.suggestion.as_ref().map(|suggestion| format!("to allow it: {}", one_line(suggestion, 1_000))));
         let width = match &self.steps {
             Some(steps) => steps.width(),
