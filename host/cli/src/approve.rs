@@ -29,6 +29,7 @@ use crate::args::Approvals;
 use crate::interrupt::Interrupts;
 use crate::person::{Person, Question, Reply};
 use crate::screen::{Held, columns, size};
+use crate::show::columns::wrap_styled;
 use crate::show::entry::Entry;
 use crate::show::{FAINT, ODD, paint};
 
@@ -44,8 +45,6 @@ const GRACE: Duration = Duration::from_millis(500);
 const CHECKED: Duration = Duration::from_millis(500);
 /// Clocks differ by this much on whether a question has expired.
 const SOON: Duration = Duration::from_millis(50);
-/// Rows below a page: two lines of letters, and one for a longer input.
-const LETTER_ROWS: usize = 3;
 /// Characters of a reason that reach the agent.
 const REASON: usize = 1_000;
 
@@ -147,6 +146,12 @@ impl AnswerForRun {
     }
 }
 
+/// Returns the rows below a page: the letters, as many as there can be, and what is typed.
+fn letter_rows(columns: usize) -> usize {
+    let letters = [&keys::letters(true, true, true), keys::PROMPT];
+    letters.iter().flat_map(|line| wrap_styled(line, columns)).count() + 1
+}
+
 /// A question as far as it was shown: it can be answered with yes once all of its pages were.
 struct Pages {
     view: ApprovalView,
@@ -160,7 +165,7 @@ impl Pages {
         let (columns, rows) = size();
         Self {
             view: ApprovalView::new(request, about.plugin_of(request).as_ref(), until, columns),
-            rows: rows.saturating_sub(LETTER_ROWS),
+            rows: rows.saturating_sub(letter_rows(columns)),
             page: 0,
         }
     }

@@ -234,6 +234,8 @@ pub(crate) fn restore_terminal() {
 
 /// Reads what was typed, for nobody. Does nothing where there is no terminal.
 fn drop_typed() {
+    // What still waits would be written to a terminal that is raw for a moment, and its rows would not begin at the left.
+    crate::output::drain();
     let was_raw = crossterm::terminal::is_raw_mode_enabled().unwrap_or(false);
     // Otherwise a line without an end cannot be read.
     if crossterm::terminal::enable_raw_mode().is_err() {

@@ -74,7 +74,16 @@ struct State {
     progress: String,
     /// Somebody is being asked: only what is asked is shown until they have answered.
     holds: usize,
-    held: Vec<String>,
+    /// What came meanwhile, in its order.
+    held: Vec<HeldPiece>,
+}
+
+/// What came while only questions are shown.
+#[derive(Debug)]
+enum HeldPiece {
+    Line(String),
+    /// Of what is said.
+    Text(String),
 }
 
 /// Until it is dropped only questions are shown; what else comes is shown then.
@@ -90,8 +99,12 @@ impl Drop for Held {
         }
         let held = std::mem::take(&mut state.held);
         drop(state);
-        held.iter().for_each(|line| self.0.notice(line));
-        self.0.write_kept();
+        for piece in held {
+            match piece {
+                HeldPiece::Line(line) => self.0.notice(line),
+                HeldPiece::Text(text) => self.0.write_later(text),
+            }
+        }
     }
 }
 
@@ -152,7 +165,7 @@ impl Screen {
     fn show(&self, kind: Kind, text: impl Display) {
         let mut state = self.state();
         if state.holds > 0 {
-            state.held.push(text.to_string());
+            state.held.push(HeldPiece::Line(text.to_string()));
             return;
         }
         Self::put(&mut state, kind, &text, &self.wake);
@@ -185,21 +198,43 @@ impl Screen {
             return;
         }
         let mut state = self.state();
-        if state.editing || state.holds > 0 {
+        if state.holds > 0 {
+            match state.held.last_mut() {
+                Some(HeldPiece::Text(text)) => text.push_str(piece),
+                _ => state.held.push(HeldPiece::Text(piece.to_owned())),
+            }
+        } else if state.editing {
             state.text.push_str(piece);
-            return;
+        } else {
+            write_text(&mut state, piece);
         }
-        write_text(&mut state, piece);
+    }
+
+    /// Returns whether what is said next goes on in a row of what was said before.
+    pub(crate) fn is_text_open(&self) -> bool {
+        let state = self.state();
+        let is_open = |text: &str| !text.is_empty() && !text.ends_with('\n');
+        match state.held.last() {
+            Some(HeldPiece::Text(text)) if state.holds > 0 => is_open(text),
+            _ if state.holds > 0 => false,
+            _ if state.editing => is_open(&state.text),
+            _ => state.open,
+        }
     }
 
     /// What was said has an end.
     pub(crate) fn end_text(&self) {
         let mut state = self.state();
-        let is_kept = state.editing || state.holds > 0;
-        if is_kept && !state.text.is_empty() && !state.text.ends_with('\n') {
-            state.text.push('\n');
-        } else if !is_kept {
-            close_text(&mut state);
+        let State { holds, held, editing, text, .. } = &mut *state;
+        let kept = match held.last_mut() {
+            Some(HeldPiece::Text(text)) if *holds > 0 => Some(text),
+            _ if *editing && *holds == 0 => Some(text),
+            _ => None,
+        };
+        match kept {
+            Some(text) if !text.is_empty() && !text.ends_with('\n') => text.push('\n'),
+            None if *holds == 0 => close_text(&mut state),
+            _ => {}
         }
     }
 
@@ -267,18 +302,25 @@ impl Screen {
         self.write_kept();
     }
 
-    /// Shows what was said meanwhile: above the line that is typed, where one is.
+    /// Shows what was said while a line was typed.
     fn write_kept(&self) {
         let mut state = self.state();
-        if state.holds > 0 || state.text.is_empty() {
-            return;
+        if state.holds == 0 && !state.text.is_empty() {
+            let text = std::mem::take(&mut state.text);
+            write_text(&mut state, &text);
         }
-        let text = std::mem::take(&mut state.text);
+    }
+
+    /// Shows what was said while only questions were: above the line that is typed, where one is.
+    fn write_later(&self, text: String) {
+        let mut state = self.state();
         if state.editing {
             state.lines.extend(text.lines().map(str::to_owned));
             self.wake.store(true, Ordering::SeqCst);
             return;
         }
+        // It began a row of its own.
+        close_text(&mut state);
         write_text(&mut state, &text);
     }
 }

@@ -265,6 +265,12 @@ impl Message {
         Cow::Owned(fence::fenced(title, &origin, [fence::line(&serde_json::json!({ "content": text }), is_deceptive)]))
     }
 
+    /// Returns whether a tool, another plugin or another task gave what it holds.
+    #[must_use]
+    pub fn is_data(&self) -> bool {
+        self.data_of().is_some() || !self.tool_results.is_empty()
+    }
+
     /// Returns whose data the text is, as title and origin of its fence; `None` if a person, the host or the agent itself said it.
     fn data_of(&self) -> Option<(&'static str, String)> {
         if matches!(self.sender, Entity::Llm | Entity::System) {

@@ -133,7 +133,7 @@ fn no_question_is_forged_by_what_it_asks_about() {
         terminal.until("[n]");
         let rows = terminal.rows();
         assert_marked(&rows, columns);
-        let asked: Vec<&String> = rows.iter().filter(|row| row.contains("wants to run") && !row.contains(FOREIGN)).collect();
+        let asked: Vec<&String> = rows.iter().filter(|row| row.contains("wants to run") && !row.contains(MARK)).collect();
         assert_eq!(asked.len(), 1, "{columns}: {rows:#?}");
         assert!(asked[0].starts_with(" ?    workspace.write wants to run"), "{columns}: {asked:?}");
         terminal.types("\u{3}");

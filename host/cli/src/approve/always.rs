@@ -10,7 +10,8 @@ use conclave_core::setup::Setup;
 
 use crate::config_file::{ConfigFile, refused};
 use crate::error::CliError;
-use crate::show::{FAINT, GOOD, paint, printable};
+use crate::screen::columns;
+use crate::show::{FAINT, GOOD, foreign, paint};
 
 /// The config is a file, and its rules are those that the run goes by.
 pub(super) fn has_same_policy(file: &Path, setup: &Setup) -> bool {
@@ -34,9 +35,7 @@ pub(super) fn write(path: &Path, setup: &Setup, leave: &Leave) -> Result<(String
     file.write(&edited)?;
     let mut told = format!("      {}", paint(FAINT, format_args!("written into {}:", path.display())));
     // The block itself: a comparison of lines may take another's header for its own.
-    for line in leave.to_toml().lines() {
-        let _ = write!(told, "\n      {}", paint(GOOD, printable(line)));
-    }
+    let _ = write!(told, "\n{}", foreign::block(&leave.to_toml(), GOOD, 6, columns()));
     let policy = edited.config.map(|config| config.policy);
     Ok((told, policy.unwrap_or_else(|| with(setup, leave))))
 }

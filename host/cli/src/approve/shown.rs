@@ -3,12 +3,14 @@
 use std::path::Path;
 use std::time::Instant;
 
+use anstyle::Style;
 use conclave_core::grant::{FileGrant, FileMode};
 use conclave_core::policy::{ApprovalRequest, is_odd};
 use serde_json::Value;
 
 use super::about::Performer;
 use crate::show::columns::wrap;
+use crate::show::entry::Entry;
 use crate::show::{FAINT, ODD, bytes, foreign, one_line, paint, plural};
 
 /// Characters of an analyzer's reason that are shown.
@@ -67,16 +69,16 @@ impl ApprovalView {
             _ => {
                 let (page, each) = (page.min(pages - 1), self.page_rows(rows));
                 let mut shown: Vec<String> = self.foreign.iter().skip(page * each).take(each).cloned().collect();
-                shown.push(paint(ODD, format_args!("{INDENT}page {} of {pages}: read them all before you let it run", page + 1)));
+                shown.push(paint(ODD, format_args!("{INDENT}page {} of {pages}: read them all", page + 1)));
                 shown
             }
         };
         shown.into_iter().chain(self.header.iter().cloned()).collect::<Vec<_>>().join("\n")
     }
 
-    /// Rows of plugins' text on a page; a few even on a terminal that is too small.
+    /// Rows of plugins' text on a page; one even on a terminal that is too small.
     fn page_rows(&self, rows: usize) -> usize {
-        rows.saturating_sub(self.header.len() + 1).max(4)
+        rows.saturating_sub(self.header.len() + 1).max(1)
     }
 }
 
@@ -107,10 +109,38 @@ impl Foreign {
     fn argument(&mut self, name: &str, value: &Value, files: &[FileGrant]) {
         self.put(name, &value.to_string());
         let room = self.columns.saturating_sub(INDENT.len() + REMARK.chars().count() + 1);
-        let mark = format!("{INDENT}{}", paint(ODD, REMARK));
         for remark in remarks(value, files) {
-            self.rows.extend(foreign::rows(&remark, room).into_iter().map(|row| format!("{mark}{row}")));
+            self.rows.extend(remark.rows(room).into_iter().map(|row| format!("{INDENT}{row}")));
         }
+    }
+}
+
+/// What the program has to say of an argument; what it names of it stands behind a mark.
+struct Remark {
+    words: String,
+    named: Option<String>,
+}
+
+impl Remark {
+    fn new(words: impl Into<String>) -> Self {
+        Self { words: words.into(), named: None }
+    }
+
+    fn naming(words: impl Into<String>, named: impl Into<String>) -> Self {
+        Self { words: words.into(), named: Some(named.into()) }
+    }
+
+    fn rows(&self, most: usize) -> Vec<String> {
+        let entry = Entry::plain(self.words.as_str());
+        let entry = match &self.named {
+            Some(named) => entry.whole(Style::new(), &foreign::escaped(named)),
+            None => entry,
+        };
+        let mark = |row: String| {
+            let is_named = anstream::adapter::strip_str(&row).to_string().starts_with(foreign::MARK.trim_end());
+            if is_named { row } else { format!("{}{row}", paint(ODD, REMARK)) }
+        };
+        entry.rows(most).into_iter().map(mark).collect()
     }
 }
 
@@ -159,14 +189,14 @@ fn told_apart(name: &str) -> String {
 }
 
 /// What to know of an argument besides its text.
-fn remarks(value: &Value, files: &[FileGrant]) -> Vec<String> {
+fn remarks(value: &Value, files: &[FileGrant]) -> Vec<Remark> {
     let mut remarks = Vec::new();
     if let Some((word, seen)) = look_alike_in(value) {
-        remarks.push(format!("letters of other alphabets: {word} looks like {seen}"));
+        remarks.push(Remark::naming("letters of other alphabets:", format!("{word} looks like {seen}")));
     }
     let Value::String(text) = value else { return remarks };
     match files.iter().find_map(|grant| Some((grant, inside(grant, text)?))) {
-        Some(_) if is_odd(text) => remarks.push("it does not say plainly where it leads".to_owned()),
+        Some(_) if is_odd(text) => remarks.push(Remark::new("it does not say plainly where it leads")),
         Some((grant, rest)) => remarks.push(on_disk(grant, rest)),
         None => {}
     }
@@ -189,21 +219,21 @@ fn inside<'a>(grant: &FileGrant, text: &'a str) -> Option<&'a str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-/// What is there now: `a new file in notes/`, `notes/a.md, 2 KiB`.
-fn on_disk(grant: &FileGrant, rest: &str) -> String {
+/// Returns what is there now: `a new file in notes/`, `2 KiB now: │ notes/a.md`.
+fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
     let folder = grant.shown.strip_prefix("./").unwrap_or(&grant.shown).trim_end_matches('/');
     let here = if rest.is_empty() { format!("{folder}/") } else { format!("{folder}/{rest}") };
     // Not followed: where a link leads is not for an approval to open.
     match std::fs::symlink_metadata(Path::new(&grant.dir).join(rest)) {
-        Ok(found) if found.is_symlink() => format!("{here}, a link"),
-        Ok(found) if found.is_dir() => format!("the folder {}/", here.trim_end_matches('/')),
-        Ok(found) => format!("{here}, {} now", bytes(found.len())),
+        Ok(found) if found.is_symlink() => Remark::naming("a link:", here),
+        Ok(found) if found.is_dir() => Remark::naming("the folder", format!("{}/", here.trim_end_matches('/'))),
+        Ok(found) => Remark::naming(format!("{} now:", bytes(found.len())), here),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound && grant.mode == FileMode::ReadWrite => {
             let depth = rest.matches('/').count() as u64;
             let below = if depth > 0 { format!(", {} down", plural(depth, "folder", "folders")) } else { String::new() };
-            format!("a new file in {folder}/{below}")
+            Remark::new(format!("a new file in {}/{below}", one_line(folder, 60)))
         }
-        Err(_) => format!("{here}, which is not there"),
+        Err(_) => Remark::naming("not there:", here),
     }
 }
 
@@ -266,8 +296,8 @@ mod tests {
             let request = request(json!({ "path": path }));
             plain(&ApprovalView::new(&request, about.plugin_of(&request).as_ref(), None, 100).page(0, 40))
         };
-        assert!(of("/notes/a.md").contains("╰ notes/a.md, 3 B now"), "{}", of("/notes/a.md"));
-        assert!(of("/notes/sub").contains("╰ the folder notes/sub/"));
+        assert!(of("/notes/a.md").contains("╰ 3 B now: │ notes/a.md"), "{}", of("/notes/a.md"));
+        assert!(of("/notes/sub").contains("╰ the folder │ notes/sub/"));
         assert!(of("/notes/sub/b.md").contains("╰ a new file in notes/, 1 folder down"));
         assert!(of("/notes/sub/../../x").contains("╰ it does not say plainly where it leads"));
         assert!(!of("/notesy/a.md").contains('╰'));

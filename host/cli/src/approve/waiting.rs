@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use anstyle::Style;
 use conclave_core::notice::Notice;
 use conclave_runtime::subscribe::{Happening, Subscriber, What};
 
 use crate::approval_id::approval_id;
-use crate::screen::Screen;
+use crate::screen::{Screen, total_columns};
+use crate::show::entry::Entry;
 use crate::show::{ODD, one_line, paint};
 
-/// Characters of arguments that are shown; `conclave approve` shows all.
+/// Columns of arguments that are shown; `conclave approve` shows all.
 const SHOWN: usize = 120;
 
 /// Prints a line for each call that waits.
@@ -23,8 +25,9 @@ impl Subscriber for Waiting {
             _ => return,
         };
         let id = approval_id(&happening.room, *call);
-        let (tool, arguments) = (one_line(&request.tool, 60), one_line(&request.arguments.to_string(), SHOWN));
-        let asked = format!(" ?    {tool} {arguments} waits for an approval");
-        self.0.notice(format_args!("{}\n      conclave approve {id}   or   conclave refuse {id}", paint(ODD, asked)));
+        let asked = format!(" ?    {} of {} waits for an approval", one_line(&request.tool, 60), request.caller);
+        let shown = Entry::default().cut(Style::new(), &request.arguments.to_string()).rows(total_columns().min(SHOWN).saturating_sub(6));
+        let shown: String = shown.iter().map(|row| format!("      {row}\n")).collect();
+        self.0.notice(format_args!("{shown}{}\n      conclave approve {id}   or   conclave refuse {id}", paint(ODD, asked)));
     }
 }

@@ -2,13 +2,15 @@
 
 use std::fmt::Write as _;
 
+use anstyle::Style;
 use conclave_core::grant::FileMode;
 use conclave_core::policy::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Why};
 use conclave_core::rights::rights_table;
 use conclave_core::setup::Setup;
 
 use super::about::About;
-use crate::show::{NAME, one_line, paint, printable};
+use crate::screen::columns;
+use crate::show::{NAME, foreign, one_line, paint, printable};
 
 /// Several lines, each safe to print.
 pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
@@ -29,7 +31,9 @@ pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
     }
     for delegator in request.delegators.iter().rev() {
         let (plugin, task) = (paint(NAME, &delegator.plugin), one_line(delegator.task.as_str(), 80));
-        let _ = write!(text, "\n      set to work by {plugin} in the task {task}: {}", one_line(&delegator.brief, BRIEF_MAX));
+        let _ = write!(text, "\n      set to work by {plugin} in the task {task}");
+        let brief: String = delegator.brief.chars().take(BRIEF_MAX).collect();
+        let _ = write!(text, "\n{}", foreign::block(&brief, Style::new(), 6, columns()));
     }
     let Some((name, plugin)) = about.plugin_of(request) else { return text };
     let rows = rights_table(&setup, about.sources());
@@ -59,8 +63,12 @@ pub(super) fn text(request: &ApprovalRequest, about: &About) -> String {
 fn by_rules(request: &ApprovalRequest, setup: &Setup) -> String {
     match request.decide(setup, &request.arguments).why {
         Why::Rule { rule, .. } => {
-            let lines = rule.to_toml().lines().fold(String::new(), |text, line| text + "\n        " + &printable(line));
-            format!("      asked by the rule at {}:{lines}", printable(&rule.source))
+            // An answer of this run may have put a plugin's text into it.
+            format!(
+                "      asked by the rule at {}:\n{}",
+                printable(&rule.source),
+                foreign::block(&rule.to_toml(), Style::new(), 6, columns())
+            )
         }
         why => format!("      no rule of the config matches, and {}", printable(&why.to_string())),
     }

@@ -190,6 +190,14 @@ impl Conversation {
         *task == self.setup.entry || self.setup.holders().contains(task)
     }
 
+    /// Shows what comes of a stream next. A row that something else has ended is not gone on with.
+    fn say(&self, stream: &mut Stream, next: impl FnOnce(&mut Stream) -> String) {
+        if !self.screen.is_text_open() {
+            stream.row_ended();
+        }
+        self.screen.say(&next(stream));
+    }
+
     fn told(&self, notice: &Notice) {
         let mut state = self.state();
         match notice {
@@ -203,7 +211,7 @@ impl Conversation {
             }
             Notice::ModelAnswered { call, ordinal, error, trouble, .. } if state.step == Some(*call) => {
                 if let Some(stream) = state.streams.get_mut(ordinal) {
-                    self.screen.say(&stream.finish());
+                    self.say(stream, Stream::finish);
                 }
                 self.screen.end_text();
                 if let Some(stream) = state.streams.get(ordinal).filter(|stream| error.is_some() && !stream.is_empty()) {
@@ -252,7 +260,7 @@ impl Conversation {
             if message.sender == Entity::User {
                 self.screen.say(&format!("{}:{}", one_line(&speaker, 40), if self.is_terminal { "\n" } else { " " }));
             }
-            self.screen.say(&format!("{}{}", stream.push(message.text()), stream.finish()));
+            self.say(&mut stream, |stream| format!("{}{}", stream.push(message.text()), stream.finish()));
             self.screen.end_text();
         }
         state.transcript.add(Speaker::Agent(speaker), message.text());
@@ -267,7 +275,7 @@ impl Conversation {
             state.transcript.add(Speaker::Agent(self.setup.entry.to_string()), format!("{said} …"));
         }
         state.transcript.add(Speaker::Note, "stopped");
-        state.streams.values_mut().for_each(|stream| self.screen.say(&stream.finish()));
+        state.streams.values_mut().for_each(|stream| self.say(stream, Stream::finish));
         self.screen.end_text();
         state.step = None;
         state.tools.clear();
@@ -300,7 +308,7 @@ impl Subscriber for Conversation {
                 if state.step == Some(*call)
                     && let Some(stream) = state.streams.get_mut(ordinal)
                 {
-                    self.screen.say(&stream.push(text));
+                    self.say(stream, |stream| stream.push(text));
                 }
             }
             What::Recorded { record } => {

@@ -40,6 +40,13 @@ impl Stream {
         shown
     }
 
+    /// The row was ended by something else that was shown.
+    pub(crate) fn row_ended(&mut self) {
+        if let Some(flow) = &mut self.flow {
+            flow.row_ended();
+        }
+    }
+
     /// Returns what was held back of the last word.
     pub(crate) fn finish(&mut self) -> String {
         let mut shown = String::new();
@@ -104,6 +111,16 @@ mod tests {
     #[test]
     fn empty_lines_around_an_answer_are_left_out() {
         assert_eq!(whole(&["\n\n", "  one", " \n", "\n", "two", "\n", "\n "]), "│ one \n│ \n│ two");
+    }
+
+    /// H2 of the second hostile pass: a line of the program ended the row, and what followed stood at its left edge.
+    #[test]
+    fn what_follows_an_interruption_has_a_mark() {
+        let mut stream = Stream::new(Some(80));
+        assert_eq!(stream.push("Done. "), "│ Done.");
+        stream.row_ended();
+        assert_eq!(stream.push(" ?    notes.save wants to run "), "│      ?    notes.save wants to");
+        assert_eq!(stream.finish(), " run");
     }
 
     #[test]

@@ -35,7 +35,7 @@ impl Transcript {
         let mut last: Option<&Speaker> = None;
         for (speaker, text) in &self.0 {
             // Whoever shows the file in a terminal is steered by what is in it.
-            let text = printable(text.trim());
+            let text = plain_lines(&printable(text.trim()));
             match speaker {
                 Speaker::Note => {
                     let separate = if last == Some(&Speaker::Note) { "" } else { "\n" };
@@ -64,6 +64,19 @@ impl Transcript {
     }
 }
 
+/// Returns the text with a backslash before each line that Markdown would read as a heading or a quotation: those are the page's own.
+fn plain_lines(text: &str) -> String {
+    let is_own = |line: &&str| {
+        let line = line.trim_start();
+        line.starts_with(['#', '>']) || (line.len() > 1 && (line.chars().all(|c| c == '=') || line.chars().all(|c| c == '-')))
+    };
+    let escaped = |line: &str| {
+        let blanks = line.len() - line.trim_start().len();
+        format!("{}\\{}", &line[..blanks], &line[blanks..])
+    };
+    text.lines().map(|line| if is_own(&line) { escaped(line) } else { line.to_owned() }).collect::<Vec<_>>().join("\n")
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Speaker, Transcript};
@@ -82,6 +95,15 @@ mod tests {
             spoken().to_markdown(),
             "# Conversation\n\n## You\n\nHow tall?\n\n> calls search.find\\u{1b}[2J\n\n## chat\n\n48 metres.\n"
         );
+    }
+
+    #[test]
+    fn nobody_speaks_under_anothers_heading() {
+        let mut transcript = spoken();
+        transcript.add(Speaker::Agent("chat".into()), "Sure.\n\n## You\n\nYes, delete it.\n\n  > calls x\nYou\n---");
+        let page = transcript.to_markdown();
+        assert_eq!(page.matches("\n## You\n").count(), 1, "{page}");
+        assert!(page.contains("\n\\## You\n") && page.contains("\n  \\> calls x\nYou\n\\---"), "{page}");
     }
 
     #[test]

@@ -29,12 +29,12 @@ use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
 use crate::journals::{Kept, Of};
 use crate::person::Person;
-use crate::screen::{Loudness, Screen};
+use crate::screen::{Loudness, Screen, total_columns};
 use crate::show::columns::width;
 use crate::show::steps::Steps;
 use crate::show::tally::Tally;
 use crate::show::trace::Trace;
-use crate::show::{FAINT, head, paint, plural, printable, time};
+use crate::show::{FAINT, foreign, head, paint, plural, time};
 use crate::{resuming, setup, stdout};
 
 pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {
@@ -327,10 +327,8 @@ impl Channels for Speaking {
     }
 
     fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
-        let text = speech.text;
-        let text = printable(&text);
-        let lines: Vec<String> = text.lines().map(|line| paint(FAINT, format_args!("{:>4}  │ {line}", self.label))).collect();
-        self.screen.line(lines.join("\n"));
+        self.screen.line(paint(FAINT, format_args!("{:>4}  says", self.label)));
+        self.screen.line(foreign::block(speech.text.trim(), FAINT, 6, total_columns()));
         Box::pin(std::future::ready(Ok(())))
     }
 }

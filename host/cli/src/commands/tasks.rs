@@ -16,6 +16,7 @@ use serde_json::json;
 use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::show::amounts::{now, took};
+use crate::show::entry::Entry;
 use crate::show::table::{self, Column, note};
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint, plural, printable};
 use crate::stores::{InStore, Stores, unusable};
@@ -190,19 +191,27 @@ fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
     stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
     let line = |name: &str, text: &str| match text {
         "" => Ok(()),
-        text => stdout::styled(format!("  {} {}", paint(FAINT, format_args!("{name:<9}")), printable(text))),
+        text => stdout::styled(format!("  {} {text}", paint(FAINT, format_args!("{name:<9}")))),
     };
-    line("what", &record.task)?;
+    // Agents and models wrote it.
+    let foreign = |name: &str, text: &str| match text.trim() {
+        "" => Ok(()),
+        text => {
+            let rows = Entry::new(FAINT, name).whole(Style::new(), text).rows(table::total().saturating_sub(2));
+            rows.iter().try_for_each(|row| stdout::styled(format!("  {row}")))
+        }
+    };
+    foreign("what", &record.task)?;
     line("room", record.room.as_str())?;
     line("took", &took(lasted(record, row)))?;
     line("tells", record.notify.as_str())?;
-    line("output", record.output.as_deref().unwrap_or_default())?;
-    line("error", record.error.as_deref().unwrap_or_default())?;
+    foreign("output", record.output.as_deref().unwrap_or_default())?;
+    foreign("error", record.error.as_deref().unwrap_or_default())?;
     line("delivery", &delivery(record).1)?;
     line("attempts", &if record.delivery.attempts > 1 { record.delivery.attempts.to_string() } else { String::new() })?;
-    line("because", record.delivery.reason.as_deref().unwrap_or_default())?;
+    foreign("because", record.delivery.reason.as_deref().unwrap_or_default())?;
     if record.metadata.as_object().is_some_and(|facts| !facts.is_empty()) {
-        line("context", &record.metadata.to_string())?;
+        foreign("context", &record.metadata.to_string())?;
     }
     Ok(exit::OK)
 }

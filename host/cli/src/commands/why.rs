@@ -23,6 +23,7 @@ use crate::error::CliError;
 use crate::exit;
 use crate::setup;
 use crate::show::explanation::{Lines, as_json, lines};
+use crate::show::table;
 use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
 use crate::stdout;
 use find::{Address, Journal, Places};
@@ -41,6 +42,9 @@ pub(crate) fn why(args: &args::Why, output: Output) -> Result<u8, CliError> {
         None => list(&find::rooms(&run)?, output),
     }
 }
+
+/// Columns in front of what an event of the list is about.
+const BEFORE_WHAT: usize = 34;
 
 /// Grants without what depends on where the program was started: a folder's path from there.
 fn as_written(grants: &Grants) -> Grants {
@@ -102,7 +106,7 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
                     "{:<14} {seconds:>7.2}  {} {}",
                     address,
                     paint(style, format_args!("{sign:<8}")),
-                    one_line(&what, 160)
+                    one_line(&what, table::total().saturating_sub(BEFORE_WHAT).clamp(20, 160))
                 ))?;
             }
         }

@@ -157,6 +157,11 @@ pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
             row.push(c);
             continue;
         }
+        if c == ' ' && used >= most {
+            rows.push(std::mem::replace(&mut row, indent.clone()).trim_end().to_owned());
+            (used, blank) = (indent.len(), None);
+            continue;
+        }
         if used + columns(c) > most && used > indent.len() {
             let (at, before) = blank.take().unwrap_or((row.len(), used));
             let rest = row.split_off(at);
@@ -170,7 +175,9 @@ pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
             blank = Some((row.len(), used));
         }
     }
-    rows.push(row);
+    if rows.is_empty() || !row.trim().is_empty() {
+        rows.push(row);
+    }
     rows
 }
 
@@ -257,6 +264,7 @@ mod tests {
         assert_eq!(plain(&format!("{} four", paint(super::super::BAD, "one two three")), 8), ["one two", "  three", "  four"]);
         assert_eq!(plain("abcdefghijkl", 8), ["abcdefgh", "  ijkl"]);
         assert_eq!(plain("short", 80), ["short"]);
+        assert_eq!(plain("one two ", 7), ["one two"]);
         let line = format!("  {} and more of it, {}", "word ".repeat(30), paint(super::super::FAINT, "conclave why ".repeat(9)));
         for most in 20..90 {
             assert!(plain(&line, most).iter().all(|row| width(row) <= most), "{most}");

@@ -192,6 +192,11 @@ impl Flow {
         }
     }
 
+    /// The row was ended by somebody else: what comes next begins another.
+    pub(crate) fn row_ended(&mut self) {
+        self.used = None;
+    }
+
     /// Appends what was held back.
     pub(crate) fn finish(&mut self, shown: &mut String) {
         self.end_word(shown);
@@ -248,7 +253,9 @@ fn is_combining(c: char) -> bool {
 /// Returns a word of the text that looks like ASCII and is not, with what it looks like; none when there is no such word.
 pub(crate) fn look_alike(text: &str) -> Option<(String, String)> {
     let words = text.split(|c: char| c.is_whitespace() || matches!(c, '"' | '\'' | ',' | '(' | ')' | '{' | '}' | '[' | ']'));
-    words.filter(|word| !word.is_ascii()).find_map(|word| {
+    // What is escaped anyway looks like nothing else.
+    let is_shown = |word: &&str| !word.is_ascii() && !word.chars().any(is_deceptive);
+    words.filter(is_shown).find_map(|word| {
         let seen = looks(word);
         let is_mixed = word.chars().any(|c| c.is_ascii_alphabetic()) && has_look_alike_letter(word);
         (seen.is_ascii() || is_mixed).then(|| (word.to_owned(), seen))

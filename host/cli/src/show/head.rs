@@ -79,6 +79,11 @@ pub(crate) fn lines(row: &RightsRow, width: usize, most: usize) -> Vec<String> {
     let source = source(row);
     let first = format!("  {} {} ", paint(NAME, format_args!("{:<PLUGIN$}", row.plugin)), paint(FAINT, format_args!("{source:<width$}")));
     let indent = 2 + PLUGIN + 1 + width + 1;
+    if indent + LEAST > most {
+        let may = if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
+        let below = wrap(&may, most.saturating_sub(4)).into_iter().map(|may| format!("    {may}"));
+        return std::iter::once(first.trim_end().to_owned()).chain(below).collect();
+    }
     let may = match row.may.join(", ") {
         may if may.is_empty() => vec![paint(FAINT, "nothing but compute")],
         may if most == usize::MAX => vec![may],

@@ -17,6 +17,8 @@ pub(crate) enum Outgoing<'a> {
         role: &'static str,
         text: Option<Cow<'a, str>>,
         attachments: &'a [Blob],
+        /// No person attached them.
+        is_data: bool,
     },
     Called {
         text: Option<Cow<'a, str>>,
@@ -24,14 +26,9 @@ pub(crate) enum Outgoing<'a> {
         calls: Vec<(usize, &'a ToolCall)>,
     },
     /// The result of the call with this number; none when it is missing.
-    Answered {
-        number: usize,
-        result: Option<&'a ToolResult>,
-    },
+    Answered { number: usize, result: Option<&'a ToolResult> },
     /// A result whose call is not in the prompt.
-    Orphaned {
-        result: &'a ToolResult,
-    },
+    Orphaned { result: &'a ToolResult },
 }
 
 /// A piece of the prompt, or a message of one.
@@ -42,6 +39,8 @@ struct Turn<'a> {
     calls: &'a [ToolCall],
     results: &'a [ToolResult],
     attachments: &'a [Blob],
+    /// No person attached them.
+    is_data: bool,
 }
 
 /// A call: its turn, and which of the turn's calls it is.
@@ -79,7 +78,14 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
     for piece in &prompt.pieces {
         match piece {
             PromptPiece::System { text } => {
-                turns.push(Turn { role: Entity::System, text: Some(Cow::Borrowed(text)), calls: &[], results: &[], attachments: &[] });
+                turns.push(Turn {
+                    role: Entity::System,
+                    text: Some(Cow::Borrowed(text)),
+                    calls: &[],
+                    results: &[],
+                    attachments: &[],
+                    is_data: false,
+                });
             }
             PromptPiece::History { messages, start, end } => {
                 turns.extend((*start..(*end).min(messages.len())).filter_map(|index| messages.get(index)).map(|message| Turn {
@@ -89,6 +95,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
                     calls: &message.tool_calls,
                     results: &message.tool_results,
                     attachments: &message.attachments,
+                    is_data: message.sender != Entity::User || message.is_data(),
                 }));
             }
             PromptPiece::Draft { draft } => turns.push(Turn {
@@ -97,6 +104,7 @@ fn turns(prompt: &Prompt) -> Vec<Turn<'_>> {
                 calls: &draft.tool_calls,
                 results: &draft.tool_results,
                 attachments: &[],
+                is_data: false,
             }),
         }
     }
@@ -116,13 +124,18 @@ fn said<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
     // Only a user's message can show something that is not text.
     match (turn.text.clone(), role) {
         (None, _) => attached(turn),
-        (text, "user") => Some(Outgoing::Said { role, text, attachments: turn.attachments }),
-        (text, _) => Some(Outgoing::Said { role, text, attachments: &[] }),
+        (text, "user") => Some(Outgoing::Said { role, text, attachments: turn.attachments, is_data: turn.is_data }),
+        (text, _) => Some(Outgoing::Said { role, text, attachments: &[], is_data: false }),
     }
 }
 
 fn attached<'a>(turn: &Turn<'a>) -> Option<Outgoing<'a>> {
-    (!turn.attachments.is_empty()).then_some(Outgoing::Said { role: "user", text: None, attachments: turn.attachments })
+    (!turn.attachments.is_empty()).then_some(Outgoing::Said {
+        role: "user",
+        text: None,
+        attachments: turn.attachments,
+        is_data: turn.is_data,
+    })
 }
 
 /// Finds the call of every result. An id may occur again and again: the newest open call with this id and name is meant.

@@ -61,11 +61,12 @@ fn messages<'a>(prompt: &'a Prompt, names: &'a ToolNames<'a>, settings: &OpenAiS
     let mut demand = demand(prompt);
     let is_system = |message: &Outgoing<'_>| matches!(message, Outgoing::Said { role: "system", .. });
     if demand.is_some() && !arranged.iter().any(is_system) && !arranged.is_empty() {
-        arranged.insert(0, Outgoing::Said { role: "system", text: None, attachments: &[] });
+        arranged.insert(0, Outgoing::Said { role: "system", text: None, attachments: &[], is_data: false });
     }
     let with_parts = |message: Outgoing<'a>| {
-        let attachments = if let Outgoing::Said { attachments, .. } = &message { *attachments } else { &[] };
-        let parts = attachments.iter().map(|blob| images.part(blob, &*settings.images)).collect::<Result<Vec<_>, _>>()?;
+        let (attachments, is_data) =
+            if let Outgoing::Said { attachments, is_data, .. } = &message { (*attachments, *is_data) } else { (&[][..], false) };
+        let parts = attachments.iter().map(|blob| images.part(blob, is_data, &*settings.images)).collect::<Result<Vec<_>, _>>()?;
         let demand = if is_system(&message) { demand.take() } else { None };
         Ok(WireMessage { message, parts, names, demand })
     };
