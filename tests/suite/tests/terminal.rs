@@ -63,7 +63,7 @@ impl Terminal {
         self.master.write_all(keys.as_bytes()).expect("it can be typed to");
     }
 
-    fn ends(mut self) -> (ExitStatus, Vec<String>) {
+    fn ends(&mut self) -> (ExitStatus, Vec<String>) {
         while self.child.try_wait().expect("it is ours").is_none() {
             self.read();
         }
@@ -73,6 +73,14 @@ impl Terminal {
     fn rows(&self) -> Vec<String> {
         let screen = self.screen.screen();
         screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned()).collect()
+    }
+}
+
+impl Drop for Terminal {
+    /// A test that fails leaves nobody at a terminal that is gone.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 
