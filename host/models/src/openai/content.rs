@@ -56,8 +56,8 @@ impl ImageCount {
         // The length that was declared is not trusted.
         let shown = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_MAX)]);
         if is_data {
-            let data = fence::line(&serde_json::json!({ "content": shown }), is_deceptive);
-            return Ok(ContentPart::Attachment(fence::fenced("ATTACHMENT", "a tool or another plugin gave", [title(blob), data])));
+            let data = fence::line(&serde_json::json!({ "attachment": title(blob), "content": shown }), is_deceptive);
+            return Ok(ContentPart::Attachment(fence::fenced("ATTACHMENT", "a tool or another plugin gave", [data])));
         }
         Ok(ContentPart::Attachment(format!("{}:\n{shown}", title(blob))))
     }
