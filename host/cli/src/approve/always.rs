@@ -73,7 +73,7 @@ mod tests {
         assert!(about.can_write(&request));
         let told = anstream::adapter::strip_str(&about.write(&request, true).unwrap()).to_string();
         assert!(
-            told.contains("      [[policy]]\n      tool = \"notes.save\"")
+            told.contains("      │ [[policy]]\n      │ tool = \"notes.save\"")
                 && told.contains("/notes/a.md")
                 && told.ends_with("decide = \"allow\""),
             "{told}"

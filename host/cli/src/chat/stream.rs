@@ -117,10 +117,11 @@ mod tests {
     #[test]
     fn what_follows_an_interruption_has_a_mark() {
         let mut stream = Stream::new(Some(80));
-        assert_eq!(stream.push("Done. "), "│ Done.");
+        assert_eq!(stream.push("Done. It"), "│ Done. ");
         stream.row_ended();
-        assert_eq!(stream.push(" ?    notes.save wants to run "), "│      ?    notes.save wants to");
-        assert_eq!(stream.finish(), " run");
+        assert_eq!(stream.push(" now"), "│ It ");
+        stream.row_ended();
+        assert_eq!(stream.finish(), "│ now");
     }
 
     #[test]
