@@ -146,7 +146,7 @@ impl AnswerForRun {
     }
 }
 
-/// Returns the rows below a page: the letters, as many as there can be, and what is typed.
+/// Returns how many rows the choices and the input line take below a page.
 fn letter_rows(columns: usize) -> usize {
     let letters = [&keys::letters(true, true, true), keys::PROMPT];
     letters.iter().flat_map(|line| wrap_styled(line, columns)).count() + 1

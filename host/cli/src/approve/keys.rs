@@ -110,7 +110,7 @@ mod tests {
         assert_eq!(["", "yn", "ok", "ya"].map(choice), [None; 4]);
     }
 
-    /// Arguments that cannot run can be edited, and nothing else lets them run; what was not seen whole is not edited either.
+    /// Invalid arguments can be edited but not approved. Editing requires that all pages were shown.
     #[test]
     fn an_editor_shows_what_a_reader_could_miss() {
         let arguments = json!({ "path": "/a\u{202e}txt.\u{200b}\u{a0}b\u{7f}\u{e0041}", "text": "Zürich\n 漢字" });

@@ -115,7 +115,7 @@ impl Foreign {
     }
 }
 
-/// What the program has to say of an argument; what it names of it stands behind a mark.
+/// A remark of the program about an argument. Text that is quoted from the argument follows a mark.
 struct Remark {
     words: String,
     named: Option<String>,
@@ -219,7 +219,7 @@ fn inside<'a>(grant: &FileGrant, text: &'a str) -> Option<&'a str> {
     if rest.is_empty() { Some("") } else { rest.strip_prefix('/') }
 }
 
-/// Returns what is there now: `a new file in notes/`, `2 KiB now: │ notes/a.md`.
+/// Returns a remark on the file at the path: `a new file in notes/`, `2 KiB now: │ notes/a.md`.
 fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
     let folder = grant.shown.strip_prefix("./").unwrap_or(&grant.shown).trim_end_matches('/');
     let here = if rest.is_empty() { format!("{folder}/") } else { format!("{folder}/{rest}") };

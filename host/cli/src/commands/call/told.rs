@@ -82,7 +82,7 @@ impl Subscriber for Told {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
                 let entry = Entry::new(FAINT, format!("{done}{of}")).cut(FAINT, message);
                 match self.screen.has_status() {
-                    true => self.screen.set_progress(&entry.rows(total_columns()).concat()),
+                    true => self.screen.set_progress(&anstream::adapter::strip_str(&entry.rows(total_columns()).concat()).to_string()),
                     false => self.put(&entry),
                 }
             }
