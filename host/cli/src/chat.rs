@@ -2,6 +2,7 @@
 
 pub(crate) mod command;
 pub(crate) mod conversation;
+pub(crate) mod open_questions;
 pub(crate) mod person_channel;
 pub(crate) mod status;
 pub(crate) mod stream;

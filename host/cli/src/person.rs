@@ -3,6 +3,7 @@
 
 mod echo;
 mod editor;
+mod hang_up;
 mod kept;
 mod lines;
 
@@ -130,7 +131,7 @@ impl Person {
         let (reply, answer) = oneshot::channel();
         let _waiting = Waiting::begin(&self.asked);
         let interrupts = question.kind == Kind::Short;
-        if !self.send(Request { question, reply, resumed: false }) {
+        if hang_up::has_gone() || !self.send(Request { question, reply, resumed: false }) {
             return Reply::End;
         }
         let wake = Arc::clone(self.screen.wake());
@@ -140,7 +141,10 @@ impl Person {
         // The thread finds out that nobody waits any more when it is woken after the receiver is gone, so the order matters.
         let mut asked = Asked { answer: Some(answer), wake };
         match asked.answer.as_mut() {
-            Some(answer) => answer.await.unwrap_or(Reply::End),
+            Some(answer) => tokio::select! {
+                answer = answer => answer.unwrap_or(Reply::End),
+                () = hang_up::is_gone() => Reply::End,
+            },
             None => Reply::End,
         }
     }
@@ -189,6 +193,9 @@ impl Person {
                 };
                 reader.serve(&requests, &leaving);
             };
+            if way == Way::Editor {
+                hang_up::watch();
+            }
             *thread = std::thread::Builder::new().name("conclave-person".to_owned()).spawn(serving).ok().map(|handle| (sender, handle));
         }
         thread
@@ -205,7 +212,7 @@ impl Person {
         }
         self.leaving.store(true, Ordering::SeqCst);
         let until = Instant::now() + GRACE;
-        while !handle.is_finished() && Instant::now() < until {
+        while !handle.is_finished() && Instant::now() < until && !hang_up::has_gone() {
             self.screen.wake().store(true, Ordering::SeqCst);
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -234,6 +241,9 @@ pub(crate) fn restore_terminal() {
 
 /// Reads what was typed, for nobody. Does nothing where there is no terminal.
 fn drop_typed() {
+    if hang_up::has_gone() {
+        return;
+    }
     // What still waits would be written to a terminal that is raw for a moment, and its rows would not begin at the left.
     crate::output::drain();
     let was_raw = crossterm::terminal::is_raw_mode_enabled().unwrap_or(false);

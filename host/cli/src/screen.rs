@@ -76,6 +76,8 @@ struct State {
     holds: usize,
     /// What came meanwhile, in its order.
     held: Vec<HeldPiece>,
+    /// A line or a text was written.
+    has_written: bool,
 }
 
 /// What came while only questions are shown.
@@ -119,6 +121,11 @@ impl Screen {
         let live = std::io::stdout().is_terminal() && std::io::stderr().is_terminal();
         let has_status = std::io::stderr().is_terminal();
         Arc::new(Self { loudness, live, has_status, state: Mutex::default(), wake: Arc::default() })
+    }
+
+    /// Returns whether a line or a text was written here.
+    pub(crate) fn has_written(&self) -> bool {
+        self.state().has_written
     }
 
     /// There is a place for a status line.
@@ -183,6 +190,7 @@ impl Screen {
     }
 
     fn put(state: &mut State, kind: Kind, text: &impl Display, wake: &AtomicBool) {
+        state.has_written = true;
         if state.editing {
             state.lines.extend(output::laid_out(text.to_string()).lines().map(str::to_owned));
             wake.store(true, Ordering::SeqCst);
@@ -349,6 +357,7 @@ pub(crate) fn size() -> (usize, usize) {
 
 fn write_text(state: &mut State, text: &str) {
     erase_status(state);
+    state.has_written = true;
     // What cannot be written is found out when the program writes its result.
     let _ = stdout::queue(text.to_owned());
     state.open = !text.ends_with('\n');

@@ -4,6 +4,7 @@ pub(crate) mod agents;
 pub(crate) mod amounts;
 pub(crate) mod columns;
 pub(crate) mod component;
+pub(crate) mod delegation;
 pub(crate) mod entry;
 pub(crate) mod explanation;
 pub(crate) mod foreign;

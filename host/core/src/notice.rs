@@ -73,6 +73,10 @@ pub enum Notice {
         call: Option<CallId>,
         task: TaskName,
         name: String,
+        /// The arguments of a call for which no tool was started; `None` if `ToolCalled` has them,
+        /// or if they could not be read.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        arguments: Option<Value>,
         content: String,
         is_error: bool,
         fault: Option<Fault>,

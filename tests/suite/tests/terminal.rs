@@ -70,6 +70,12 @@ impl Terminal {
         (self.child.wait().expect("it ends"), self.rows())
     }
 
+    /// The terminal goes away, as when its window is closed.
+    fn vanishes(mut self) -> ExitStatus {
+        self.master = File::open("/dev/null").expect("it is always there");
+        self.child.wait().expect("it ends")
+    }
+
     fn rows(&self) -> Vec<String> {
         let screen = self.screen.screen();
         screen.rows(0, screen.size().1.get()).map(|row| row.trim_end().to_owned()).collect()
@@ -173,5 +179,15 @@ fn the_result_of_a_run_is_marked_and_shown_once() {
         assert_eq!(status.code(), Some(0), "{columns}: {rows:#?}");
         assert_marked(&rows, columns);
         assert_eq!(rows.iter().filter(|row| row.contains("says")).count(), 0, "{columns}: it is the result: {rows:#?}");
+    }
+}
+
+#[test]
+fn a_conversation_ends_with_its_terminal() {
+    let rig = rig(&json!(["Which light do you mean?"]));
+    for message in [vec![], vec!["hello"]] {
+        let mut terminal = Terminal::start(&rig, &[&["chat", "c.toml"], message.as_slice()].concat(), 80);
+        terminal.until_prompt(">");
+        assert_eq!(terminal.vanishes().code(), Some(0), "as at the end of the input: {message:?}");
     }
 }

@@ -42,16 +42,30 @@ pub(crate) const HELP: &str = "  /attach FILE   an image or a text that goes wit
   /cancel TASK   stops a background task, such as task-1
   /tell TASK …   says something to a background task
   /stop          stops the agent, for programs (--json); a person presses Ctrl-C
-  /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye, q, x, DONE
+  /quit          ends the conversation; so do Ctrl-D and the words quit, exit, bye
   //…            a message that begins with a slash; a path (/a/b) is one anyway
   Alt-Enter or a backslash at the end begins a new line
   A line that begins with a blank is not kept in the history";
 
-/// Reads a line.
-pub(crate) fn parse(text: &str) -> Line {
+/// Words that end a conversation.
+const GOODBYES: [&str; 3] = ["quit", "exit", "bye"];
+/// Further words that end a task by its rules (L-086). One letter is typed by accident, so they end a
+/// conversation only where the reference's words hold.
+const SHORT_GOODBYES: [&str; 3] = ["q", "x", "DONE"];
+
+/// Reads a line. `as_langroid`: the reference's words of farewell hold.
+pub(crate) fn parse(text: &str, as_langroid: bool) -> Line {
     let trimmed = text.trim();
     if trimmed.is_empty() {
         return Line::Empty;
+    }
+    match SHORT_GOODBYES.contains(&trimmed) {
+        true if as_langroid => return Line::Command(Command::Quit),
+        true => {
+            return Line::Wrong(format!("{trimmed} alone would end the task, so it is not sent: /quit ends the conversation"));
+        }
+        false if GOODBYES.contains(&trimmed) => return Line::Command(Command::Quit),
+        false => {}
     }
     if let Some(message) = trimmed.strip_prefix("//") {
         return Line::Message(format!("/{message}"));
@@ -110,7 +124,23 @@ fn file_named(text: &str, home: Option<&OsStr>) -> PathBuf {
 mod tests {
     use std::path::Path;
 
-    use super::{Command, Line, file_named, parse};
+    use super::{Command, Line, file_named};
+
+    fn parse(text: &str) -> Line {
+        super::parse(text, false)
+    }
+
+    #[test]
+    fn whole_words_end_a_conversation_and_letters_do_not() {
+        for word in ["quit", " exit", "bye "] {
+            assert_eq!(parse(word), Line::Command(Command::Quit), "{word:?}");
+        }
+        for word in ["q", "x", "DONE"] {
+            assert!(matches!(parse(word), Line::Wrong(why) if why.contains("/quit")), "{word:?}");
+            assert_eq!(super::parse(word, true), Line::Command(Command::Quit), "{word:?}");
+        }
+        assert_eq!(parse("x is the letter"), Line::Message("x is the letter".into()));
+    }
 
     #[test]
     fn a_line_is_a_message_unless_it_begins_with_a_slash() {

@@ -15,14 +15,16 @@ use conclave_core::setup::Setup;
 use conclave_runtime::subscribe::{Happening, Subscriber, What};
 use tokio::sync::watch;
 
+use super::open_questions::OpenQuestions;
 use super::status;
 use super::stream::Stream;
 use super::transcript::{Speaker, Transcript};
 use crate::exit;
 use crate::screen::{Screen, columns, total_columns};
+use crate::show::amounts::now;
 use crate::show::entry::Entry;
 use crate::show::tally::{Counts, Tally};
-use crate::show::{BAD, FAINT, NAME, one_line, paint};
+use crate::show::{BAD, FAINT, one_line, paint};
 
 /// Before this much time has passed nobody wonders what is going on.
 const PATIENCE_MS: u128 = 400;
@@ -51,9 +53,20 @@ pub(crate) enum Next {
     Agent,
 }
 
+/// A turn that goes on.
+#[derive(Clone, Copy, Debug)]
+struct Turn {
+    began: Instant,
+    /// What was counted before it.
+    before: Counts,
+    /// For how long questions were open before it.
+    questions: Duration,
+}
+
 #[derive(Debug, Default)]
 struct State {
-    turn: Option<(Instant, Counts)>,
+    turn: Option<Turn>,
+    questions: OpenQuestions,
     next: Next,
     /// The step of the entry task that goes on.
     step: Option<CallId>,
@@ -97,14 +110,14 @@ impl Conversation {
     /// The person has spoken.
     pub(crate) fn begin_turn(&self, message: &str) {
         let mut state = self.state();
-        state.turn = Some((Instant::now(), self.tally.counts()));
+        state.begin_turn(self.tally.counts());
         (state.failure, state.why, state.stopping) = (None, None, false);
         state.transcript.add(Speaker::Person, message);
     }
 
     /// The agent is at what it was at when the program broke off.
     pub(crate) fn turn_goes_on(&self) {
-        self.state().turn = Some((Instant::now(), self.tally.counts()));
+        self.state().begin_turn(self.tally.counts());
     }
 
     /// A turn goes on.
@@ -114,7 +127,7 @@ impl Conversation {
 
     /// When the turn that goes on began.
     pub(crate) fn turn(&self) -> Option<Instant> {
-        self.state().turn.map(|(began, _)| began)
+        self.state().turn.map(|turn| turn.began)
     }
 
     /// The person wants the turn to stop. Should the room ask its user right now, it takes no notice of that; then they are asked.
@@ -128,9 +141,10 @@ impl Conversation {
         self.screen.clear_status();
         let (turn, why) = {
             let mut state = self.state();
-            (state.turn.take(), state.why.take())
+            let turn = state.turn.take().map(|turn| (turn.before, state.worked(&turn)));
+            (turn, state.why.take())
         };
-        let Some((began, before)) = turn else { return false };
+        let Some((before, worked)) = turn else { return false };
         if let Some(why) = why.filter(|_| self.screen.is_quiet()) {
             // Otherwise it was told when it happened.
             Entry::new(BAD, "no answer")
@@ -141,7 +155,7 @@ impl Conversation {
         }
         let counts = self.tally.counts();
         let space = if self.screen.is_live() { "\n" } else { "" };
-        let summary = status::after_turn(counts.since(before), began.elapsed(), counts, columns());
+        let summary = status::after_turn(counts.since(before), worked, counts, columns());
         self.screen.line(format_args!("{}{space}", paint(FAINT, summary)));
         true
     }
@@ -149,10 +163,10 @@ impl Conversation {
     /// Shows what goes on while nothing is said. Called now and then.
     pub(crate) fn tick(&self) {
         let state = self.state();
-        let Some((began, _)) = state.turn else { return };
-        if began.elapsed().as_millis() > PATIENCE_MS {
+        let Some(worked) = state.turn.map(|turn| state.worked(&turn)) else { return };
+        if worked.as_millis() > PATIENCE_MS {
             let tools: Vec<String> = state.tools.values().cloned().collect();
-            self.screen.status(&status::while_waiting(began.elapsed(), &tools));
+            self.screen.status(&status::while_waiting(worked, &tools));
         }
     }
 
@@ -188,6 +202,11 @@ impl Conversation {
     /// The entry task, or one that the conversation may be handed to.
     pub(crate) fn holds(&self, task: &TaskName) -> bool {
         *task == self.setup.entry || self.setup.holders().contains(task)
+    }
+
+    /// Returns whether a task has the reference's words of farewell (L-086).
+    pub(crate) fn is_as_langroid(&self, task: &TaskName) -> bool {
+        self.setup.tasks.get(task).is_some_and(|task| task.as_langroid)
     }
 
     /// Shows what comes of a stream next. A row that something else has ended is not gone on with.
@@ -241,7 +260,7 @@ impl Conversation {
             Notice::ToolAnswered { call: Some(call), .. } => drop(state.tools.remove(call)),
             Notice::BackgroundStarted { id, task, .. } => drop(state.background.insert(id.clone(), (task.clone(), Instant::now()))),
             Notice::ResultReady { .. } => drop(self.over.send_replace(true)),
-            Notice::BackgroundEnded { ended } => self.ended(&mut state, ended),
+            Notice::BackgroundEnded { ended } => state.end_background(ended),
             _ => {}
         }
     }
@@ -281,23 +300,34 @@ impl Conversation {
         state.tools.clear();
         state.next = Next::Person;
     }
+}
 
-    fn ended(&self, state: &mut State, ended: &EndedTask) {
-        state.background.remove(&ended.id);
+impl State {
+    fn begin_turn(&mut self, before: Counts) {
+        let questions = self.questions.total(now());
+        self.turn = Some(Turn { began: Instant::now(), before, questions });
+    }
+
+    /// Returns for how long the agent was at work in the turn: not while a question was open.
+    fn worked(&self, turn: &Turn) -> Duration {
+        let asked = self.questions.total(now()).saturating_sub(turn.questions);
+        turn.began.elapsed().saturating_sub(asked)
+    }
+
+    /// Takes the end of a background task, of which the trace has a line.
+    fn end_background(&mut self, ended: &EndedTask) {
+        self.background.remove(&ended.id);
         let text = ended.output.as_deref().or(ended.error.as_deref()).unwrap_or_default();
         let (agent, status) = (&ended.agent, ended.status.as_str());
-        state.transcript.add(Speaker::Note, format!("{agent} {status}: {text}"));
-        // What a strategy delivers is shown in full when it does.
-        let is_delivered = self.setup.tasks.get(agent).is_some_and(|task| task.deliver.is_some());
-        if !is_delivered || ended.output.is_none() {
-            let entry = Entry::new(NAME, format!("{agent} ({})", ended.id)).words(Style::new(), status).cut(Style::new(), text);
-            entry.rows(total_columns().saturating_sub(2)).iter().for_each(|row| self.screen.line(format_args!("  {row}")));
-        }
+        self.transcript.add(Speaker::Note, format!("{agent} {status}: {text}"));
     }
 }
 
 impl Subscriber for Conversation {
     fn on(&self, happening: &Happening) {
+        if let What::Told { told } = &happening.what {
+            self.state().questions.take(&happening.room, happening.at, told);
+        }
         if happening.room != self.room {
             return;
         }

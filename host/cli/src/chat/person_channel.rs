@@ -91,12 +91,14 @@ impl PersonChannel {
 
     /// The next message; none when the person has ended the conversation.
     pub(crate) async fn next_message(&self) -> Option<Answer> {
-        self.0.next_message().await
+        self.0.next_message(&self.0.entry).await
     }
 }
 
 impl Inner {
-    async fn next_message(&self) -> Option<Answer> {
+    /// Returns the next message for a task; `None` when the user has ended the conversation.
+    async fn next_message(&self, task: &TaskName) -> Option<Answer> {
+        let as_langroid = self.conversation.is_as_langroid(task);
         let mut has_pressed = false;
         loop {
             let line = match self.person.ask(Question::message("> ")).await {
@@ -113,7 +115,7 @@ impl Inner {
                 },
             };
             has_pressed = false;
-            match command::parse(&line) {
+            match command::parse(&line, as_langroid) {
                 Line::Message(text) => {
                     self.conversation.begin_turn(&text);
                     self.interrupts.turn_begins();
@@ -256,7 +258,7 @@ impl Inner {
         if self.json {
             let _ = stdout::queue_line(json!({ "type": "asked", "task": task, "prompt": prompt }));
         }
-        let answer = self.next_message().await;
+        let answer = self.next_message(&task).await;
         Some(answer.unwrap_or_else(|| GOODBYE.to_owned().into()))
     }
 }

@@ -4,14 +4,15 @@ use std::time::Duration;
 
 use conclave_core::event::Spent;
 
+use crate::show::amounts::took_for;
+use crate::show::plural;
 use crate::show::tally::Counts;
-use crate::show::{plural, time};
 
 /// What a turn used, and all turns together: `1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes`.
 pub(crate) fn after_turn(turn: Counts, took: Duration, total: Counts, columns: usize) -> String {
     // Where no model is asked, tokens say nothing.
     let used = if total.tokens == 0 { String::new() } else { format!("{} · ", spent(turn)) };
-    let mut line = format!("  {used}{} · {}", time(took), plural(turn.sandboxes, "sandbox", "sandboxes"));
+    let mut line = format!("  {used}{} · {}", took_for(took), plural(turn.sandboxes, "sandbox", "sandboxes"));
     let all = format!(" · all: {}", spent(total));
     // The first turn is all there is, and a narrow terminal has room for the turn alone.
     if total.tokens > turn.tokens && line.chars().count() + all.chars().count() < columns {
@@ -76,6 +77,8 @@ mod tests {
         let took = Duration::from_millis(3400);
         let turn = counts(1234, Some(1200));
         assert_eq!(after_turn(turn, took, turn, 100), "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes");
+        let long = Duration::from_secs(200);
+        assert_eq!(after_turn(turn, long, turn, 100), "  1 234 tokens · $0.0012 · 3 min 20 s · 5 sandboxes");
         let total = counts(5678, Some(5000));
         assert_eq!(after_turn(turn, took, total, 100), "  1 234 tokens · $0.0012 · 3.4 s · 5 sandboxes · all: 5 678 tokens · $0.0050");
         assert!(!after_turn(turn, took, total, 50).contains("all"));

@@ -23,7 +23,7 @@ use crate::batch::input::{self, Input};
 use crate::batch::progress::Progress;
 use crate::batch::results::{Results, Row, Staged, label, put, worst};
 use crate::chat::status;
-use crate::commands::run::{ASKS_NOBODY, asks_user};
+use crate::commands::run::{asks_user, interactive_help};
 use crate::error::CliError;
 use crate::exit::{self, Met};
 use crate::interrupt::Interrupts;
@@ -47,7 +47,7 @@ pub(crate) async fn batch(args: args::Batch, output: Output, mut interrupts: Int
     let kept = Kept::open(&args.keep, Of { command: "batch", file: &args.config, models: &models, locked, is_bulk: true })?;
     let host = Arc::new(setup::open_host_keeping(&args.config, &kept)?);
     let prepared = setup::prepare_with(&host, &args.config, &models, locked, output).await?;
-    check_entry(&prepared)?;
+    check_entry(&prepared, &args.config)?;
     let screen = Screen::of_batch(if output.quiet { Loudness::Quiet } else { Loudness::Normal });
     let mut results = Results::new(Arc::clone(&inputs), Arc::clone(&screen), args.output.as_deref(), output.json)?;
     let room = RandomIds.run();
@@ -128,12 +128,13 @@ fn check_output(args: &args::Batch) -> Result<(), CliError> {
 }
 
 /// Nobody could say to whom of many runs a person answers.
-fn check_entry(prepared: &Prepared) -> Result<(), CliError> {
+fn check_entry(prepared: &Prepared, file: &Path) -> Result<(), CliError> {
     if !asks_user(prepared) {
         return Ok(());
     }
-    let what = format!("the task {} asks its user after each answer, and in a batch nobody is asked", prepared.setup().entry);
-    Err(CliError::usage(what).hint(ASKS_NOBODY))
+    let entry = &prepared.setup().entry;
+    let what = format!("the task {entry} asks its user after each answer, and in a batch nobody is asked");
+    Err(CliError::usage(what).hint(interactive_help(entry, file)))
 }
 
 /// What the runs of a batch share: how they are started, and how all of them are stopped.

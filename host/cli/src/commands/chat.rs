@@ -34,10 +34,11 @@ use crate::person::{Person, Stops};
 use crate::resuming::{self, CONVERSATION};
 use crate::screen::{Loudness, Screen, total_columns};
 use crate::setup;
+use crate::show::amounts::took_for;
 use crate::show::steps::Steps;
 use crate::show::tally::Tally;
 use crate::show::trace::Trace;
-use crate::show::{BAD, FAINT, ODD, foreign, head, paint, time};
+use crate::show::{BAD, FAINT, ODD, foreign, head, paint};
 use crate::state_folder::state_folder;
 use crate::{stdout, watch};
 
@@ -292,7 +293,7 @@ impl Talk {
         self.approver.tell_missing();
         let counts = self.tally.counts();
         let in_all = status::in_all(&outcome.spent, counts).map(|all| format!(" · {all}")).unwrap_or_default();
-        self.screen.line(paint(FAINT, format_args!("{} in {}{in_all}", status::spent(counts), time(begun.elapsed()))));
+        self.screen.line(paint(FAINT, format_args!("{} in {}{in_all}", status::spent(counts), took_for(begun.elapsed()))));
         Ok(code)
     }
 

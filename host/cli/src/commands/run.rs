@@ -22,7 +22,7 @@ use crate::setup;
 use crate::show::{BAD, FAINT, head, paint, printable};
 use crate::watch;
 
-pub(crate) use ending::{ASKS_NOBODY, as_json, asks_user, ending, limit_hint, result};
+pub(crate) use ending::{as_json, asks_user, ending, interactive_help, limit_hint, result};
 pub(crate) use stage::{JsonLinesOnStdout, Manner, Stage, unkept};
 
 pub(crate) async fn run(args: args::Run, output: Output, mut interrupts: Interrupts) -> Result<u8, CliError> {

@@ -59,6 +59,14 @@ pub(crate) fn took(ms: u64) -> String {
     }
 }
 
+/// The same of a duration.
+pub(crate) fn took_for(duration: Duration) -> String {
+    if duration < Duration::from_millis(MINUTE) {
+        return time(duration);
+    }
+    took(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+}
+
 /// Micro-US-dollars, with as many digits as they are worth.
 pub(crate) fn money(micro_usd: u64) -> String {
     let (dollars, rest) = (micro_usd / 1_000_000, micro_usd % 1_000_000);

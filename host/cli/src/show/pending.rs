@@ -10,7 +10,7 @@ use conclave_core::text::show_size;
 use serde_json::Value;
 
 use super::columns::Part;
-use super::{BAD, FAINT, GOOD, ODD};
+use super::{BAD, FAINT, GOOD, ODD, delegation};
 
 /// Calls or results of one message that are shown one by one in a line.
 const SINGLY: usize = 3;
@@ -19,7 +19,12 @@ const TOOL: Style = Style::new().bold();
 
 /// The message in a line.
 pub(crate) fn line(message: &Message) -> Vec<Part> {
-    let mut parts = marks(message);
+    let delegates = delegation::delegates(message);
+    let mut parts = if delegates.is_empty() { marks(message) } else { Vec::new() };
+    for delegate in delegates {
+        parts.push(Part::new(TOOL, format!("→ {}", delegate.task)));
+        parts.push(Part::new(FAINT, delegate.brief));
+    }
     let (calls, has_text) = (calls(message), !message.text().trim().is_empty());
     if calls.len() > SINGLY {
         parts.push(together(calls.iter().map(|call| call.name.as_str())));
@@ -40,7 +45,7 @@ pub(crate) fn line(message: &Message) -> Vec<Part> {
             parts.push(Part::new(BAD, format!("{failed} failed")));
         }
     } else {
-        parts.extend(results.iter().flat_map(|result| [tool(&result.name), answer(result)]));
+        parts.extend(results.iter().flat_map(|result| [tool(&result.name), short_answer(result)]));
     }
     if results.is_empty() && has_text {
         parts.push(Part::plain(message.text()));
@@ -137,6 +142,14 @@ fn together<'a>(names: impl Iterator<Item = &'a str>) -> Part {
     names.for_each(|name| *counts.entry(name).or_default() += 1);
     let counts: Vec<String> = counts.iter().map(|(name, count)| format!("{name} ×{count}")).collect();
     Part::new(TOOL, head(&counts.join(", ")))
+}
+
+/// The same in a line: what a background task gave, without the JSON around it.
+fn short_answer(result: &ToolResult) -> Part {
+    match delegation::answer(&result.content).filter(|_| !result.is_error) {
+        Some(text) => Part::plain(text),
+        None => answer(result),
+    }
 }
 
 fn answer(result: &ToolResult) -> Part {

@@ -152,7 +152,7 @@ impl Steps {
         let (layout, (depth, steps, stalled)) = (self.layout(), self.state().count(room, task));
         let number = format!("{steps:>NUMBER$}");
         if let Some((stalled, of)) = stalled {
-            let mut what = format!("nobody had a valid answer ({stalled} of {of})");
+            let mut what = format!("no valid answer ({stalled} of {of})");
             if message.is_some_and(Message::says_do_not_know) {
                 what.push_str(", which counts as DO-NOT-KNOW");
             }

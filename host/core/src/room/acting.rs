@@ -266,7 +266,8 @@ impl Room {
 
     /// A refusal of what an action would have a tool do.
     fn refuse_act(&mut self, id: FrameId, round: &mut ToolRound, index: usize, result: ToolResult) {
-        self.tell_refused(id, &result.name, &result.content);
+        let arguments = round.slots.get(index).map(|slot| &slot.now.arguments);
+        self.tell_refused(id, &result.name, arguments, &result.content);
         let refused = (Observation::Error { content: result.content.clone() }, result.content);
         self.answer(id, round, index, refused, true);
     }
@@ -308,7 +309,16 @@ impl Room {
         let content = format!("{what} {} timed out after {after_ms} ms.", slot.call.name);
         let task = self.frames.get(&id).map_or_else(|| TaskName::from(""), |frame| frame.task.clone());
         let (name, report) = (slot.now.name.clone(), CallReport::default());
-        self.tell(Notice::ToolAnswered { call: Some(call), task, name, content: content.clone(), is_error: true, fault: None, report });
+        self.tell(Notice::ToolAnswered {
+            call: Some(call),
+            task,
+            name,
+            arguments: None,
+            content: content.clone(),
+            is_error: true,
+            fault: None,
+            report,
+        });
         let said = self.said_error(id, content.clone());
         if let Some(waiting) = round.slots.get_mut(index) {
             waiting.observation = slot.action.is_some().then_some(Observation::Error { content });

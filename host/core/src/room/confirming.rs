@@ -186,9 +186,10 @@ impl Room {
     /// An action does not happen, and its agent reads who said so and why (O-109).
     pub(super) fn reject_action(&mut self, id: FrameId, slot: usize, reason: &str) {
         let Some(mut round) = self.take_round(id, slot) else { return };
-        let name = round.slots.get(slot).map(|slot| slot.call.name.clone()).unwrap_or_default();
+        let call = round.slots.get(slot).map(|slot| slot.call.clone());
+        let name = call.as_ref().map(|call| call.name.clone()).unwrap_or_default();
         let content = format!("The action {name} was not carried out: whoever approves for this run refused it: {reason}");
-        self.tell_refused(id, &name, &content);
+        self.tell_refused(id, &name, call.as_ref().map(|call| &call.arguments), &content);
         let message = Arc::unwrap_or_clone(self.host_message(id, content.clone()));
         if let Some(slot) = round.slots.get_mut(slot) {
             let extras = serde_json::json!({});

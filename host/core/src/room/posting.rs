@@ -247,7 +247,8 @@ impl Room {
         let mut texts = Vec::with_capacity(reading.unknown.len());
         for name in &reading.unknown {
             let text = self.unknown_tool(&agent, &task, &toolbox, name);
-            self.tell_refused(id, name, &text);
+            let arguments = pending.tool_calls.iter().find(|call| &call.name == name);
+            self.tell_refused(id, name, arguments.map(|call| &call.arguments), &text);
             texts.push(text);
         }
         let mut message = Arc::unwrap_or_clone(self.error_message(id, texts.join("\n")));

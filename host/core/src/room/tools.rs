@@ -45,7 +45,7 @@ impl Room {
         }
         if let Some(wrong) = &reading.wrong {
             // L-114: none of the calls was run.
-            self.tell_refused(id, &wrong.tool, &wrong.text);
+            self.tell_refused(id, &wrong.tool, None, &wrong.text);
             return Some(Wait::Ready(Some(self.refusal_message(id, &pending, wrong.text.clone()))));
         }
         let calls = self.trusted_calls(id, &pending, &reading.mine);
@@ -203,7 +203,7 @@ impl Room {
                 Some(_) => format!("{} was not run: {name} does not carry it out, and other calls of the message were", call.name),
                 None => self.unknown_tool(&agent, &name, toolbox, &call.name),
             };
-            self.tell_refused(id, &call.name, &text);
+            self.tell_refused(id, &call.name, Some(&call.arguments), &text);
             let said = Some(self.said_error(id, text));
             let slot = Slot { said, ..Slot::new(call, None) };
             round.slots.insert(index.min(round.slots.len()), slot);
@@ -241,7 +241,7 @@ impl Room {
             None => self.start_tool(id, index, &call, asked_by.as_ref(), asked).map(|result| self.said_result(id, result)),
         };
         if let Some(said) = &said {
-            self.tell_answer(id, &call.name, said);
+            self.tell_answer(id, &call, said);
         }
         if let Some(slot) = round.slots.get_mut(index) {
             slot.said = said;
@@ -249,18 +249,27 @@ impl Room {
     }
 
     /// A call was answered without being carried out.
-    pub(super) fn tell_refused(&mut self, id: FrameId, name: &str, text: &str) {
+    pub(super) fn tell_refused(&mut self, id: FrameId, name: &str, arguments: Option<&Value>, text: &str) {
         let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return };
-        let (name, content, report) = (name.to_owned(), text.to_owned(), CallReport::default());
-        self.tell(Notice::ToolAnswered { call: None, task, name, content, is_error: true, fault: None, report });
+        self.tell(Notice::ToolAnswered {
+            call: None,
+            task,
+            name: name.to_owned(),
+            arguments: arguments.cloned(),
+            content: text.to_owned(),
+            is_error: true,
+            fault: None,
+            report: CallReport::default(),
+        });
     }
 
-    pub(super) fn tell_answer(&mut self, id: FrameId, name: &str, said: &Said) {
+    pub(super) fn tell_answer(&mut self, id: FrameId, call: &ToolCall, said: &Said) {
         let Some(frame) = self.frames.get(&id) else { return };
         self.tell(Notice::ToolAnswered {
             call: None,
             task: frame.task.clone(),
-            name: name.to_owned(),
+            name: call.name.clone(),
+            arguments: Some(call.arguments.clone()),
             content: said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default(),
             is_error: said.is_error,
             fault: None,

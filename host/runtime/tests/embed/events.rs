@@ -199,6 +199,7 @@ fn notices() -> Vec<Notice> {
             call: Some(tool),
             task: task("answer"),
             name: find(),
+            arguments: None,
             content: "lights.txt:1".to_owned(),
             is_error: false,
             fault: None,

@@ -1,28 +1,38 @@
 //! How a run's end is told: its result on stdout, everything else on stderr.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use conclave_core::event::Spent;
+use conclave_core::ids::TaskName;
 use conclave_core::message::ToolCall;
 use conclave_core::outcome::{EndCause, Outcome, Status};
 use conclave_runtime::Prepared;
 
 use crate::args::Output;
 use crate::chat::status;
+use crate::commands::add::shell;
 use crate::error::CliError;
 use crate::screen::total_columns;
+use crate::show::amounts::took_for;
 use crate::show::entry::Entry;
 use crate::show::tally::{Counts, Tally};
-use crate::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, time};
+use crate::show::{BAD, FAINT, NAME, ODD, foreign, paint, plural, printable};
 use crate::stdout;
 
-/// What to do about an entry task that asks its user where nobody can answer.
-pub(crate) const ASKS_NOBODY: &str = "set `interactive = false` for it, or talk with it: conclave chat";
-/// The same for one that asks a question of its own accord.
-const ASKED_NOBODY: &str = "run it in a terminal, talk with it (conclave chat), or say more in the message";
+/// Returns what to do about a task that asks its user after each answer, where there is no user.
+pub(crate) fn interactive_help(task: &TaskName, file: &Path) -> String {
+    let key = format!("write `interactive = false` in [tasks.{task}]");
+    format!("{key}, or talk with it: conclave chat {}", shell(&file.display().to_string()))
+}
+
+/// Returns the same about a task that asked of its own accord.
+fn question_help(file: &Path) -> String {
+    let chat = format!("conclave chat {}", shell(&file.display().to_string()));
+    format!("say more in the message, run it in a terminal, or talk with it: {chat}")
+}
 
 /// The entry task asks its user after each of its answers.
 pub(crate) fn asks_user(prepared: &Prepared) -> bool {
@@ -30,35 +40,46 @@ pub(crate) fn asks_user(prepared: &Prepared) -> bool {
     setup.tasks.get(&setup.entry).is_some_and(|task| task.interactive)
 }
 
-pub(super) fn finish(
-    outcome: &Outcome,
-    code: u8,
-    (output, asks_user): (Output, bool),
-    took: Duration,
-    tally: &Tally,
-    journal: Option<&Path>,
-) -> Result<(), CliError> {
+/// What a run's end is shown with, beside its outcome.
+pub(super) struct EndContext<'a> {
+    pub(super) code: u8,
+    pub(super) output: Output,
+    pub(super) took: Duration,
+    pub(super) tally: &'a Tally,
+    pub(super) journal: Option<&'a Path>,
+    /// The config of the run.
+    pub(super) file: &'a Path,
+    /// The tasks that ask their user after each answer.
+    pub(super) interactive: &'a BTreeSet<TaskName>,
+    /// Something was shown below the head, which ends with an empty row.
+    pub(super) has_written: bool,
+}
+
+pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), CliError> {
+    let EndContext { code, output, tally, file, .. } = *context;
     if output.json {
         return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
     }
     let counts = tally.counts();
     let mut err = crate::output::stderr();
+    if context.has_written && !(output.quiet && outcome.status.is_success()) {
+        let _ = writeln!(err);
+    }
     if outcome.status.is_success() {
-        if !output.quiet {
-            let _ = writeln!(err);
-        }
         match result(outcome) {
             Some(result) => stdout::line(stdout::safe(&result))?,
             // Every ending says why, also when there is no result.
             None => drop(writeln!(err, "{}", ending(ODD, outcome))),
         }
     } else if let Some((task, question)) = tally.unanswered().filter(|_| outcome.cause == Some(EndCause::NobodyToAsk)) {
-        let _ = writeln!(err, "\n{}", ending(BAD, outcome));
+        let _ = writeln!(err, "{}", ending(BAD, outcome));
         let question = foreign::block(question.trim(), Style::new(), 0, total_columns());
         let _ = writeln!(err, "{}\n{question}", paint(NAME, format_args!("{task} asks:")));
-        let _ = writeln!(err, "{} {}", paint(FAINT, "help:"), if asks_user { ASKS_NOBODY } else { ASKED_NOBODY });
+        let is_interactive = context.interactive.contains(&task);
+        let help = if is_interactive { interactive_help(&task, file) } else { question_help(file) };
+        let _ = writeln!(err, "{} {}", paint(FAINT, "help:"), printable(&help));
     } else {
-        let _ = writeln!(err, "\n{}", ending(BAD, outcome));
+        let _ = writeln!(err, "{}", ending(BAD, outcome));
         let said = outcome.content.as_deref().filter(|said| outcome.status != Status::Kill && !said.trim().is_empty());
         if let Some(said) = said {
             let rows = Entry::new(FAINT, "what was said last").whole(FAINT, said.trim()).rows(total_columns());
@@ -69,7 +90,7 @@ pub(super) fn finish(
         }
     }
     if !output.quiet {
-        let _ = writeln!(err, "\n{}", paint(FAINT, summary(took, (counts, &outcome.spent), journal)));
+        let _ = writeln!(err, "\n{}", paint(FAINT, summary(outcome, counts, context)));
     }
     Ok(())
 }
@@ -111,8 +132,10 @@ pub(crate) fn limit_hint(outcome: &Outcome) -> Option<String> {
     Some(format!("the config allows more with a larger `{key}` under [limits.run]"))
 }
 
-fn summary(took: Duration, (counts, spent): (Counts, &Spent), journal: Option<&Path>) -> String {
-    let mut parts = vec![format!("done in {}", time(took)), plural(counts.sandboxes, "sandbox", "sandboxes")];
+fn summary(outcome: &Outcome, counts: Counts, context: &EndContext<'_>) -> String {
+    let ended = if outcome.status.is_success() { "done in" } else { "ended after" };
+    let took = took_for(context.took);
+    let mut parts = vec![format!("{ended} {took}"), plural(counts.sandboxes, "sandbox", "sandboxes")];
     if counts.denials > 0 {
         parts.push(plural(counts.denials, "denial", "denials"));
     }
@@ -126,9 +149,40 @@ fn summary(took: Duration, (counts, spent): (Counts, &Spent), journal: Option<&P
         parts.push(format!("{} refused", counts.refusals));
     }
     parts.push(status::spent(counts));
-    parts.extend(status::in_all(spent, counts));
-    if let Some(folder) = journal {
+    parts.extend(status::in_all(&outcome.spent, counts));
+    if let Some(folder) = context.journal {
         parts.push(format!("journal: {}", folder.display()));
     }
     parts.join(" · ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_run_that_went_well_is_done() {
+        let (tally, interactive) = (Tally::default(), BTreeSet::new());
+        let context = EndContext {
+            code: 0,
+            output: Output { json: false, quiet: false, no_color: true },
+            took: Duration::from_secs(83),
+            tally: &tally,
+            journal: None,
+            file: Path::new("c.toml"),
+            interactive: &interactive,
+            has_written: false,
+        };
+        let of = |status| summary(&Outcome::new(status, ""), tally.counts(), &context);
+        assert!(of(Status::Done).starts_with("done in 1 min 23 s · "), "{}", of(Status::Done));
+        assert!(of(Status::Error).starts_with("ended after 1 min 23 s · "), "{}", of(Status::Error));
+    }
+
+    #[test]
+    fn the_remedies_name_the_task_and_the_config() {
+        let help = interactive_help(&"desk".into(), Path::new("my lights/c.toml"));
+        let chat = "conclave chat 'my lights/c.toml'";
+        assert_eq!(help, format!("write `interactive = false` in [tasks.desk], or talk with it: {chat}"));
+        assert!(question_help(Path::new("c.toml")).ends_with("conclave chat c.toml"));
+    }
 }

@@ -1,21 +1,22 @@
 //! Everybody who takes part in a run at the terminal, be it new or gone on with: who is asked, who follows it, who stops it.
 
+use std::collections::BTreeSet;
 use std::fmt::Display;
 use std::future::Future;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
 use conclave_core::delegation::OnClose;
-use conclave_core::ids::RoomId;
+use conclave_core::ids::{RoomId, TaskName};
 use conclave_core::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
 use conclave_runtime::store::{Found, Reader, Store};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
 use conclave_runtime::{Host, Prepared, RunOptions, Stopper};
 
-use super::ending::{asks_user, finish, result};
+use super::ending::{EndContext, finish, result};
 use crate::approve::{About, AtTerminal, Waiting};
 use crate::args::{Approvals, Output, TraceChoice};
 use crate::attend::Attending;
@@ -50,7 +51,10 @@ pub(crate) struct Stage {
     trace: Option<Arc<Trace>>,
     interrupts: Interrupts,
     manner: Manner,
-    asks_user: bool,
+    /// The config of the run.
+    file: PathBuf,
+    /// The tasks that ask their user after each answer.
+    interactive: BTreeSet<TaskName>,
     /// A background task of it is not to end with it.
     lingers: bool,
     runner: Arc<LocalRunner>,
@@ -66,13 +70,27 @@ impl Stage {
         let trace = (steps.is_some() || !(output.json || output.quiet)).then(|| {
             Arc::new(Trace::of_run(Arc::clone(&screen), verbose, prepared.setup()).with_addresses(kept.is_kept()).with_steps(steps))
         });
-        let (interrupts, asks_user) = (interrupts.clone(), asks_user(prepared));
+        let interrupts = interrupts.clone();
+        let tasks = prepared.setup().tasks.iter().filter(|(_, task)| task.interactive);
+        let interactive = tasks.map(|(name, _)| name.clone()).collect();
         let lingers = prepared.setup().tasks.values().any(|task| task.on_close != OnClose::Cascade);
         if lingers {
             interrupts.lingers();
         }
         let runner = Arc::new(LocalRunner::new());
-        Ok(Self { screen, person, tally: Arc::default(), approver, trace, interrupts, manner, asks_user, lingers, runner })
+        Ok(Self {
+            screen,
+            person,
+            tally: Arc::default(),
+            approver,
+            trace,
+            interrupts,
+            manner,
+            file: file.to_owned(),
+            interactive,
+            lingers,
+            runner,
+        })
     }
 
     /// For the run; its name and what goes with its message are others' business.
@@ -163,7 +181,17 @@ impl Stage {
         if let Some(trace) = &self.trace {
             trace.end(result(outcome).as_deref());
         }
-        finish(outcome, code, (output, self.asks_user), began.elapsed(), &self.tally, journal)?;
+        let context = EndContext {
+            code,
+            output,
+            took: began.elapsed(),
+            tally: &self.tally,
+            journal,
+            file: &self.file,
+            interactive: &self.interactive,
+            has_written: self.screen.has_written(),
+        };
+        finish(outcome, &context)?;
         self.approver.tell_missing();
         Ok(code)
     }

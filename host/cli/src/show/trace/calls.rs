@@ -50,9 +50,15 @@ impl CallBook {
 
     /// Returns the number of a tool call that begins.
     pub(super) fn begin(&mut self, room: &RoomId, call: CallId, task: &TaskName) -> u64 {
+        let number = self.count(room);
+        self.calls.insert((room.clone(), call), (task.clone(), Some(number)));
+        number
+    }
+
+    /// Returns the number of a tool call for which no tool was started.
+    pub(super) fn count(&mut self, room: &RoomId) -> u64 {
         let number = self.numbers.entry(room.clone()).or_default();
         *number += 1;
-        self.calls.insert((room.clone(), call), (task.clone(), Some(*number)));
         *number
     }
 
@@ -129,6 +135,7 @@ mod tests {
         assert_eq!((book.begin(&room, CallId(2), &task), book.begin(&room, CallId(5), &task)), (1, 2));
         assert_eq!(book.find(&room, CallId(1)), Some((task.clone(), None)));
         assert_eq!(book.begin(&RoomId::from("3f2a/1"), CallId(2), &task), 1, "each room counts its own");
+        assert_eq!(book.count(&room), 3, "one that was refused before it began");
         assert_eq!((book.end(&room, CallId(5)), book.end(&room, CallId(5))), ((Some(2), None), (None, None)));
     }
 

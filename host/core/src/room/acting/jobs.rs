@@ -424,7 +424,16 @@ impl Room {
             Err(error) => (error.to_text(&wanted.name), None),
         };
         let (task, name, report) = (task.clone(), wanted.name, report.clone());
-        self.tell(Notice::ToolAnswered { call: Some(call), task, name, content, is_error: answer.is_err(), fault, report });
+        self.tell(Notice::ToolAnswered {
+            call: Some(call),
+            task,
+            name,
+            arguments: None,
+            content,
+            is_error: answer.is_err(),
+            fault,
+            report,
+        });
     }
 }
 

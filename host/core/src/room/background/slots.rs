@@ -91,9 +91,9 @@ impl Room {
             return;
         }
         slot.now.untrusted |= is_data;
-        let name = slot.call.name.clone();
+        let call = slot.call.clone();
         if slot.action.is_none() {
-            self.tell_answer(waiter.frame, &name, &said);
+            self.tell_answer(waiter.frame, &call, &said);
         }
         if let Some(slot) = round.slots.get_mut(waiter.slot) {
             slot.said = Some(said);

@@ -51,7 +51,16 @@ impl Room {
             _ => None,
         };
         let content = said.message.as_ref().map(|message| message.text().to_owned()).unwrap_or_default();
-        self.tell(Notice::ToolAnswered { call: Some(call), task, name: slot.now.name, content, is_error: said.is_error, fault, report });
+        self.tell(Notice::ToolAnswered {
+            call: Some(call),
+            task,
+            name: slot.now.name,
+            arguments: None,
+            content,
+            is_error: said.is_error,
+            fault,
+            report,
+        });
         self.go_on_after(id, &mut round, index, (said, then), (&plugin, call));
         self.go_on(id, round);
     }
@@ -159,7 +168,7 @@ impl Room {
         let Some(mut call) = round.slots.get(slot).map(|slot| slot.now.clone()) else { return self.violated(Invariant::SlotExists, id) };
         let said = start(self, &mut call).map(|result| self.said_result(id, result));
         if let Some(said) = &said {
-            self.tell_answer(id, &call.name, said);
+            self.tell_answer(id, &call, said);
         }
         if let Some(slot) = round.slots.get_mut(slot) {
             slot.now = call;

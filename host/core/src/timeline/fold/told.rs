@@ -54,8 +54,9 @@ impl Now<'_> {
                 };
                 self.open(Key::Call(call), self.here(), what);
             }
-            Notice::ToolAnswered { call: None, task, name, content, is_error, .. } => {
-                let (arguments, answer) = (String::new(), short(&content));
+            Notice::ToolAnswered { call: None, task, name, arguments, content, is_error, .. } => {
+                let arguments = arguments.as_ref().map(json).unwrap_or_default();
+                let answer = short(&content);
                 let what = What::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
                 self.moment(self.here(), what);
             }

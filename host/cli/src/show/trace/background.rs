@@ -1,0 +1,182 @@
+//! Background tasks of a run, as far as its trace has to know them: which room each works in, how
+//! that room ended, and what was shown of it.
+
+use std::collections::{HashMap, HashSet};
+
+use conclave_core::delivery::{BackgroundStatus, EndedTask};
+use conclave_core::ids::{BackgroundId, RoomId, TaskName};
+use conclave_core::outcome::Status;
+
+use super::calls::name_of;
+
+/// The background tasks of a run.
+#[derive(Debug, Default)]
+pub(super) struct BackgroundTasks {
+    /// The room of each, by the room that started it and its id.
+    rooms: HashMap<(RoomId, BackgroundId), RoomId>,
+    /// Those whose start was shown, so that their receipts need not be.
+    unread_receipts: HashSet<(RoomId, BackgroundId)>,
+    /// What is known of each child room.
+    child_rooms: HashMap<RoomId, ChildRoom>,
+}
+
+/// A room in which a background task works.
+#[derive(Debug, Default)]
+struct ChildRoom {
+    outermost: Option<TaskName>,
+    status: Option<Status>,
+    /// What was last shown of what its task said.
+    shown: Option<String>,
+}
+
+impl BackgroundTasks {
+    /// Takes the start of a background task.
+    pub(super) fn begin(&mut self, room: &RoomId, id: &BackgroundId, child: &RoomId) {
+        let key = (room.clone(), id.clone());
+        self.unread_receipts.insert(key.clone());
+        self.rooms.insert(key, child.clone());
+    }
+
+    /// Returns whether the content is the receipt of background work whose start was shown.
+    pub(super) fn take_receipt(&mut self, room: &RoomId, content: &str) -> bool {
+        if self.unread_receipts.is_empty() {
+            return false;
+        }
+        let receipt: Option<serde_json::Value> = serde_json::from_str(content).ok();
+        let id = receipt.as_ref().and_then(|receipt| receipt.get("task_id")?.as_str());
+        id.is_some_and(|id| self.unread_receipts.remove(&(room.clone(), BackgroundId::from(id))))
+    }
+
+    /// Takes the start of a task in a child room. The first is the background task itself.
+    pub(super) fn task_started(&mut self, room: &RoomId, task: &TaskName) {
+        if is_child(room) {
+            self.child_rooms.entry(room.clone()).or_default().outermost.get_or_insert_with(|| task.clone());
+        }
+    }
+
+    /// Takes what was shown of what a task said.
+    pub(super) fn shown(&mut self, room: &RoomId, text: &str) {
+        if is_child(room) {
+            self.child_rooms.entry(room.clone()).or_default().shown = Some(text.to_owned());
+        }
+    }
+
+    /// Takes the end of a task; true if it is the end of a background task, which its parent reports.
+    pub(super) fn task_ended(&mut self, room: &RoomId, task: &TaskName, status: Status) -> bool {
+        let Some(child) = self.child_rooms.get_mut(room) else { return false };
+        if child.outermost.as_ref() != Some(task) {
+            return false;
+        }
+        child.status = Some(status);
+        true
+    }
+
+    /// Takes the end of a background task, as its parent reports it.
+    pub(super) fn end(&mut self, room: &RoomId, ended: &EndedTask) -> ShownEnd {
+        let key = (room.clone(), ended.id.clone());
+        let child = self.rooms.get(&key).and_then(|child| self.child_rooms.remove(child)).unwrap_or_default();
+        let output = ended.output.as_deref().unwrap_or_default();
+        ShownEnd {
+            name: self.name(room, &ended.agent, &ended.id),
+            status: status_word(ended.status, child.status),
+            is_output_shown: child.shown.is_some_and(|shown| shown.trim() == output.trim()),
+            is_end_known: child.status.is_some(),
+        }
+    }
+
+    /// Returns the name of a background task in a trace: `writer (task-2)`.
+    pub(super) fn name(&self, room: &RoomId, agent: &TaskName, id: &BackgroundId) -> String {
+        let child = self.rooms.get(&(room.clone(), id.clone()));
+        child.map_or_else(|| format!("{agent} ({id})"), |child| name_of(child, agent))
+    }
+}
+
+/// How the end of a background task is shown.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct ShownEnd {
+    pub(super) name: String,
+    pub(super) status: &'static str,
+    /// Its output is the text of its that was shown last.
+    pub(super) is_output_shown: bool,
+    /// Its own room reported the end.
+    pub(super) is_end_known: bool,
+}
+
+/// Returns the word for an end: that of the room in which the task worked where it came to an end of
+/// its own.
+fn status_word(ended: BackgroundStatus, room: Option<Status>) -> &'static str {
+    match (ended, room) {
+        (BackgroundStatus::Completed, Some(status)) => status.as_str(),
+        (BackgroundStatus::Completed, None) => Status::Done.as_str(),
+        (BackgroundStatus::Failed, Some(status)) if !status.is_success() => status.as_str(),
+        (BackgroundStatus::Failed, _) => "FAILED",
+        (BackgroundStatus::TimedOut, _) => "TIMED OUT",
+        (BackgroundStatus::Cancelled, _) => "CANCELLED",
+        (BackgroundStatus::Interrupted, _) => "INTERRUPTED",
+    }
+}
+
+fn is_child(room: &RoomId) -> bool {
+    room.as_str().contains('/')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(status: BackgroundStatus, output: Option<&str>) -> EndedTask {
+        let output = output.map(str::to_owned);
+        let (id, agent) = (BackgroundId::from("task-1"), TaskName::from("writer"));
+        EndedTask { id, agent, status, output, ..EndedTask::interrupted(String::new()) }
+    }
+
+    #[test]
+    fn the_end_of_a_background_task_is_reported_once_with_its_status() {
+        let (room, child) = (RoomId::from("3f2a"), RoomId::from("3f2a/1"));
+        let (writer, helper) = (TaskName::from("writer"), TaskName::from("helper"));
+        let mut tasks = BackgroundTasks::default();
+        tasks.begin(&room, &BackgroundId::from("task-1"), &child);
+        tasks.task_started(&child, &writer);
+        tasks.task_started(&child, &helper);
+        assert!(!tasks.task_ended(&child, &helper, Status::Error), "a task within it ends by itself");
+        assert!(tasks.task_ended(&child, &writer, Status::Stalled), "its parent reports this one");
+        let end = tasks.end(&room, &ended(BackgroundStatus::Failed, None));
+        let expected = ShownEnd { name: "writer (task-1)".to_owned(), status: "STALLED", is_output_shown: false, is_end_known: true };
+        assert_eq!(end, expected);
+        assert!(!tasks.task_ended(&room, &writer, Status::Done), "the run's own task is none of them");
+    }
+
+    #[test]
+    fn an_end_that_only_the_parent_knows_has_a_word_too() {
+        use BackgroundStatus::{Cancelled, Completed, Failed, Interrupted, TimedOut};
+        let words = [Completed, Failed, TimedOut, Cancelled, Interrupted].map(|status| status_word(status, None));
+        assert_eq!(words, ["DONE", "FAILED", "TIMED OUT", "CANCELLED", "INTERRUPTED"]);
+        let own = [(Completed, Status::FixedTurns), (Failed, Status::Done), (TimedOut, Status::Timeout)];
+        let words = own.map(|(status, own)| status_word(status, Some(own)));
+        assert_eq!(words, ["FIXED_TURNS", "FAILED", "TIMED OUT"]);
+    }
+
+    #[test]
+    fn an_output_that_was_shown_is_known() {
+        let (room, child) = (RoomId::from("3f2a"), RoomId::from("3f2a/1"));
+        let mut tasks = BackgroundTasks::default();
+        let id = BackgroundId::from("task-1");
+        for (said, expected) in [("It is lit.", true), ("I look.", false)] {
+            tasks.begin(&room, &id, &child);
+            tasks.task_started(&child, &"writer".into());
+            tasks.shown(&child, said);
+            let end = tasks.end(&room, &ended(BackgroundStatus::Completed, Some("It is lit.\n")));
+            assert_eq!(end.is_output_shown, expected, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_receipt_is_taken_once() {
+        let room = RoomId::from("3f2a");
+        let mut tasks = BackgroundTasks::default();
+        tasks.begin(&room, &BackgroundId::from("task-1"), &RoomId::from("3f2a/1"));
+        let receipt = r#"{"status":"delegated","task_id":"task-1"}"#;
+        assert!(!tasks.take_receipt(&room, r#"{"task_id":"task-2"}"#));
+        assert!(tasks.take_receipt(&room, receipt) && !tasks.take_receipt(&room, receipt));
+    }
+}
