@@ -8,7 +8,7 @@ use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::{Rig, calling, guest, stepping, stock};
 use serde_json::{Value, json};
 
-use crate::cli::text;
+use crate::cli::{stalling, text};
 
 fn start(rig: &Rig, arguments: &[&str]) -> Child {
     let mut command = rig.conclave(&[&["chat"], arguments].concat());
@@ -77,7 +77,7 @@ fn a_model_that_fails_costs_a_turn_and_not_the_conversation() {
     assert_eq!(outcome(&output), (Some(0), "Here again.\n".to_owned()), "{}", text(&output.stderr));
     let stderr = text(&output.stderr);
     assert_eq!(stderr.matches("401").count(), 4, "{stderr}");
-    assert!(!stderr.contains("stopped:"), "told once, not again as a fault: {stderr}");
+    assert!(!stderr.contains("step failed"), "told once, not again as a fault: {stderr}");
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn a_pipe_whose_last_message_had_no_answer_is_told_why() {
     assert_eq!(outcome(&output), (Some(3), "fine\n".to_owned()), "{}", text(&output.stderr));
     let output = chat(&Rig::new().with_file("c.toml", stepping("agent_panic", "", "")), &["c.toml"], "1\n2\n3\n4\n");
     assert_eq!(outcome(&output), (Some(5), String::new()));
-    assert_eq!(text(&output.stderr).matches("stopped │ it panicked").count(), 4, "{}", text(&output.stderr));
+    assert_eq!(text(&output.stderr).matches("step failed │ it panicked").count(), 4, "{}", text(&output.stderr));
 }
 
 #[test]
@@ -143,8 +143,11 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
     let run = rig.conclave(&["run", "c.toml", "go"]).output().expect("the program runs");
     assert_eq!(run.status.code(), Some(6), "{}", text(&run.stderr));
     for output in [output, run] {
-        let both = text(&output.stdout) + &text(&output.stderr);
-        assert!(both.contains("Not approved: nobody is there") && !both.contains("done anyway"), "{both}");
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        assert!((stdout.clone() + &stderr).contains("Not approved: nobody is there"), "{stderr}");
+        assert!(!stdout.contains("done anyway"), "{stdout}");
+        let called = "calls #1 subject.run │ {\"text\":\"done anyway\"}\n";
+        assert!(stderr.contains(called) && stderr.contains("#1 subject.run refused │ Not"), "{stderr}");
     }
 }
 
@@ -220,6 +223,28 @@ fn an_end_that_is_no_goodbye_says_what_it_is() {
     assert!(text(&output.stderr).contains("FIXED_TURNS │ main made the 3 steps"), "{}", text(&output.stderr));
     let output = chat(&Rig::new().with_file("c.toml", stepping("agent_echo", "", "")), &["c.toml", "--quiet"], "1\nquit\n");
     assert_eq!(text(&output.stderr), "", "the user said goodbye");
+}
+
+#[test]
+fn a_word_of_farewell_is_no_turn_and_a_letter_is_none() {
+    let rig = Rig::new().with_file("c.toml", stepping("agent_echo", "", ""));
+    let output = chat(&rig, &["c.toml"], "one\nx\ntwo\nbye\nthree\n");
+    assert_eq!(outcome(&output), (Some(0), "one\ntwo\n".to_owned()), "{}", text(&output.stderr));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("x alone would end the task, so it is not sent: /quit"), "{stderr}");
+    assert_eq!(stderr.matches("1 sandbox\n").count(), 2, "a summary for each turn: {stderr}");
+    assert!(!stderr.contains("0 sandboxes"), "{stderr}");
+    let langroid = Rig::new().with_file("c.toml", stepping("agent_echo", "", "compat = \"langroid\""));
+    let output = chat(&langroid, &["c.toml"], "one\nx\ntwo\n");
+    assert_eq!(outcome(&output), (Some(0), "one\n".to_owned()), "{}", text(&output.stderr));
+}
+
+#[test]
+fn the_end_of_a_background_task_stands_in_its_column() {
+    let told = text(&chat(&stalling(), &["c.toml"], "hello\n").stderr);
+    let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("  digest (task-1) ")).collect();
+    let ended = "  digest (task-1) STALLED │ nobody in digest had a valid answer";
+    assert!(lines.len() == 1 && lines[0].starts_with(ended), "{told}");
 }
 
 #[test]

@@ -96,8 +96,16 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     let output = conclave(&rig, &["run", "c.toml", "Which lighthouse?"]);
     let told = text(&output.stderr);
     assert_eq!(output.status.code(), Some(9), "{told}");
-    assert!(told.contains("\nmain asks:\n│ Which lighthouse?\nhelp: ") && told.contains("talk with it: conclave chat"), "{told}");
+    assert!(told.ends_with("\n") && told.contains("\nmain asks:\n│ Which lighthouse?\nhelp: "), "{told}");
+    let help = "write `interactive = false` in [tasks.main], or talk with it: conclave chat c.toml";
+    assert!(told.contains(help), "{told}");
+    assert!(!told.contains("\n\n\n"), "nothing was shown between the head and the end: {told}");
+    assert!(told.contains("\nended after "), "it did not go well: {told}");
     assert!(!told.contains("valid answer"), "it is asked once: {told}");
+    let helped = std::fs::read_to_string(rig.folder().join("c.toml")).expect("it was written");
+    let helped = helped.replace("interactive = true", "interactive = false");
+    let helped = conclave(&Rig::new().with_file("c.toml", helped), &["run", "c.toml", "Which lighthouse?"]);
+    assert_eq!(text(&helped.stdout), "Which lighthouse?\n", "what the help says helps");
     let output = conclave(&rig, &["run", "--json", "c.toml", "Which lighthouse?"]);
     let lines: Vec<Value> = text(&output.stdout).lines().map(|line| serde_json::from_str(line).expect("a line of JSON")).collect();
     let questions: Vec<&Value> = lines.iter().filter(|line| line["told"]["notice"] == "question-unanswered").collect();
@@ -107,6 +115,70 @@ fn a_task_that_asks_where_nobody_answers_says_what_to_do() {
     let stalled = stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"");
     let told = text(&conclave(&Rig::new().with_file("c.toml", stalled), &["run", "c.toml", "go"]).stderr);
     assert!(told.contains("STALLED") && !told.contains("conclave chat"), "{told}");
+}
+
+/// Starts a background task that never has an answer.
+pub(crate) fn stalling() -> Rig {
+    let config = format!(
+        "entry = \"desk\"\n[plugins.coordinator]\nsource = \"stock:coordinator\"\n\
+         grants.route = [\"answer\"]\ngrants.delegate = [\"digest\"]\n\
+         [plugins.echo]\nsource = \"{}\"\n[plugins.loop]\nsource = \"{}\"\n\
+         [plugins.immediate]\nsource = \"stock:immediate\"\ngrants.rooms = [\"terminal\"]\n\
+         [tasks.desk]\nagent = \"coordinator\"\nsubtasks = [\"answer\"]\n\
+         [tasks.answer]\nagent = \"echo\"\n\
+         [tasks.digest]\nagent = \"loop\"\nhandle_llm_no_tool = \"nothing\"\n\
+         max_stalled_steps = 2\ndeliver = \"immediate\"\n",
+        guest("agent_echo").display(),
+        guest("agent_loop").display()
+    );
+    Rig::new().with_file("c.toml", config)
+}
+
+#[test]
+fn the_end_of_a_background_task_is_one_line_with_its_status_and_one_of_its_delivery() {
+    let told = text(&conclave(&stalling(), &["run", "c.toml", "hello"]).stderr);
+    let of_task = |line: &&str| line.contains(" digest (task-1) ") && !line.contains("valid answer (");
+    let lines: Vec<&str> = told.lines().filter(of_task).map(|line| &line[7..]).collect();
+    let ended = "digest (task-1) STALLED │ nobody in digest had a valid answer, 2 steps in a row";
+    assert_eq!(lines.len(), 2, "{told}");
+    assert!(lines[0].starts_with(ended), "{told}");
+    assert_eq!(lines[1], "digest (task-1) delivered by immediate on terminal", "{told}");
+    let told = text(&conclave(&stalling(), &["run", "--trace", "c.toml", "hello"]).stderr);
+    assert_eq!(told.matches("STALLED").count(), 1, "the steps have the line: {told}");
+}
+
+#[test]
+fn work_that_is_waited_for_names_who_does_it_and_what_it_gave() {
+    let example = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/examples/supervisor.toml");
+    let example = example.to_str().expect("in UTF-8");
+    let rig = Rig::new();
+    let told = text(&conclave(&rig, &["run", example, "About the light."]).stderr);
+    assert!(told.contains("article           → research │ About the light."), "{told}");
+    let told = text(&conclave(&rig, &["run", "--trace", example, "About the light."]).stderr);
+    assert!(told.contains("→ research About the light.") && !told.contains("\"inputs\""), "{told}");
+    let config = r#"
+entry = "lead"
+[models.default]
+kind = "scripted"
+replies = "replies.json"
+[plugins.chat]
+source = "stock:chat"
+grants.model = ["default"]
+grants.delegate = ["study"]
+[tasks.lead]
+agent = "chat"
+tools = [{ tool = "delegate_task", as = "ask_study", agent = "study", wait = true }]
+[tasks.study]
+agent = "chat"
+"#;
+    let call = json!({ "text": "", "calls": [{ "name": "ask_study", "args": { "task": "When?" } }] });
+    let replies = json!({ "replies": [call, "In 1844.", "It was lit in 1844."] });
+    let rig = rig.with_file("conclave.toml", config).with_file("replies.json", replies.to_string());
+    let told = text(&conclave(&rig, &["run", "Go."]).stderr);
+    let lines = [" lead           → study (task-1) │ When?\n", " study (task-1) DONE"];
+    assert!(lines.iter().all(|line| told.contains(line)) && !told.contains("task_id"), "{told}");
+    let told = text(&conclave(&rig, &["run", "--trace", "Go."]).stderr);
+    assert!(told.contains("[ask_study] study: In 1844.") && !told.contains("task_id"), "{told}");
 }
 
 #[test]
@@ -130,7 +202,7 @@ text = { recipients = true }
         let output = conclave(&rig, options);
         let told = text(&output.stderr);
         assert_eq!((output.status.code(), output.stdout.is_empty()), (Some(9), true), "{told}");
-        let question = "\ndesk asks:\n│ The lines come to 30.5, the total says 31.\n│ Which is right?\nhelp: run it in a terminal";
+        let question = "\ndesk asks:\n│ The lines come to 30.5, the total says 31.\n│ Which is right?\nhelp: say more in the message, ";
         assert!(told.contains(question) && told.matches("30.5").count() == 1, "{told}");
     }
 }

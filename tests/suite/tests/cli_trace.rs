@@ -128,7 +128,7 @@ fn steps_without_an_answer_are_marked() {
     let rig = Rig::new().with_file("c.toml", stepping("agent_loop", "", "handle_llm_no_tool = \"nothing\"\nmax_stalled_steps = 2"));
     let lines = trace(&rig, 120, "--trace");
     let told: Vec<String> = lines[2..].iter().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
-    let stalled = |step: u32, count: u32| format!("{step} main stalled nobody had a valid answer ({count} of 2)");
+    let stalled = |step: u32, count: u32| format!("{step} main stalled no valid answer ({count} of 2)");
     assert_eq!(told, [stalled(2, 1), stalled(3, 2), "main STALLED nobody in main had a valid answer, 2 steps in a row".to_owned()]);
 }
 

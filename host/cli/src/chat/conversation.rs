@@ -350,3 +350,37 @@ impl Subscriber for Conversation {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::ids::Millis;
+    use serde_json::json;
+
+    use super::*;
+
+    fn notice(value: serde_json::Value) -> Notice {
+        serde_json::from_value(value).expect("it is a notice")
+    }
+
+    #[test]
+    fn a_turn_is_no_longer_for_a_user_who_thinks_about_a_question() {
+        let (mut state, room) = (State::default(), RoomId::from("3f2a"));
+        let asked = notice(json!({ "notice": "top-up-asked", "call": 3, "top_up": {
+            "budget": "tokens", "limit": 10, "used": 9, "set_aside": 0, "needed": 5, "proposed": 5,
+            "task": "desk",
+        } }));
+        let answered = notice(json!({
+            "notice": "topped-up", "call": 3, "budget": "tokens", "more": 5, "reason": null,
+            "author": "program",
+        }));
+        state.begin_turn(Counts::default());
+        let turn = state.turn.map(|turn| Turn { began: Instant::now().checked_sub(Duration::from_secs(90)).expect("90 s ago"), ..turn });
+        let turn = turn.expect("it was begun");
+        assert!(state.worked(&turn) >= Duration::from_secs(90));
+        let at = now();
+        state.questions.take(&room, Millis(at.0 - 80_000), &asked);
+        state.questions.take(&room, Millis(at.0 - 20_000), &answered);
+        let worked = state.worked(&turn);
+        assert!(worked >= Duration::from_secs(30) && worked < Duration::from_secs(90), "{worked:?}");
+    }
+}

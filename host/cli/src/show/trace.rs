@@ -11,6 +11,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
+use conclave_core::delegation::OnClose;
 use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::setup::{NoTool, Setup};
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
@@ -37,6 +38,8 @@ pub(crate) struct Trace {
     steps: Option<Steps>,
     /// Tasks whose results a strategy delivers.
     delivered: BTreeSet<TaskName>,
+    /// Tasks that can outlive their parents, which report no end then.
+    detached: BTreeSet<TaskName>,
     state: Mutex<State>,
 }
 
@@ -75,6 +78,7 @@ impl Trace {
 
     fn new(screen: Arc<Screen>, style: TraceStyle, verbose: bool, setup: &Setup) -> Self {
         let delivered = setup.tasks.iter().filter(|(_, task)| task.deliver.is_some());
+        let detached = setup.tasks.iter().filter(|(_, task)| task.on_close == OnClose::Detach);
         Self {
             screen,
             layout: Layout::new(style, setup),
@@ -82,6 +86,7 @@ impl Trace {
             has_journal: false,
             steps: None,
             delivered: delivered.map(|(name, _)| name.clone()).collect(),
+            detached: detached.map(|(name, _)| name.clone()).collect(),
             state: Mutex::default(),
         }
     }

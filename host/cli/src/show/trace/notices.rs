@@ -35,7 +35,10 @@ impl Trace {
                 self.state().background.task_started(room, task);
                 false
             }
-            Notice::TaskEnded { task, status, .. } => self.state().background.task_ended(room, task, *status),
+            Notice::TaskEnded { task, status, .. } => {
+                let is_background = self.state().background.task_ended(room, task, *status);
+                is_background && !self.detached.contains(task)
+            }
             _ => false,
         };
         if self.steps.as_ref().is_some_and(|steps| steps.told(room, notice)) || is_parents {
@@ -310,8 +313,10 @@ impl Trace {
     /// Shows how a background task ended, in one line.
     fn background_ended(&self, room: &RoomId, ended: &EndedTask) {
         let end = self.state().background.end(room, ended);
-        if self.steps.is_some() && end.is_end_known {
-            // The steps have a line for the end of each task.
+        // The steps have a line for the end of each task, and one that may outlive its parent has its
+        // own.
+        let is_failed_alone = ended.output.is_none() && self.detached.contains(&ended.agent);
+        if end.is_end_known && (self.steps.is_some() || is_failed_alone) {
             return;
         }
         let took = amounts::took(ended.duration_ms);
