@@ -102,12 +102,12 @@ pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
 /// Tells what came of it: with `--json` as an object of this type.
 pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: Output) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(json!({ "type": kind, "run": row.run, "what": what }));
+        return stdout::json(json!({ "type": kind, "run": row.run, "what": what }));
     }
     if output.quiet {
         return Ok(());
     }
-    stdout::line(printable(&format!("{} {what}", row.run)))
+    stdout::styled(printable(&format!("{} {what}", row.run)))
 }
 
 /// Why a run is paused; none when it is not, or when that cannot be read.

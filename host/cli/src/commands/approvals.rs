@@ -53,7 +53,7 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: Output) -> Result<u8,
     let (now, said) = (now(), said(&stores));
     let said = |wait: &WaitRow| said.get(&(wait.room.clone(), wait.wait.key)).copied();
     if output.json {
-        waits.iter().try_for_each(|wait| stdout::line(as_json(wait, said(wait))))?;
+        waits.iter().try_for_each(|wait| stdout::json(as_json(wait, said(wait))))?;
         return Ok(exit::OK);
     }
     if waits.is_empty() {

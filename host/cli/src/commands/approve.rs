@@ -151,7 +151,7 @@ impl Waiting {
         mail.send(self.found.reader.folder()).map_err(|error| unusable(&error))?;
         let (id, run) = (self.id(), self.found.run());
         if output.json {
-            stdout::line(json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }))?;
+            stdout::json(json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }))?;
         } else if !output.quiet {
             let when =
                 if self.is_live { "its run hears it now".to_owned() } else { format!("heard when its run goes on: conclave resume {run}") };

@@ -86,7 +86,7 @@ fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
         if output.json {
             let mut value = json!(entry);
             (value["type"], value["event"], value["room"]) = ("audit".into(), address.into(), json!(room));
-            stdout::line(value)?;
+            stdout::json(value)?;
         } else {
             stdout::styled(shown(&address, entry, total))?;
         }

@@ -33,7 +33,7 @@ pub(crate) async fn can(args: &args::Can, output: Output) -> Result<u8, CliError
         let mut value = as_json(&explanation, &at);
         value["type"] = "can".into();
         value["exit_code"] = code(&explanation).into();
-        stdout::line(value)?;
+        stdout::json(value)?;
     } else {
         let about = sentence(&explanation, verb(&question));
         let shown = lines(&explanation, &about, &at);

@@ -309,7 +309,7 @@ impl Talk {
             (false, _) => exit::of(outcome.status, met),
         };
         if output.json {
-            stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
+            stdout::json(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
         } else if !ended_well {
             self.screen.notice(format_args!("\n{}", ending(BAD, outcome)));
             if let Some(hint) = limit_hint(outcome) {

@@ -20,7 +20,7 @@ use crate::stdout;
 pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
     let prepared = setup::prepare(&args.file, &args.model.models()?, args.locked.locked, output).await?;
     if output.json {
-        stdout::line(as_json(&prepared))?;
+        stdout::json(as_json(&prepared))?;
     } else {
         stdout::check(show(&prepared, &args.file, args.all))?;
     }

@@ -145,7 +145,7 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
 
 fn tell(findings: &[Finding], output: Output) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(json!({ "type": "doctor", "findings": findings }));
+        return stdout::json(json!({ "type": "doctor", "findings": findings }));
     }
     stdout::check(show(findings, output.quiet))
 }

@@ -15,7 +15,7 @@ use crate::{source, stdout};
 pub(crate) async fn inspect(source: &str, output: Output) -> Result<u8, CliError> {
     let found = source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
     if output.json {
-        stdout::line(serde_json::to_string(&found.inspection).map_err(|error| CliError::internal(error.to_string()))?)?;
+        stdout::json(serde_json::to_string(&found.inspection).map_err(|error| CliError::internal(error.to_string()))?)?;
     } else {
         stdout::check(show(&one_line(&found.place.shown(), TEXT), &found.inspection))?;
     }

@@ -62,7 +62,7 @@ pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
             value["standing"] = standing(run.standing).1.into();
             value["paused"] = json!(paused.get(&run.run));
             (value["took_ms"], value["waits"]) = (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
-            stdout::line(value)?;
+            stdout::json(value)?;
         }
         return Ok(exit::OK);
     }

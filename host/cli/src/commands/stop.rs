@@ -106,12 +106,12 @@ fn take_back(word: &Mail, row: &RunRow) -> Result<bool, CliError> {
 
 fn tell(row: &RunRow, what: &str, output: Output) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(serde_json::json!({ "type": "stopped", "run": row.run, "what": what }));
+        return stdout::json(serde_json::json!({ "type": "stopped", "run": row.run, "what": what }));
     }
     if output.quiet {
         return Ok(());
     }
-    stdout::line(printable(&format!("{} {what}", row.run)))
+    stdout::styled(printable(&format!("{} {what}", row.run)))
 }
 
 #[cfg(test)]

@@ -102,7 +102,7 @@ fn find<'a>(all: &'a [Listed], wanted: &str, row: &RunRow) -> Result<&'a Listed,
 fn list(row: &RunRow, all: &[Listed], output: Output) -> Result<u8, CliError> {
     if output.json {
         for task in all {
-            stdout::line(as_json(task, row))?;
+            stdout::json(as_json(task, row))?;
         }
         return Ok(exit::OK);
     }
@@ -183,7 +183,7 @@ fn lasted(record: &BackgroundRecord, row: &RunRow) -> u64 {
 
 fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
     if output.json {
-        stdout::line(as_json(task, row))?;
+        stdout::json(as_json(task, row))?;
         return Ok(exit::OK);
     }
     let record = &task.record;

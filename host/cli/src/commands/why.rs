@@ -95,7 +95,7 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
                 count += 1;
                 let address = format!("{}:{}", room.id, told.record.seq);
                 if output.json {
-                    stdout::line(json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }))?;
+                    stdout::json(json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }))?;
                     continue;
                 }
                 let since = began.map_or(0, |began| told.record.at.0.saturating_sub(began.0));
@@ -141,7 +141,7 @@ fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<
         });
         let explained: Vec<Value> = explained.collect();
         let on_behalf = &told.record.principal;
-        stdout::line(
+        stdout::json(
             json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "told": told.told, "explanations": explained }),
         )?;
         return Ok(exit::OK);

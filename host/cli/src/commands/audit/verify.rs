@@ -67,7 +67,7 @@ pub(super) fn head(stores: &Stores, output: Output) -> Result<u8, CliError> {
         let checked = reader.verify(None).map_err(|error| unusable(&error))?;
         let Some(head) = &checked.head else { continue };
         if output.json {
-            stdout::line(json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }))?;
+            stdout::json(json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }))?;
         } else {
             let folder = reader.folder().display().to_string();
             stdout::styled(format!("{head}  {}", paint(FAINT, one_line(&folder, 200))))?;
@@ -81,7 +81,7 @@ pub(super) fn tell(word: &str, reader: &Reader, checked: &Checked, output: Outpu
     if output.json {
         let mut value = json!(checked);
         (value["type"], value["store"]) = (word.into(), json!(reader.folder()));
-        return stdout::line(value);
+        return stdout::json(value);
     }
     let folder = one_line(&reader.folder().display().to_string(), 200);
     if checked.problems.is_empty() {

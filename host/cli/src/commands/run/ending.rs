@@ -39,7 +39,7 @@ pub(super) fn finish(
     journal: Option<&Path>,
 ) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
+        return stdout::json(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
     }
     let counts = tally.counts();
     let mut err = crate::output::stderr();
