@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// The run as it is now, which must go on somewhere. `what` is what is to be done with it, such as `pause`.
 ///
 /// # Errors
-/// When it has ended, or was cut off.
+/// When it has ended, or was interrupted.
 pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError> {
     let row = found.row()?;
     match row.standing {
@@ -29,8 +29,8 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
         Standing::Ended(status) => {
             Err(CliError::usage(format!("the run {} has ended ({}): there is nothing to {what}", row.run, status.as_str())))
         }
-        Standing::CutOff => Err(CliError::usage(format!("the run {} was cut off: nothing of it goes on that one could {what}", row.run))
-            .hint(format!("conclave resume {} goes on with it, conclave stop {} ends it", row.run, row.run))),
+        Standing::CutOff => Err(CliError::usage(format!("the run {} was interrupted: there is nothing to {what}", row.run))
+            .hint(format!("conclave resume {} resumes it, conclave stop {} ends it", row.run, row.run))),
     }
 }
 

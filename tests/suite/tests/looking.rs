@@ -84,13 +84,13 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     assert_eq!(lines(&rig, &["show"])[0]["totals"]["approvals"], 1);
     kill(child);
     let listed = said(&rig, &["runs"]);
-    assert!(listed.contains("cut off, waits"), "{listed}");
+    assert!(listed.contains("interrupted, waits"), "{listed}");
 
     // A word that nobody has heard yet.
     let approval = lines(&rig, &["approvals"]).pop().expect("it waits still");
     said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
     let listed = said(&rig, &["approvals"]);
-    assert!(listed.contains("approved, not yet heard"), "{listed}");
+    assert!(listed.contains("approved, not yet received"), "{listed}");
     assert_eq!(lines(&rig, &["approvals"])[0]["said"], "approved");
 
     // The time in which nobody ran counts nowhere, and one question stays one.

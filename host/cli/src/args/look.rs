@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 #[command(after_help = "TIME is how long ago, such as 90s, 30min, 2h or 30d, or a day such as 2026-01-31 (UTC).")]
 pub(crate) struct Runs {
-    /// Only those that are running, waiting (for a person), cut-off or over, or ended so: done, timeout, max-cost …
+    /// Only those that are running, waiting (for a user), interrupted or over, or ended so: done, timeout, max-cost …
     #[arg(long, value_name = "WORD")]
     pub(crate) status: Option<String>,
     /// Only those in which this plugin is an agent

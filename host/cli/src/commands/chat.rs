@@ -76,7 +76,7 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     talk.close(ended, begun, output)
 }
 
-/// A conversation that was cut off.
+/// An interrupted conversation.
 pub(crate) struct Cut {
     pub(crate) room: RoomId,
     pub(crate) file: PathBuf,

@@ -103,7 +103,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &
         close_all_orphans(&store);
     }
     if codes.is_empty() {
-        says("no run was cut off".to_owned());
+        says("no run was interrupted".to_owned());
     } else {
         let failed = codes.len() - done;
         let not = if failed == 0 { String::new() } else { format!(", {failed} not: see above") };

@@ -1,4 +1,4 @@
-//! `conclave stop RUN`: ends a run that goes on in another process, or one that was cut off and is not to be gone on with.
+//! `conclave stop RUN`: ends a run that another process has under way, or an interrupted one.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub(crate) async fn stop(args: &args::Stop, output: Output) -> Result<u8, CliErr
         Ok(store) => {
             // Nobody has it under way: the store would be in use.
             store.give_up(&row.run, &args.reason).map_err(|error| unusable(&error))?;
-            tell(&row, "was cut off, and has ended now", output)?;
+            tell(&row, "was interrupted, and has ended now", output)?;
             Ok(exit::OK)
         }
         Err(StoreError::InUse { .. }) => {

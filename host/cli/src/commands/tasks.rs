@@ -153,7 +153,7 @@ fn state(state: BackgroundState, goes_on: bool) -> (Style, String) {
         BackgroundState::Failed | BackgroundState::TimedOut | BackgroundState::Interrupted => BAD,
         _ => ODD,
     };
-    let word = if state.is_end() || goes_on { state.as_str() } else { "cut off" };
+    let word = if state.is_end() || goes_on { state.as_str() } else { "interrupted" };
     (style, word.to_owned())
 }
 
