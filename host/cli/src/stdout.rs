@@ -113,14 +113,12 @@ pub(crate) fn styled(text: impl std::fmt::Display) -> Result<(), CliError> {
 /// # Errors
 /// As [`write`].
 pub(crate) fn hanging(indent: usize, text: impl std::fmt::Display) -> Result<(), CliError> {
-    drain()?;
     let mut text = text.to_string();
     if std::io::stdout().is_terminal() {
         let rows = text.lines().flat_map(|line| wrap_hanging(line, indent, columns()));
         text = rows.collect::<Vec<_>>().join("\n");
     }
-    let mut out = anstream::stdout();
-    check(writeln!(out, "{text}").and_then(|()| out.flush()))
+    unbroken(text)
 }
 
 /// Returns a plugin's text as it is for a pipe, and in rows with a mark for a terminal, which it could steer.
@@ -129,6 +127,16 @@ pub(crate) fn safe(text: &str) -> String {
         return text.to_owned();
     }
     anstream::adapter::strip_str(&foreign::block(text, Style::new(), 0, columns())).to_string()
+}
+
+/// Writes a line with styles that holds a command: in one piece, so that it can be copied.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn unbroken(text: impl std::fmt::Display) -> Result<(), CliError> {
+    drain()?;
+    let mut out = anstream::stdout();
+    check(writeln!(out, "{text}").and_then(|()| out.flush()))
 }
 
 /// What is left of a result of writing to stdout.

@@ -47,21 +47,21 @@ pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), 
         match mail.state(&row.store) {
             MailState::Gone => return Ok(()),
             MailState::PutAside => {
-                let what = format!("the process of {} could make nothing of it; nothing came of it", row.run);
-                return Err(CliError::internal(what).hint("is that process of another version of conclave?"));
+                let what = format!("the process of {} could not read the message", row.run);
+                return Err(CliError::internal(what).hint("check whether that process is of another version of conclave"));
             }
             _ if is_over(row) => return said_to_the_end(row, &mail),
             // Should its receiver have taken it in between, it is no longer waiting at the next look.
             MailState::Waiting if is_late => {
                 let taken = Mail::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
                 if !taken.is_empty() {
-                    let what = format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
-                    return Err(CliError::internal(what).hint("say it again with a longer --wait, or end that process"));
+                    let what = format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
+                    return Err(CliError::internal(what).hint("send it again with a longer --wait, or end that process"));
                 }
             }
             MailState::Taken if is_late => {
-                let what = format!("{} was given it, and had not noted it after {} s; it may still take effect", row.run, most.as_secs());
-                return Err(CliError::internal(what).hint(format!("conclave show {} says how it stands", row.run)));
+                let what = format!("the process of {} received the message, and did not record it within {} s; it may still take effect", row.run, most.as_secs());
+                return Err(CliError::internal(what).hint(format!("conclave show {} shows the state of the run", row.run)));
             }
             MailState::Waiting | MailState::Taken => {}
         }
@@ -87,8 +87,8 @@ fn said_to_the_end(row: &RunRow, mail: &Mail) -> Result<(), CliError> {
     if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
         return Ok(());
     }
-    let what = format!("the process of {} ended before it heard it; the word was taken back", row.run);
-    Err(CliError::usage(what).hint(format!("conclave show {} says how it stands", row.run)))
+    let what = format!("the process of {} ended before it received the message, which was taken back", row.run);
+    Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", row.run)))
 }
 
 /// Waits until it is so, or for as long as that.

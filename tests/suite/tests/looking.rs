@@ -64,7 +64,7 @@ fn runs_of_a_batch_are_listed_and_their_store_is_whole() {
     let runs = lines(&rig, &["runs"]);
     assert_eq!(runs.len(), 3, "{runs:?}");
     for check in [["store", "check"], ["audit", "verify"]] {
-        assert!(said(&rig, &check).contains("whole"));
+        assert!(said(&rig, &check).contains("verified"));
     }
     let name = runs[0]["run"].as_str().expect("a name");
     assert_eq!(lines(&rig, &["show", name])[0]["run"], name);

@@ -121,7 +121,7 @@ impl Waiting {
         let Some(left) = left else { return Ok(()) };
         if is_in_use(store) {
             let what = format!("{}: its run has been given another word and has not noted it yet; that one may take effect", self.id());
-            return Err(CliError::usage(what).hint(format!("conclave show {} says how it stands", self.found.run())));
+            return Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", self.found.run())));
         }
         // The process that took it has ended. What it had journalled is no longer waiting, and was refused above.
         left.remove(store).map_err(|error| unusable(&error))

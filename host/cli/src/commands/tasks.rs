@@ -191,7 +191,7 @@ fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
     stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
     let line = |name: &str, text: &str| match text {
         "" => Ok(()),
-        text => stdout::styled(format!("  {} {text}", paint(FAINT, format_args!("{name:<9}")))),
+        text => stdout::hanging(12, format!("  {} {text}", paint(FAINT, format_args!("{name:<9}")))),
     };
     // Agents and models wrote it.
     let foreign = |name: &str, text: &str| match text.trim() {

@@ -22,7 +22,7 @@ use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::explanation::{Lines, as_json, lines};
+use crate::show::explanation::{Lines, as_json, lines, print};
 use crate::show::table;
 use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
 use crate::stdout;
@@ -147,8 +147,9 @@ fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<
         return Ok(exit::OK);
     }
     let at = format!("on behalf of {}", told.record.principal.0);
-    stdout::styled(format!("{} {}  {}", paint(NAME, &address), words::of_event(&told.record.event), paint(FAINT, one_line(&at, 80))))?;
-    for line in told.told.iter().filter_map(words::of_notice) {
+    let head = one_line(&words::head(told), 240);
+    stdout::styled(format!("{} {head}  {}", paint(NAME, &address), paint(FAINT, one_line(&at, 80))))?;
+    for line in words::lines(told) {
         stdout::styled(format!("  {}", one_line(&line, 240)))?;
     }
     for (asker, explanation) in &explained {
@@ -157,7 +158,7 @@ fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<
             _ => paint(GOOD, "allowed"),
         };
         let about = format!("\n{head} {}: {}  {}", explanation.capability, one_line(&explanation.target, 200), paint(FAINT, asker));
-        lines(explanation, &about, &lines_of(told, config, explanation)).iter().try_for_each(stdout::styled)?;
+        print(&lines(explanation, &about, &lines_of(told, config, explanation)))?;
     }
     Ok(exit::OK)
 }

@@ -31,7 +31,7 @@ pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: Output) -> Re
         tell("verified", reader, checked, output)?;
     }
     if checked.is_empty() && !output.json && !output.quiet {
-        stdout::styled(note("nothing is kept, so there is nothing to hold against its hashes"))?;
+        stdout::styled(note("no runs are stored, so there is nothing to verify"))?;
     }
     // What was noted of a store that is gone is not there any more.
     let missing = checked.is_empty() && noted.is_some();
@@ -92,14 +92,14 @@ pub(super) fn tell(word: &str, reader: &Reader, checked: &Checked, output: Outpu
         let (records, rooms) = (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
         let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "payload", "payloads"));
         let head = checked.head.as_ref().map(|head| paint(FAINT, format_args!("  head {head}"))).unwrap_or_default();
-        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "whole")));
+        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "verified")));
     }
-    stdout::styled(format!("{} {folder}", paint(BAD, "NOT WHOLE")))?;
+    stdout::styled(format!("{} {folder}", paint(BAD, "DAMAGED")))?;
     for problem in checked.problems.iter().take(PROBLEMS) {
         stdout::styled(format!("  {}", one_line(problem, 400)))?;
     }
     if checked.problems.len() > PROBLEMS {
-        stdout::styled(note(format_args!("  and {} more; --json says all", checked.problems.len() - PROBLEMS)))?;
+        stdout::styled(note(format_args!("  and {} more; --json lists all", checked.problems.len() - PROBLEMS)))?;
     }
     Ok(())
 }
