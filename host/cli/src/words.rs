@@ -55,12 +55,17 @@ pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), 
             MailState::Waiting if is_late => {
                 let taken = Mail::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
                 if !taken.is_empty() {
-                    let what = format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
+                    let what =
+                        format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
                     return Err(CliError::internal(what).hint("send it again with a longer --wait, or end that process"));
                 }
             }
             MailState::Taken if is_late => {
-                let what = format!("the process of {} received the message, and did not record it within {} s; it may still take effect", row.run, most.as_secs());
+                let what = format!(
+                    "the process of {} received the message, and did not record it within {} s; it may still take effect",
+                    row.run,
+                    most.as_secs()
+                );
                 return Err(CliError::internal(what).hint(format!("conclave show {} shows the state of the run", row.run)));
             }
             MailState::Waiting | MailState::Taken => {}

@@ -95,8 +95,7 @@ fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
         }
     }
     if !output.json && !output.quiet {
-        let rest =
-            if count == 0 { "" } else { "; `conclave why EVENT` explains one, `conclave audit verify` checks the hash chain" };
+        let rest = if count == 0 { "" } else { "; `conclave why EVENT` explains one, `conclave audit verify` checks the hash chain" };
         let runs = plural(runs.len() as u64, "run", "runs");
         stdout::styled(note(format_args!("{} in {runs}{rest}", plural(count, "entry", "entries"))))?;
     }

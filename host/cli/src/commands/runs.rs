@@ -105,11 +105,8 @@ fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
     let talks = waits.values().flatten().count() - questions;
     let verb = |count: usize| if count == 1 { "waits" } else { "wait" };
     let asked = format!("{} {} for you: `conclave approvals`", plural(questions as u64, "question", "questions"), verb(questions));
-    let talk = format!(
-        "{} {} for your next message: `conclave resume RUN`",
-        plural(talks as u64, "conversation", "conversations"),
-        verb(talks)
-    );
+    let talk =
+        format!("{} {} for your next message: `conclave resume RUN`", plural(talks as u64, "conversation", "conversations"), verb(talks));
     match (questions, talks) {
         (0, 0) => None,
         (_, 0) => Some(asked),

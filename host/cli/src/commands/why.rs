@@ -116,7 +116,7 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
         let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
-        let rest = if count == 0 { "; nothing was refused, and nobody was asked" } else { "; conclave why ADDRESS says more" };
+        let rest = if count == 0 { "; no refusals and no approvals" } else { "; conclave why ADDRESS explains one" };
         stdout::styled(paint(FAINT, format_args!("run {run}: {}{rest}", plural(count, "event", "events"))))?;
     }
     Ok(exit::OK)

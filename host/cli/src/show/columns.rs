@@ -153,7 +153,8 @@ pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
 /// behind a label; with 0, where the first row begins.
 pub(crate) fn wrap_hanging(line: &str, hang: usize, most: usize) -> Vec<String> {
     let blanks = line.len() - line.trim_start_matches(' ').len();
-    let indent = " ".repeat(if hang > 0 { hang } else { blanks.max(2) }.min(most / 3));
+    let indent = if hang > 0 { hang.min(most / 2) } else { blanks.max(2).min(most / 3) };
+    let indent = " ".repeat(indent);
     let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
     // Behind the last blank: where in the row, and after how many columns.
     let (mut blank, mut is_style) = (None, false);
