@@ -49,7 +49,7 @@ fn a_run_is_listed_shown_and_whole() {
     let audit = lines(&rig, &["audit"]);
     assert!(!audit.is_empty() && audit.iter().all(|entry| entry["kind"] == "allowed"), "{audit:?}");
     assert!(said(&rig, &["store", "check"]).contains(" of 1 room, 1 payload"));
-    assert!(said(&rig, &["approvals"]).contains("nothing waits for an approval"));
+    assert!(said(&rig, &["approvals"]).contains("no call waits for an approval"));
     // Where it is narrow the address is still there, whole.
     let narrow = command(&rig, &["audit"]).env("COLUMNS", "60").output().expect("it runs");
     let first = audit[0]["event"].as_str().expect("an address");

@@ -89,7 +89,7 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, ou
                 if take_back(mail, row)? {
                     let what =
                         format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
-                    return Err(CliError::internal(what).hint("end that process, and say it again"));
+                    return Err(CliError::internal(what).hint("end that process, and send it again"));
                 }
                 let what = format!("{} was told to end, and had not ended after {} s", row.run, most.as_secs());
                 return Err(CliError::internal(what).hint("it ends when its process hears of it, or when that ends: conclave runs"));

@@ -180,8 +180,8 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
     assert_eq!(hurried, 1, "{log:?}");
     let entries = audit::entries(&retold(records.clone()));
     let of = |kind: audit::Kind| entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.what.as_str()).collect::<Vec<_>>();
-    assert_eq!(of(audit::Kind::Stopped), ["somebody paused the run: lunch", "the run was stopped: enough"]);
-    assert_eq!(of(audit::Kind::Resumed), ["somebody let the paused run go on"]);
+    assert_eq!(of(audit::Kind::Stopped), ["the run was paused: lunch", "the run was stopped: enough"]);
+    assert_eq!(of(audit::Kind::Resumed), ["the paused run was resumed"]);
     let timeline = Timeline::of([records]).expect("a timeline");
     let stops = timeline.rows.iter().filter(|row| row.what.kind() == "stopped").count();
     assert_eq!((stops, timeline.ended.map(|ended| ended.reason)), (1, Some("enough".to_owned())), "{:?}", timeline.rows);
