@@ -56,7 +56,13 @@ impl Told {
         }
     }
 
-    /// Returns whether one more line of the log is shown.
+    fn log_line(&self, message: &str) {
+        if self.shows_log_line() {
+            self.put(&Entry::new(FAINT, "log").cut(FAINT, message));
+        }
+    }
+
+    /// Counts a line of the log; returns whether it is shown.
     fn shows_log_line(&self) -> bool {
         self.log_lines.fetch_add(1, Ordering::SeqCst) < LOG_LINES || self.verbose
     }
@@ -89,9 +95,7 @@ impl Subscriber for Told {
         }
         match &happening.what {
             What::Logged { level, message, .. } if self.verbose || *level >= Level::Info => {
-                if self.shows_log_line() {
-                    self.put(&Entry::new(FAINT, "log").cut(FAINT, message));
-                }
+                self.log_line(message);
             }
             What::Progressed { done, total, message, .. } => {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
