@@ -374,7 +374,7 @@ impl Inner {
                 None => Said::Again(String::new()),
             },
             Some(Choice::Why) => Said::Again(why::text(request, &self.about)),
-            Some(Choice::ShowMore) | None => Said::Again("      one letter, as below".to_owned()),
+            Some(Choice::ShowMore) | None => Said::Again("      type one of the letters below".to_owned()),
         }
     }
 
@@ -399,7 +399,7 @@ impl Inner {
             match line.trim().to_ascii_lowercase().as_str() {
                 "t" | "these" if exact => return Some(true),
                 "y" | "any" if any => return Some(false),
-                _ => above = "      one letter, as below".to_owned(),
+                _ => above = "      type one of the letters below".to_owned(),
             }
         }
     }

@@ -65,10 +65,10 @@ pub(crate) enum Command {
     Chat(Chat),
     /// Run the entry task of a config on every line of a file. The results go to stdout, in the order of the lines
     Batch(Batch),
-    /// Go on with runs that were cut off by a crash, a kill or a power cut: what was answered is not asked again. A run that is paused in
+    /// Resume runs that were interrupted by a crash, a kill or a power cut: what was answered is not asked again. A run that is paused in
     /// another terminal goes on there
     Resume(Resume),
-    /// End a run: one that goes on in another terminal, or one that was cut off
+    /// End a run: one that runs in another terminal, or an interrupted one
     Stop(Stop),
     /// Pause a run that goes on in another terminal: nothing new begins in it until `conclave resume RUN`
     Pause(Pause),

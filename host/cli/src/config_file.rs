@@ -104,7 +104,7 @@ pub(crate) fn tell(file: &ConfigFile, edited: &Edited, more: Value, output: Outp
         if let (Value::Object(told), Value::Object(more)) = (&mut told, more) {
             told.extend(more);
         }
-        return stdout::line(told);
+        return stdout::json(told);
     }
     if output.quiet {
         return Ok(());

@@ -109,7 +109,7 @@ async fn dispatch(command: Command, output: Output, interrupts: Interrupts) -> R
 fn report(output: Output, error: &CliError) -> ExitCode {
     if output.json {
         // What cannot be told on stdout is told on stderr below.
-        let _ = stdout::line(error.to_json());
+        let _ = stdout::json(error.to_json());
     }
     // Names from a component can be part of it.
     let _ = writeln!(output::stderr(), "{} {}", show::paint(show::BAD, "error:"), show::printable(&error.to_string()));

@@ -1,4 +1,4 @@
-//! Runs that were cut off: which there are, what is said of them, and what nobody would go on with. Going on is `resume`'s.
+//! Interrupted runs: which there are, what is said of them, and which of them are given up. `resume` resumes them.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::stores::{Stores, is_cut_off};
 
 /// Runs that are named.
 const SHOWN: usize = 3;
-/// What calls of clients are kept as: nobody waits for one that was cut off.
+/// What calls of clients are stored as: no client waits for an interrupted one.
 pub(crate) const CLIENT: &str = "mcp";
 /// What conversations are kept as.
 pub(crate) const CONVERSATION: &str = "chat";
@@ -47,7 +47,7 @@ pub(crate) fn tell_left(left: &[RunRow]) {
     let _ = writeln!(crate::output::stderr(), "{}", paint(ODD, told));
 }
 
-/// Ends calls of clients that were cut off: the client that asked has gone with the process. Before the first run of this process.
+/// Ends interrupted calls of clients: the client that asked has gone with the process. Before the first run of this process.
 pub(crate) fn give_up_calls(store: &Store) {
     let Ok(reader) = Reader::open(store.folder()) else { return };
     let runs = reader.runs(&RunFilter::default()).unwrap_or_default();
@@ -57,7 +57,7 @@ pub(crate) fn give_up_calls(store: &Store) {
     }
 }
 
-/// Ends child rooms that were cut off while their run is over. The store is this process's, and nothing of that run is under way.
+/// Ends interrupted child rooms whose run is over. The store is this process's, and nothing of that run is under way.
 pub(crate) fn close_orphans(store: &Store, run: &RoomId) {
     let Ok(reader) = Reader::open(store.folder()) else { return };
     for room in reader.rooms(run).unwrap_or_default() {
@@ -74,9 +74,9 @@ pub(crate) fn waits_for_person(store: &Store, room: &RoomId) -> bool {
 }
 
 impl Stores {
-    /// Runs that were cut off, newest first; a store that cannot be read is overlooked.
+    /// Returns the interrupted runs, newest first; a store that cannot be read is overlooked.
     pub(crate) fn cut_off(&self) -> Vec<RunRow> {
-        let filter = RunFilter { status: Some("cut-off".to_owned()), ..RunFilter::default() };
+        let filter = RunFilter { status: Some("interrupted".to_owned()), ..RunFilter::default() };
         let runs = self.folders().iter().filter_map(|folder| Reader::open(folder).ok()?.runs(&filter).ok());
         let mut runs: Vec<RunRow> = runs.flatten().filter(is_cut_off).collect();
         runs.sort_by_key(|run| std::cmp::Reverse(run.started));

@@ -60,9 +60,9 @@ pub(crate) fn time(duration: Duration) -> String {
     }
 }
 
-/// `1 task`, `2 tasks`.
+/// `1 task`, `2 tasks`, `12 345 tasks`.
 pub(crate) fn plural(count: u64, one: &str, several: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { several })
+    format!("{} {}", amounts::count(count), if count == 1 { one } else { several })
 }
 
 /// Returns the text in one line of at most so many columns, with blanks where its lines end; what could steer a terminal is escaped.

@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use crate::error::CliError;
 use crate::output::{self, Kind};
 use crate::screen::columns;
+use crate::show::columns::wrap_hanging;
 use crate::show::foreign;
 
 /// The reader has gone away.
@@ -37,17 +38,17 @@ pub(crate) fn queue(text: String) -> Result<(), CliError> {
     failed()
 }
 
-/// The same, with a line end.
-pub(crate) fn queue_line(text: impl std::fmt::Display) -> Result<(), CliError> {
-    queue(format!("{text}\n"))
+/// Queues JSON as [`json`] writes it.
+pub(crate) fn queue_json(text: impl std::fmt::Display) -> Result<(), CliError> {
+    queue(format!("{}\n", foreign::escape_json(&text.to_string())))
 }
 
-/// The same for a line with styles, which are taken out where colors are off.
+/// Queues a line with styles, which are taken out where colors are off.
 pub(crate) fn queue_styled(text: impl std::fmt::Display) -> Result<(), CliError> {
     let text = text.to_string();
     match anstream::AutoStream::choice(&std::io::stdout()) {
-        anstream::ColorChoice::Never => queue_line(anstream::adapter::strip_str(&text)),
-        _ => queue_line(text),
+        anstream::ColorChoice::Never => queue(format!("{}\n", anstream::adapter::strip_str(&text))),
+        _ => queue(format!("{text}\n")),
     }
 }
 
@@ -88,14 +89,36 @@ pub(crate) fn line(text: impl std::fmt::Display) -> Result<(), CliError> {
     write(&format!("{text}\n"))
 }
 
-/// A line with styles, which are taken out where colors are off.
+/// Writes JSON with a line end. Characters that could steer a terminal or deceive a reader are
+/// escaped as `\uXXXX`, for a pipe as for a terminal: a parser reads the same values.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn json(text: impl std::fmt::Display) -> Result<(), CliError> {
+    line(foreign::escape_json(&text.to_string()))
+}
+
+/// Writes a line with styles, which are taken out where colors are off. A terminal gets it broken
+/// at words.
 ///
 /// # Errors
 /// As [`write`].
 pub(crate) fn styled(text: impl std::fmt::Display) -> Result<(), CliError> {
-    drain()?;
-    let mut out = anstream::stdout();
-    check(writeln!(out, "{text}").and_then(|()| out.flush()))
+    hanging(0, text)
+}
+
+/// Writes a line as [`styled`] does. On a terminal its further rows begin at column `indent`; with
+/// 0, where the first row begins.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn hanging(indent: usize, text: impl std::fmt::Display) -> Result<(), CliError> {
+    let mut text = text.to_string();
+    if std::io::stdout().is_terminal() {
+        let rows = text.lines().flat_map(|line| wrap_hanging(line, indent, columns()));
+        text = rows.collect::<Vec<_>>().join("\n");
+    }
+    unbroken(text)
 }
 
 /// Returns a plugin's text as it is for a pipe, and in rows with a mark for a terminal, which it could steer.
@@ -104,6 +127,16 @@ pub(crate) fn safe(text: &str) -> String {
         return text.to_owned();
     }
     anstream::adapter::strip_str(&foreign::block(text, Style::new(), 0, columns())).to_string()
+}
+
+/// Writes a line with styles that holds a command: in one piece, so that it can be copied.
+///
+/// # Errors
+/// As [`write`].
+pub(crate) fn unbroken(text: impl std::fmt::Display) -> Result<(), CliError> {
+    drain()?;
+    let mut out = anstream::stdout();
+    check(writeln!(out, "{text}").and_then(|()| out.flush()))
 }
 
 /// What is left of a result of writing to stdout.

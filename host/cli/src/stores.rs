@@ -211,7 +211,7 @@ pub(crate) fn run_of(room: &RoomId) -> RoomId {
     RoomId::from(room.as_str().split('/').next().unwrap_or_default())
 }
 
-/// Was cut off, and nobody has gone on with it.
+/// Returns whether the run was interrupted, and not resumed since.
 pub(crate) fn is_cut_off(run: &RunRow) -> bool {
     run.standing == Standing::CutOff
 }

@@ -21,7 +21,7 @@ const EVERY: Duration = Duration::from_millis(100);
 /// The run as it is now, which must go on somewhere. `what` is what is to be done with it, such as `pause`.
 ///
 /// # Errors
-/// When it has ended, or was cut off.
+/// When it has ended, or was interrupted.
 pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError> {
     let row = found.row()?;
     match row.standing {
@@ -29,8 +29,8 @@ pub(crate) fn under_way(found: &InStore, what: &str) -> Result<RunRow, CliError>
         Standing::Ended(status) => {
             Err(CliError::usage(format!("the run {} has ended ({}): there is nothing to {what}", row.run, status.as_str())))
         }
-        Standing::CutOff => Err(CliError::usage(format!("the run {} was cut off: nothing of it goes on that one could {what}", row.run))
-            .hint(format!("conclave resume {} goes on with it, conclave stop {} ends it", row.run, row.run))),
+        Standing::CutOff => Err(CliError::usage(format!("the run {} was interrupted: there is nothing to {what}", row.run))
+            .hint(format!("conclave resume {} resumes it, conclave stop {} ends it", row.run, row.run))),
     }
 }
 
@@ -47,21 +47,26 @@ pub(crate) async fn say(row: &RunRow, word: Word, most: Duration) -> Result<(), 
         match mail.state(&row.store) {
             MailState::Gone => return Ok(()),
             MailState::PutAside => {
-                let what = format!("the process of {} could make nothing of it; nothing came of it", row.run);
-                return Err(CliError::internal(what).hint("is that process of another version of conclave?"));
+                let what = format!("the process of {} could not read the message", row.run);
+                return Err(CliError::internal(what).hint("check whether that process is of another version of conclave"));
             }
             _ if is_over(row) => return said_to_the_end(row, &mail),
             // Should its receiver have taken it in between, it is no longer waiting at the next look.
             MailState::Waiting if is_late => {
                 let taken = Mail::take_back(&row.store, |other| other.id == mail.id).map_err(|error| unusable(&error))?;
                 if !taken.is_empty() {
-                    let what = format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
-                    return Err(CliError::internal(what).hint("say it again with a longer --wait, or end that process"));
+                    let what =
+                        format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
+                    return Err(CliError::internal(what).hint("send it again with a longer --wait, or end that process"));
                 }
             }
             MailState::Taken if is_late => {
-                let what = format!("{} was given it, and had not noted it after {} s; it may still take effect", row.run, most.as_secs());
-                return Err(CliError::internal(what).hint(format!("conclave show {} says how it stands", row.run)));
+                let what = format!(
+                    "the process of {} received the message, and did not record it within {} s; it may still take effect",
+                    row.run,
+                    most.as_secs()
+                );
+                return Err(CliError::internal(what).hint(format!("conclave show {} shows the state of the run", row.run)));
             }
             MailState::Waiting | MailState::Taken => {}
         }
@@ -87,8 +92,8 @@ fn said_to_the_end(row: &RunRow, mail: &Mail) -> Result<(), CliError> {
     if reader.has_received(&mail.room, &mail.id).map_err(|error| unusable(&error))? {
         return Ok(());
     }
-    let what = format!("the process of {} ended before it heard it; the word was taken back", row.run);
-    Err(CliError::usage(what).hint(format!("conclave show {} says how it stands", row.run)))
+    let what = format!("the process of {} ended before it received the message, which was taken back", row.run);
+    Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", row.run)))
 }
 
 /// Waits until it is so, or for as long as that.
@@ -102,12 +107,12 @@ pub(crate) async fn until(most: Duration, is_so: impl Fn() -> bool) {
 /// Tells what came of it: with `--json` as an object of this type.
 pub(crate) fn tell(row: &RunRow, kind: &str, what: &str, output: Output) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(json!({ "type": kind, "run": row.run, "what": what }));
+        return stdout::json(json!({ "type": kind, "run": row.run, "what": what }));
     }
     if output.quiet {
         return Ok(());
     }
-    stdout::line(printable(&format!("{} {what}", row.run)))
+    stdout::styled(printable(&format!("{} {what}", row.run)))
 }
 
 /// Why a run is paused; none when it is not, or when that cannot be read.

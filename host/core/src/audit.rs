@@ -139,15 +139,15 @@ impl Found {
         match of.record.event.effective() {
             Event::RoomOpened { setup, .. } => self.allowed(of, setup),
             Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
-            Event::Resumed { down_ms } => self.put(of, Kind::Resumed, None, format!("went on after {down_ms} ms without a host")),
+            Event::Resumed { down_ms } => self.put(of, Kind::Resumed, None, format!("resumed after {down_ms} ms without a host")),
             Event::TurnStopped { reason } => self.put(of, Kind::Stopped, None, format!("the turn was stopped: {reason}")),
             Event::TaskKilled { task, reason } => self.put(of, Kind::Stopped, None, format!("the task {task} was stopped: {reason}")),
             Event::Cancelled { reason } => self.put(of, Kind::Stopped, None, format!("the run was stopped: {reason}")),
             Event::PluginReplaced { plugin, sha256 } => {
-                self.put(of, Kind::Replaced, Some(plugin), format!("calls from here on go to the component {sha256}"));
+                self.put(of, Kind::Replaced, Some(plugin), format!("calls now go to the component {sha256}"));
             }
-            Event::Paused { reason } => self.put(of, Kind::Stopped, None, format!("somebody paused the run: {reason}")),
-            Event::Unpaused => self.put(of, Kind::Resumed, None, "somebody let the paused run go on".to_owned()),
+            Event::Paused { reason } => self.put(of, Kind::Stopped, None, format!("the run was paused: {reason}")),
+            Event::Unpaused => self.put(of, Kind::Resumed, None, "the paused run was resumed".to_owned()),
             Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => self.fault(of, *call, fault),
             _ => {}
         }
@@ -180,7 +180,7 @@ impl Found {
             // Steps, strategies and whatever else a plugin is asked; of tools their answers tell.
             Notice::PluginFaulted { plugin, fault, .. } => self.fault_of(of, plugin, fault),
             Notice::UserHeard { task, message } => {
-                self.put(of, Kind::Decided, None, format!("somebody said to {task}: {}", crate::timeline::short(message.text())));
+                self.put(of, Kind::Decided, None, format!("a message was sent to {task}: {}", crate::timeline::short(message.text())));
             }
             Notice::ToolCalled { call, name, .. } => {
                 let plugin = name.split_once('.').map_or(name.as_str(), |(plugin, _)| plugin);
@@ -191,9 +191,9 @@ impl Found {
                 self.put(of, Kind::Refused, Some(plugin), what);
             }
             Notice::ApprovalAsked { call, request } => {
-                let mut by = request.asked_by.as_ref().map(|plugin| format!(", as {plugin} wants")).unwrap_or_default();
+                let mut by = request.asked_by.as_ref().map(|plugin| format!(", requested by {plugin}")).unwrap_or_default();
                 for delegator in request.delegators.iter().rev() {
-                    by += &format!(", set to work by {}", delegator.plugin);
+                    by += &format!(", delegated by {}", delegator.plugin);
                 }
                 let risk = match (request.risk, &request.risk_reason) {
                     (Some(risk), Some(reason)) => format!("; {} risk: {}", risk.as_str(), crate::timeline::short(reason)),
@@ -216,8 +216,8 @@ impl Found {
             }
             Notice::TopUpAsked { top_up, .. } => {
                 let what = match &top_up.problem {
-                    Some(problem) => format!("asked again, for what was given was no amount: {problem}"),
-                    None => format!("more was asked for: {}", top_up.sentence()),
+                    Some(problem) => format!("asked again, because the answer was no amount: {problem}"),
+                    None => format!("a higher limit was requested: {}", top_up.sentence()),
                 };
                 self.put(of, Kind::Asked, None, what);
             }
@@ -234,11 +234,11 @@ impl Found {
             }
             Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
                 let (tokens, cost) = (Budget::Tokens.show(*input_tokens), Budget::Cost.show(*cost_micro_usd));
-                let what = format!("a request to the model {model} has no answer; {tokens} and {cost} of it are counted");
+                let what = format!("a request to the model {model} got no answer; {tokens} and {cost} are counted for it");
                 self.put(of, Kind::Interrupted, None, what);
             }
             Notice::PriceUnknown { model, limit } => {
-                let what = format!("{limit} held nothing back for the model {model}: its price is not known");
+                let what = format!("{limit} did not limit the model {model}: its price is not known");
                 self.put(of, Kind::Allowed, None, what);
             }
             Notice::SideEffectStarted { plugin, side_effect, .. } => {
@@ -255,9 +255,9 @@ impl Found {
 
 fn decided(approval: &Approval) -> String {
     match approval {
-        Approval::Approved => "yes".to_owned(),
-        Approval::Edited { arguments } => format!("yes, with {arguments}"),
-        Approval::Refused { reason } => format!("no: {reason}"),
-        Approval::Invalid { message } => format!("no, it could not run so: {message}"),
+        Approval::Approved => "approved".to_owned(),
+        Approval::Edited { arguments } => format!("approved with {arguments}"),
+        Approval::Refused { reason } => format!("refused: {reason}"),
+        Approval::Invalid { message } => format!("refused, because its arguments are not valid: {message}"),
     }
 }

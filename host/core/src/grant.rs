@@ -19,6 +19,14 @@ pub struct Denial {
     pub detail: String,
 }
 
+impl Denial {
+    /// Returns the text that an agent reads in place of a result.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        format!("Refused: {} {}.", self.capability, self.target)
+    }
+}
+
 /// The layer that refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]

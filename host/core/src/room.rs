@@ -64,7 +64,7 @@ use crate::view::{AgentView, Remaining};
 
 pub use hosting::RoomStatus;
 pub use invariants::{Invariant, InvariantViolation};
-pub(crate) use tools::wider_tools;
+pub(crate) use tools::{naming_task_list, wider_tools};
 
 use agent_states::AgentStates;
 use background::{BackgroundTask, Tasks};

@@ -117,6 +117,25 @@ fn denied() -> (Rig, PathBuf, String) {
 }
 
 #[test]
+fn json_holds_no_character_that_steers_a_terminal() {
+    let config = calling("files_read", "run", &json!({ "path": "/data/a.txt" }), "grants.files = [\"data\"]");
+    let rig = Rig::new().with_file("data/a.txt", "inside").with_file("conclave.toml", config);
+    let state = rig.folder().join("state");
+    let message = "a\u{9b}2J\u{9d}0;x\u{9c}\u{202e}b\u{7f}";
+    let streamed = text(&run(&rig, &state, &["run", "conclave.toml", message, "--json"]).stdout);
+    let listed = text(&run(&rig, &state, &["runs", "--json"]).stdout);
+    let shown = text(&run(&rig, &state, &["show", "--json"]).stdout);
+    for json in [&streamed, &listed, &shown] {
+        assert!(!json.contains(['\u{9b}', '\u{9c}', '\u{9d}', '\u{202e}', '\u{7f}']), "{json}");
+        assert!(json.contains("a\\u009b2J\\u009d0;x\\u009c\\u202eb\\u007f"), "{json}");
+        let is_json = |line: &str| serde_json::from_str::<Value>(line).is_ok();
+        assert!(!json.is_empty() && json.lines().all(is_json), "{json}");
+    }
+    let row: Value = serde_json::from_str(listed.trim()).expect("one run");
+    assert_eq!(row["text"], message, "a parser reads what was written");
+}
+
+#[test]
 fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
     let (rig, state, address) = denied();
     let output = run(&rig, &state, &["why", &address]);
@@ -127,6 +146,8 @@ fn a_refusal_says_where_to_look_and_why_says_what_each_layer_said() {
     {
         assert!(shown.contains(part), "{part} is missing:\n{shown}");
     }
+    let head = shown.lines().next().unwrap_or_default();
+    assert!(head.contains("subject was refused files /folder/../root/.ssh/id_ed25519"), "{head}");
     assert!(!shown.contains("conclave grant"), "no ready-made line for a key file:\n{shown}");
     assert!(
         shown.contains("asked by subject") && shown.contains("for the task main") && shown.contains("on behalf of operator"),

@@ -49,7 +49,7 @@ fn a_run_is_listed_shown_and_whole() {
     let audit = lines(&rig, &["audit"]);
     assert!(!audit.is_empty() && audit.iter().all(|entry| entry["kind"] == "allowed"), "{audit:?}");
     assert!(said(&rig, &["store", "check"]).contains(" of 1 room, 1 payload"));
-    assert!(said(&rig, &["approvals"]).contains("nothing waits for an approval"));
+    assert!(said(&rig, &["approvals"]).contains("no call waits for an approval"));
     // Where it is narrow the address is still there, whole.
     let narrow = command(&rig, &["audit"]).env("COLUMNS", "60").output().expect("it runs");
     let first = audit[0]["event"].as_str().expect("an address");
@@ -64,7 +64,7 @@ fn runs_of_a_batch_are_listed_and_their_store_is_whole() {
     let runs = lines(&rig, &["runs"]);
     assert_eq!(runs.len(), 3, "{runs:?}");
     for check in [["store", "check"], ["audit", "verify"]] {
-        assert!(said(&rig, &check).contains("whole"));
+        assert!(said(&rig, &check).contains("verified"));
     }
     let name = runs[0]["run"].as_str().expect("a name");
     assert_eq!(lines(&rig, &["show", name])[0]["run"], name);
@@ -84,13 +84,13 @@ fn a_run_that_waits_for_a_person_says_so_and_its_time_goes_on() {
     assert_eq!(lines(&rig, &["show"])[0]["totals"]["approvals"], 1);
     kill(child);
     let listed = said(&rig, &["runs"]);
-    assert!(listed.contains("cut off, waits"), "{listed}");
+    assert!(listed.contains("interrupted, waits"), "{listed}");
 
     // A word that nobody has heard yet.
     let approval = lines(&rig, &["approvals"]).pop().expect("it waits still");
     said(&rig, &["approve", approval["id"].as_str().expect("an id"), "--yes"]);
     let listed = said(&rig, &["approvals"]);
-    assert!(listed.contains("approved, not yet heard"), "{listed}");
+    assert!(listed.contains("approved, not yet received"), "{listed}");
     assert_eq!(lines(&rig, &["approvals"])[0]["said"], "approved");
 
     // The time in which nobody ran counts nowhere, and one question stays one.

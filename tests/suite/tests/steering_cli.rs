@@ -153,7 +153,7 @@ fn a_run_that_was_cut_off_while_paused_goes_on_by_its_name() {
         let output = conclave(&rig, &arguments);
         assert_eq!(output.status.code(), Some(2), "{word}");
         let stderr = text(&output.stderr);
-        assert!(stderr.contains("was cut off") && stderr.contains(&format!("conclave resume {run}")), "{word}: {stderr}");
+        assert!(stderr.contains("was interrupted") && stderr.contains(&format!("conclave resume {run}")), "{word}: {stderr}");
     }
     // Somebody wanted it to stand still.
     let all = conclave(&rig, &["resume", "--approvals", "wait"]);

@@ -45,7 +45,7 @@ impl Inner {
                     Some(arguments) => return by_person(Approval::Edited { arguments }),
                     None => above = String::new(),
                 },
-                _ => above = "      one letter, as below".to_owned(),
+                _ => above = "      type one of the letters below".to_owned(),
             }
         }
     }

@@ -62,7 +62,7 @@ pub(crate) enum Approvals {
 #[derive(Debug, Args)]
 #[command(after_help = "Exit codes: as `conclave run`; of several runs the worst of theirs, those that could not go on included")]
 pub(crate) struct Resume {
-    /// The run, or its first digits; without it all runs that were cut off, one after the other
+    /// The run, or its first digits; without it all interrupted runs, one after the other
     pub(crate) run: Option<String>,
     /// All of them, which is what happens without a run's name
     #[arg(long, conflicts_with = "run")]

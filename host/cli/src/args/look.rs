@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 #[derive(Debug, Args)]
 #[command(after_help = "TIME is how long ago, such as 90s, 30min, 2h or 30d, or a day such as 2026-01-31 (UTC).")]
 pub(crate) struct Runs {
-    /// Only those that are running, waiting (for a person), cut-off or over, or ended so: done, timeout, max-cost …
+    /// Only those that are running, waiting (for a user), interrupted or over, or ended so: done, timeout, max-cost …
     #[arg(long, value_name = "WORD")]
     pub(crate) status: Option<String>,
     /// Only those in which this plugin is an agent
@@ -48,7 +48,7 @@ pub(crate) struct Show {
 #[derive(Debug, Args)]
 #[command(
     after_help = "A task of a child room is named with the room's number before it: 2/task-1.\nExit codes: 0 it was listed, or was told; 1 its \
-                  process did not hear it; 2 there is no such run or task, or it does not go on"
+                  process did not receive it; 2 there is no such run or task, or it does not go on"
 )]
 pub(crate) struct Tasks {
     /// The run, or its first digits; without it the newest
@@ -64,7 +64,7 @@ pub(crate) struct Tasks {
     /// Why it is cancelled
     #[arg(long, value_name = "TEXT", default_value = "cancelled with `conclave tasks`", requires = "cancel")]
     pub(crate) reason: String,
-    /// How many seconds to wait until its process has heard it
+    /// How many seconds to wait until its process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
     /// The store that the run is kept in with --store

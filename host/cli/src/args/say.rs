@@ -21,14 +21,14 @@ pub(crate) struct Stop {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it is paused; 1 its process did not hear it; 2 there is no such run, or it does not go on")]
+#[command(after_help = "Exit codes: 0 it is paused; 1 its process did not receive it; 2 there is no such run, or it does not go on")]
 pub(crate) struct Pause {
     /// The run, or its first digits
     pub(crate) run: String,
     /// Why: its journal says so, and whoever looks at it reads it
     #[arg(long, value_name = "TEXT", default_value = "paused with `conclave pause`")]
     pub(crate) reason: String,
-    /// How many seconds to wait until its process has heard it
+    /// How many seconds to wait until its process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
     /// The store that the run is kept in with --store
@@ -37,7 +37,7 @@ pub(crate) struct Pause {
 }
 
 #[derive(Debug, Args)]
-#[command(after_help = "Exit codes: 0 it was told; 1 its process did not hear it; 2 there is no such run or task, or it does not go on")]
+#[command(after_help = "Exit codes: 0 it was told; 1 its process did not receive it; 2 there is no such run or task, or it does not go on")]
 pub(crate) struct Tell {
     /// The run, or its first digits
     pub(crate) run: String,
@@ -46,7 +46,7 @@ pub(crate) struct Tell {
     /// The task whose agent is to read it; without it the entry task's
     #[arg(long, value_name = "TASK")]
     pub(crate) task: Option<String>,
-    /// How many seconds to wait until its process has heard it
+    /// How many seconds to wait until its process has received it
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     pub(crate) wait: u64,
     /// The store that the run is kept in with --store

@@ -214,7 +214,7 @@ impl Results {
         match &mut self.sink {
             // A line at a time, so that whoever looks at the file sees what there is.
             Sink::File(path, file) => writeln!(file, "{}", json?).and_then(|()| file.flush()).map_err(|error| unwritten(path, &error)),
-            Sink::Json => self.screen.above_status(|| stdout::queue_line(json?)),
+            Sink::Json => self.screen.above_status(|| stdout::queue_json(json?)),
             Sink::Readable => self.screen.above_status(|| stdout::queue_styled(row.readable())),
         }
     }

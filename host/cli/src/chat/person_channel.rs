@@ -235,7 +235,7 @@ impl Inner {
         if self.json {
             let text = anstream::adapter::strip_str(text).to_string();
             // The result at the end goes the same way, and says so when stdout cannot be written.
-            let _ = stdout::queue_line(json!({ "type": "note", "text": text.trim() }));
+            let _ = stdout::queue_json(json!({ "type": "note", "text": text.trim() }));
             return;
         }
         self.screen.notice(text);
@@ -256,7 +256,7 @@ impl Inner {
         self.conversation.end_turn();
         self.interrupts.turn_is_over();
         if self.json {
-            let _ = stdout::queue_line(json!({ "type": "asked", "task": task, "prompt": prompt }));
+            let _ = stdout::queue_json(json!({ "type": "asked", "task": task, "prompt": prompt }));
         }
         let answer = self.next_message(&task).await;
         Some(answer.unwrap_or_else(|| GOODBYE.to_owned().into()))

@@ -1,4 +1,4 @@
-//! `conclave approvals`: the calls that wait for an approval, in whichever terminal or none.
+//! `conclave approvals`: the calls that wait for an approval, of all runs.
 
 use std::collections::BTreeMap;
 
@@ -27,7 +27,7 @@ const COLUMNS: [Column; 8] = [
     Column { head: "ID", most: 28, goes: 0 },
     Column { head: "SINCE", most: 12, goes: 2 },
     Column { head: "EXPIRES", most: 26, goes: 3 },
-    Column { head: "RUN IS", most: 8, goes: 5 },
+    Column { head: "RUN IS", most: 11, goes: 5 },
     Column { head: "TASK", most: 16, goes: 4 },
     Column { head: "TOOL", most: 28, goes: 0 },
     Column { head: "RISK", most: 40, goes: 1 },
@@ -53,24 +53,24 @@ pub(crate) fn approvals(args: &args::ApprovalList, output: Output) -> Result<u8,
     let (now, said) = (now(), said(&stores));
     let said = |wait: &WaitRow| said.get(&(wait.room.clone(), wait.wait.key)).copied();
     if output.json {
-        waits.iter().try_for_each(|wait| stdout::line(as_json(wait, said(wait))))?;
+        waits.iter().try_for_each(|wait| stdout::json(as_json(wait, said(wait))))?;
         return Ok(exit::OK);
     }
     if waits.is_empty() {
         if !output.quiet {
-            stdout::styled(note("nothing waits for an approval"))?;
+            stdout::styled(note("no call waits for an approval"))?;
         }
         return Ok(exit::OK);
     }
     let rows: Vec<Vec<(Style, String)>> = waits.iter().map(|wait| row(wait, said(wait), now)).collect();
     table::lines(&COLUMNS, &rows, table::total()).iter().try_for_each(stdout::styled)?;
     if !output.quiet {
-        stdout::styled(note("`conclave approve ID` shows one whole and lets it run; `conclave refuse ID` does not"))?;
+        stdout::styled(note("`conclave approve ID` shows a call in full and approves it; `conclave refuse ID` refuses it"))?;
     }
     Ok(exit::OK)
 }
 
-/// The id; none of what waits for something else than an approver.
+/// Returns the id of a call; `None` of what waits for anything but an approver.
 fn id(wait: &WaitRow) -> Option<String> {
     match wait.wait.key {
         WaitKey::Call(call) => Some(approval_id(&wait.room, call)),
@@ -78,9 +78,9 @@ fn id(wait: &WaitRow) -> Option<String> {
     }
 }
 
-/// What was said and lies in the mail: nobody has the run under way, or it has not looked yet.
+/// Returns the decisions that lie in the mail: no process has the run under way, or it has not looked yet.
 fn said(stores: &Stores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
-    // What cannot be read there is told by whoever takes it out.
+    // Mail that cannot be read is reported by the process that takes it out.
     let mail = stores.folders().iter().flat_map(|folder| Mail::pending(folder).unwrap_or_default());
     let word = |mail: Mail| match mail.word {
         Word::Decide { call, approval } => {
@@ -95,11 +95,11 @@ fn said(stores: &Stores) -> BTreeMap<(RoomId, WaitKey), &'static str> {
 fn row(wait: &WaitRow, said: Option<&str>, now: Millis) -> Vec<(Style, String)> {
     let request = wait.wait.request.as_deref();
     let arguments = request.map(|request| one_line(&request.arguments.to_string(), ARGUMENTS)).unwrap_or_default();
-    let standing = if wait.is_live { (NAME, "running") } else { (ODD, "cut off") };
+    let standing = if wait.is_live { (NAME, "running") } else { (ODD, "interrupted") };
     vec![
         (NAME, id(wait).unwrap_or_default()),
         (FAINT, ago(wait.since, now)),
-        (Style::new(), said.map_or_else(|| expires(wait, now), |said| format!("{said}, not yet heard"))),
+        (Style::new(), said.map_or_else(|| expires(wait, now), |said| format!("{said}, not yet received"))),
         (standing.0, standing.1.to_owned()),
         (Style::new(), request.map(|request| request.task.to_string()).unwrap_or_default()),
         (Style::new(), wait.wait.target.clone()),
@@ -115,7 +115,7 @@ fn risk(request: &ApprovalRequest) -> (Style, String) {
     (if request.risk.is_some_and(|risk| risk > Risk::Low) { ODD } else { FAINT }, words.join(": "))
 }
 
-/// When it is over; the time stands still while nobody has the run under way.
+/// Returns when it expires; the time stands still while no process has the run under way.
 fn expires(wait: &WaitRow, now: Millis) -> String {
     let Some(ms) = wait.wait.request.as_ref().and_then(|request| request.expires_ms) else { return String::new() };
     if wait.is_live { format!("in {}", left(ms.saturating_sub(now.since(wait.since)))) } else { format!("{} of run", left(ms)) }

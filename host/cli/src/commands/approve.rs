@@ -121,7 +121,7 @@ impl Waiting {
         let Some(left) = left else { return Ok(()) };
         if is_in_use(store) {
             let what = format!("{}: its run has been given another word and has not noted it yet; that one may take effect", self.id());
-            return Err(CliError::usage(what).hint(format!("conclave show {} says how it stands", self.found.run())));
+            return Err(CliError::usage(what).hint(format!("conclave show {} shows the state of the run", self.found.run())));
         }
         // The process that took it has ended. What it had journalled is no longer waiting, and was refused above.
         left.remove(store).map_err(|error| unusable(&error))
@@ -151,7 +151,7 @@ impl Waiting {
         mail.send(self.found.reader.folder()).map_err(|error| unusable(&error))?;
         let (id, run) = (self.id(), self.found.run());
         if output.json {
-            stdout::line(json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }))?;
+            stdout::json(json!({ "type": "decided", "approval": id, "said": said, "heard_now": self.is_live }))?;
         } else if !output.quiet {
             let when =
                 if self.is_live { "its run hears it now".to_owned() } else { format!("heard when its run goes on: conclave resume {run}") };

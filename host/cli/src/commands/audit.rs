@@ -1,4 +1,4 @@
-//! `conclave audit`: what was allowed, refused, asked, decided and sent out, over all that is kept; and whether it is what was written.
+//! `conclave audit`: what was allowed, refused, asked, decided and sent out, in all stored runs; and whether the store was changed.
 
 mod verify;
 
@@ -86,7 +86,7 @@ fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
         if output.json {
             let mut value = json!(entry);
             (value["type"], value["event"], value["room"]) = ("audit".into(), address.into(), json!(room));
-            stdout::line(value)?;
+            stdout::json(value)?;
         } else {
             stdout::styled(shown(&address, entry, total))?;
         }
@@ -95,8 +95,7 @@ fn list(args: &args::Audit, output: Output) -> Result<u8, CliError> {
         }
     }
     if !output.json && !output.quiet {
-        let rest =
-            if count == 0 { "" } else { "; `conclave why EVENT` says more, `conclave audit verify` holds them against their hashes" };
+        let rest = if count == 0 { "" } else { "; `conclave why EVENT` explains one, `conclave audit verify` checks the hash chain" };
         let runs = plural(runs.len() as u64, "run", "runs");
         stdout::styled(note(format_args!("{} in {runs}{rest}", plural(count, "entry", "entries"))))?;
     }

@@ -162,7 +162,7 @@ fn usage(tool: &ToolSpec) -> String {
 fn finish(tool: &str, run: &ToolRun, told: &Told, output: Output) -> Result<u8, CliError> {
     let code = code(&run.answer);
     if output.json {
-        stdout::line(as_json(tool, run, told, code))?;
+        stdout::json(as_json(tool, run, told, code))?;
         return Ok(code);
     }
     match &run.answer {

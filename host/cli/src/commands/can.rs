@@ -12,7 +12,7 @@ use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::explanation::{Lines, as_json, lines, sentence};
+use crate::show::explanation::{Lines, as_json, lines, print, sentence};
 use crate::stdout;
 
 pub(crate) async fn can(args: &args::Can, output: Output) -> Result<u8, CliError> {
@@ -33,12 +33,12 @@ pub(crate) async fn can(args: &args::Can, output: Output) -> Result<u8, CliError
         let mut value = as_json(&explanation, &at);
         value["type"] = "can".into();
         value["exit_code"] = code(&explanation).into();
-        stdout::line(value)?;
+        stdout::json(value)?;
     } else {
         let about = sentence(&explanation, verb(&question));
         let shown = lines(&explanation, &about, &at);
         let shown = if output.quiet { &shown[..1] } else { &shown[..] };
-        shown.iter().try_for_each(stdout::styled)?;
+        print(shown)?;
     }
     Ok(code(&explanation))
 }

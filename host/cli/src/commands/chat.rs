@@ -77,7 +77,7 @@ pub(crate) async fn chat(args: args::Chat, output: Output, interrupts: Interrupt
     talk.close(ended, begun, output)
 }
 
-/// A conversation that was cut off.
+/// An interrupted conversation.
 pub(crate) struct Cut {
     pub(crate) room: RoomId,
     pub(crate) file: PathBuf,
@@ -310,7 +310,7 @@ impl Talk {
             (false, _) => exit::of(outcome.status, met),
         };
         if output.json {
-            stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
+            stdout::json(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }))?;
         } else if !ended_well {
             self.screen.notice(format_args!("\n{}", ending(BAD, outcome)));
             if let Some(hint) = limit_hint(outcome) {

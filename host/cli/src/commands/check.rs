@@ -1,8 +1,9 @@
 //! `conclave check FILE`: is the config right, do its plugins fit, who may do what. Runs nothing but each plugin's list of tools.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::Path;
 
+use conclave_core::ids::TaskName;
 use conclave_core::limits::PluginLimits;
 use conclave_core::narrow::Narrow;
 use conclave_core::rights::data_can_leave;
@@ -20,9 +21,9 @@ use crate::stdout;
 pub(crate) async fn check(args: args::Check, output: Output) -> Result<u8, CliError> {
     let prepared = setup::prepare(&args.file, &args.model.models()?, args.locked.locked, output).await?;
     if output.json {
-        stdout::line(as_json(&prepared))?;
+        stdout::json(as_json(&prepared))?;
     } else {
-        stdout::check(show(&prepared, &args.file, args.all))?;
+        show(&prepared, &args.file, args.all)?;
     }
     Ok(exit::OK)
 }
@@ -37,51 +38,53 @@ fn as_json(prepared: &Prepared) -> serde_json::Value {
     })
 }
 
-fn show(prepared: &Prepared, file: &Path, all: bool) -> std::io::Result<()> {
-    let mut out = anstream::stdout();
+fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
     let setup = prepared.setup();
     let plugins = plural(setup.plugins.len() as u64, "plugin", "plugins");
     let tasks = plural(setup.tasks.len() as u64, "task", "tasks");
-    writeln!(out, "{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display())?;
-    writeln!(out, "\nWho may do what (data can leave to: {})", data_can_leave(setup))?;
+    stdout::styled(format_args!("{} {}: {plugins}, {tasks}", paint(GOOD, "ok"), file.display()))?;
+    stdout::styled(format_args!("\nWho may do what (data can leave to: {})", data_can_leave(setup)))?;
     let rows = head::rows(prepared);
-    let (width, most) = (head::width(&rows), if std::io::stdout().is_terminal() { columns() } else { usize::MAX });
+    let (widths, most) = (head::Widths::of(&rows), if std::io::stdout().is_terminal() { columns() } else { usize::MAX });
     for row in rows {
-        for line in head::lines(&row, width, most) {
-            writeln!(out, "{line}")?;
-        }
+        head::lines(&row, widths, most).iter().try_for_each(stdout::styled)?;
         if all && let Some(plugin) = setup.plugins.get(row.plugin.as_str()) {
             for line in limits(&plugin.limits) {
-                writeln!(out, "    {}", paint(FAINT, line))?;
+                stdout::styled(format_args!("    {}", paint(FAINT, line)))?;
             }
         }
     }
-    writeln!(out, "\nTasks")?;
+    stdout::styled("\nTasks")?;
+    let wide = head::name_width(setup.tasks.keys().map(TaskName::as_str));
     for (name, task) in &setup.tasks {
-        let entry = if *name == setup.entry { " (entry)" } else { "" };
         let tools: Vec<&str> = task.toolbox.offered().iter().map(|tool| tool.name.as_str()).collect();
-        let subtasks: Vec<&str> = task.subtasks.iter().map(conclave_core::ids::TaskName::as_str).collect();
-        let mut parts = vec![format!("agent {}", task.agent)];
+        let subtasks: Vec<&str> = task.subtasks.iter().map(TaskName::as_str).collect();
+        let mut parts = Vec::new();
+        parts.extend((*name == setup.entry).then(|| "entry".to_owned()));
+        parts.push(format!("agent {}", task.agent));
         parts.extend((!tools.is_empty()).then(|| format!("tools {}", tools.join(", "))));
         parts.extend(narrows(&task.narrow));
         parts.extend((!subtasks.is_empty()).then(|| format!("then {}", subtasks.join(", "))));
         parts.extend(task.deliver.as_ref().map(|strategy| format!("delivered by {strategy}")));
-        writeln!(out, "  {}{entry} {}", paint(NAME, format_args!("{name:<13}")), parts.join(" · "))?;
+        let name = paint(NAME, format_args!("{name:<wide$}"));
+        stdout::hanging(wide + 3, format_args!("  {name} {}", parts.join(" · ")))?;
     }
-    writeln!(out, "\nA run (limits.run)")?;
+    stdout::styled("\nA run (limits.run)")?;
     for line in conclave_core::budget::describe(&setup.limits) {
-        writeln!(out, "  {line}")?;
+        stdout::styled(format_args!("  {line}"))?;
     }
     if !setup.policy.is_empty() {
-        writeln!(out, "\nRules on tool calls (the first that matches)")?;
+        stdout::styled("\nRules on tool calls (the first that matches)")?;
     }
+    let wide = head::name_width(setup.policy.iter().map(|rule| rule.tool.0.as_str()));
     for rule in &setup.policy {
         let caller = rule.caller.as_ref().map(|caller| format!(" called by {caller}")).unwrap_or_default();
         let within = rule.expires_ms.map(|ms| format!(" within {}", show_duration(ms))).unwrap_or_default();
         let arguments = rule.shown_arguments();
         let when = if arguments.is_empty() { String::new() } else { format!(" when {}", printable(&arguments)) };
         let said = format!("{}{within}{caller}{when}", rule.decide.as_str());
-        writeln!(out, "  {} {said} {}", paint(NAME, format_args!("{:<13}", rule.tool.0)), paint(FAINT, &rule.source))?;
+        let (tool, source) = (paint(NAME, format_args!("{:<wide$}", rule.tool.0)), paint(FAINT, &rule.source));
+        stdout::hanging(wide + 3, format_args!("  {tool} {said} {source}"))?;
     }
     Ok(())
 }

@@ -1,6 +1,5 @@
 //! `conclave doctor`: what this machine can do, and whether the model servers of a config answer.
 
-use std::io::Write;
 use std::time::Duration;
 
 use conclave_core::config::Config;
@@ -17,6 +16,8 @@ use crate::{exit, setup, stdout};
 /// Calls that are timed, after some that are not.
 const CALLS: usize = 100;
 const WARM_UP: usize = 10;
+/// The column of what was found.
+const FOUND: usize = 28;
 /// Of the models that a server has.
 const MODELS_SHOWN: usize = 8;
 /// A tool that answers at once when there is nothing in its folder.
@@ -145,23 +146,19 @@ fn models(probes: Vec<Probe>) -> Vec<Finding> {
 
 fn tell(findings: &[Finding], output: Output) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(json!({ "type": "doctor", "findings": findings }));
+        return stdout::json(json!({ "type": "doctor", "findings": findings }));
     }
-    stdout::check(show(findings, output.quiet))
-}
-
-fn show(findings: &[Finding], quiet: bool) -> std::io::Result<()> {
-    let mut out = anstream::stdout();
-    for finding in findings.iter().filter(|finding| !quiet || finding.state != State::Good) {
+    for finding in findings.iter().filter(|finding| !output.quiet || finding.state != State::Good) {
         let mark = match finding.state {
             State::Good => paint(GOOD, "ok  "),
             State::Fair => paint(ODD, "note"),
             State::Bad => paint(BAD, "BAD "),
         };
-        writeln!(out, "{mark} {:<22} {}", finding.what, finding.found)?;
+        stdout::hanging(FOUND, format_args!("{mark} {:<22} {}", finding.what, finding.found))?;
         if let Some(advice) = &finding.advice {
-            writeln!(out, "{:>27} {}", "", paint(FAINT, format_args!("→ {advice}")))?;
+            let advice = paint(FAINT, format_args!("→ {advice}"));
+            stdout::hanging(FOUND + 2, format_args!("{:FOUND$}{advice}", ""))?;
         }
     }
-    out.flush()
+    Ok(())
 }

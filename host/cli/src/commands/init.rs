@@ -68,7 +68,7 @@ fn tell(file: &Path, folder: &Folder, model: Option<&Model>, output: Output) -> 
         None => format!("conclave run {shown} {:?}", folder.question()),
     };
     if output.json {
-        stdout::line(json!({
+        stdout::json(json!({
             "type": "config",
             "file": file.display().to_string(),
             "changed": true,

@@ -1,23 +1,20 @@
 //! `conclave plugin inspect SOURCE`: what a component is and asks for, without compiling or running it.
 
-use std::io::Write;
-
 use conclave_runtime::plugin::Inspection;
 
 use crate::args::Output;
 use crate::commands::add::shell;
 use crate::error::CliError;
 use crate::exit;
-use crate::screen::total_columns;
-use crate::show::{FAINT, bytes, component, one_line, paint};
+use crate::show::{FAINT, bytes, component, one_line, paint, table};
 use crate::{source, stdout};
 
 pub(crate) async fn inspect(source: &str, output: Output) -> Result<u8, CliError> {
     let found = source::find(source, |source| format!("conclave plugin inspect {}", shell(source))).await?;
     if output.json {
-        stdout::line(serde_json::to_string(&found.inspection).map_err(|error| CliError::internal(error.to_string()))?)?;
+        stdout::json(serde_json::to_string(&found.inspection).map_err(|error| CliError::internal(error.to_string()))?)?;
     } else {
-        stdout::check(show(&one_line(&found.place.shown(), TEXT), &found.inspection))?;
+        show(&one_line(&found.place.shown(), TEXT), &found.inspection)?;
     }
     Ok(exit::OK)
 }
@@ -27,9 +24,9 @@ const TEXT: usize = 200;
 /// Imports that are shown; a component may have any number.
 const IMPORTS: usize = 100;
 
-fn show(place: &str, found: &Inspection) -> std::io::Result<()> {
-    let (mut out, columns) = (anstream::stdout(), total_columns());
-    writeln!(out, "{place}  {}  sha256 {}", bytes(found.size), found.sha256)?;
+fn show(place: &str, found: &Inspection) -> Result<(), CliError> {
+    let columns = table::total();
+    stdout::styled(format_args!("{place}  {}  sha256 {}", bytes(found.size), found.sha256))?;
     let mut rows = component::head(&found.manifest, &found.kinds, columns);
     rows.push(String::new());
     if found.manifest.asks.is_empty() {
@@ -43,5 +40,5 @@ fn show(place: &str, found: &Inspection) -> std::io::Result<()> {
     if let Some(more) = found.imports.len().checked_sub(IMPORTS).filter(|more| *more > 0) {
         rows.push(paint(FAINT, format_args!("  … {more} more; `--json` has them all")));
     }
-    rows.iter().try_for_each(|row| writeln!(out, "{row}"))
+    rows.iter().try_for_each(stdout::styled)
 }

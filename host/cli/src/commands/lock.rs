@@ -97,7 +97,7 @@ fn tell(
 ) -> Result<(), CliError> {
     if output.json {
         let file = file.path().display().to_string();
-        return stdout::line(json!({ "type": "lock", "file": file, "pinned": added, "dropped": gone, "differ": differ }));
+        return stdout::json(json!({ "type": "lock", "file": file, "pinned": added, "dropped": gone, "differ": differ }));
     }
     if output.quiet {
         return Ok(());

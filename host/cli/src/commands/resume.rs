@@ -103,7 +103,7 @@ async fn all(stores: &Stores, args: &args::Resume, output: Output, interrupts: &
         close_all_orphans(&store);
     }
     if codes.is_empty() {
-        says("no run was cut off".to_owned());
+        says("no run was interrupted".to_owned());
     } else {
         let failed = codes.len() - done;
         let not = if failed == 0 { String::new() } else { format!(", {failed} not: see above") };
@@ -140,7 +140,7 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output,
         // It was paused on purpose, and not by its end.
         let what = format!("{} is paused: conclave resume {} goes on with it", row.run, row.run);
         return if output.json {
-            stdout::line(json!({ "type": "left", "run": row.run, "what": what })).map(|()| exit::OK)
+            stdout::json(json!({ "type": "left", "run": row.run, "what": what })).map(|()| exit::OK)
         } else {
             let _ = writeln!(crate::output::stderr(), "{}", paint(FAINT, what));
             Ok(exit::OK)
@@ -150,7 +150,7 @@ async fn go_on(store: &Store, row: &RunRow, args: &args::Resume, output: Output,
         return Err(CliError::usage(format!("the run {} was never begun, or has ended: there is nothing to go on with", row.run)));
     }
     if output.json {
-        stdout::line(json!({ "type": "resumed", "run": row.run }))?;
+        stdout::json(json!({ "type": "resumed", "run": row.run }))?;
     } else if !output.quiet {
         head::print(&prepared, Some(&row.run), loading.elapsed());
     }

@@ -1,4 +1,4 @@
-//! `conclave runs`: the runs that are kept, newest first.
+//! `conclave runs`: the stored runs, newest first.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -17,14 +17,14 @@ use crate::show::{FAINT, NAME, ODD, plural};
 use crate::stores::{Stores, is_cut_off};
 use crate::{exit, stdout};
 
-/// What a run that nobody named an end of is called.
+/// The word of `--status` for runs that have ended, in any way.
 const OVER: &str = "over";
-/// What a run is called that waits for a person.
+/// The word of `--status` for runs that wait for a user.
 const WAITING: &str = "waiting";
 const COLUMNS: [Column; 9] = [
     Column { head: "RUN", most: 24, goes: 0 },
     Column { head: "WHEN", most: 12, goes: 3 },
-    Column { head: "STANDING", most: 16, goes: 0 },
+    Column { head: "STANDING", most: 20, goes: 0 },
     Column { head: "ENTRY", most: 16, goes: 6 },
     Column { head: "TOKENS", most: 12, goes: 5 },
     Column { head: "COST", most: 9, goes: 4 },
@@ -62,7 +62,7 @@ pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
             value["standing"] = standing(run.standing).1.into();
             value["paused"] = json!(paused.get(&run.run));
             (value["took_ms"], value["waits"]) = (lasted(run).into(), json!(waits.get(&run.run).cloned().unwrap_or_default()));
-            stdout::line(value)?;
+            stdout::json(value)?;
         }
         return Ok(exit::OK);
     }
@@ -87,21 +87,26 @@ pub(crate) fn runs(args: &args::Runs, output: Output) -> Result<u8, CliError> {
         stdout::styled(note(hint))?;
     }
     if cut_off > 0 {
-        let were = if cut_off == 1 { "was" } else { "were" };
-        let what = format!("{} {were} cut off; `conclave resume` resumes what has not ended", plural(cut_off as u64, "run", "runs"));
-        stdout::styled(note(what))?;
+        stdout::styled(note(resume_hint(cut_off as u64)))?;
     }
     Ok(exit::OK)
 }
 
-/// What waits for whoever reads this, and where it is listed.
+/// Returns what to do about interrupted runs.
+fn resume_hint(interrupted: u64) -> String {
+    let run = if interrupted == 1 { "it" } else { "one" };
+    format!("{} interrupted: `conclave resume RUN` resumes {run}", plural(interrupted, "run", "runs"))
+}
+
+/// Returns what waits for the user, and the command that answers it.
 fn hint(waits: &BTreeMap<RoomId, Vec<String>>) -> Option<String> {
     let is_question = |kind: &&String| *kind != "user";
     let questions = waits.values().flatten().filter(is_question).count();
     let talks = waits.values().flatten().count() - questions;
     let verb = |count: usize| if count == 1 { "waits" } else { "wait" };
     let asked = format!("{} {} for you: `conclave approvals`", plural(questions as u64, "question", "questions"), verb(questions));
-    let talk = format!("{} {} for your answer on its channel", plural(talks as u64, "run", "runs"), verb(talks));
+    let talk =
+        format!("{} {} for your next message: `conclave resume RUN`", plural(talks as u64, "conversation", "conversations"), verb(talks));
     match (questions, talks) {
         (0, 0) => None,
         (_, 0) => Some(asked),
@@ -146,12 +151,12 @@ fn from_here(path: &Path) -> String {
 /// The word of `--status` as standings are written.
 fn status_word(text: &str) -> Result<String, CliError> {
     let word = text.trim().to_ascii_lowercase().replace(['_', ' '], "-");
-    let known = word == OVER || word == WAITING || word == "running" || word == "cut-off" || is_ending(&word);
+    let known = word == OVER || word == WAITING || word == "running" || word == "interrupted" || is_ending(&word);
     if known {
         return Ok(word);
     }
     Err(CliError::usage(format!("no run is ever {text:?}"))
-        .hint("one of running, waiting, cut-off, over, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
+        .hint("one of running, waiting, interrupted, over, done, rejected, timeout, max-turns, max-cost, max-tokens, kill, error, stalled, user-quit …"))
 }
 
 fn is_ending(word: &str) -> bool {
@@ -171,9 +176,9 @@ fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {
 fn empty(filter: &RunFilter, has_status: bool, output: Output) -> Result<u8, CliError> {
     if !output.quiet {
         let why = if *filter == RunFilter::default() && !has_status {
-            "no runs are kept yet; `conclave run` and `conclave chat` keep theirs, unless --no-journal or --journal is there"
+            "no runs are stored yet; `conclave run` and `conclave chat` store theirs, unless --no-journal or --journal is given"
         } else {
-            "no run that is kept is like that; `conclave runs` without options lists the newest"
+            "no stored run matches; `conclave runs` without options lists the newest"
         };
         stdout::styled(note(why))?;
     }
@@ -193,16 +198,16 @@ mod tests {
         };
         assert_eq!(waits(&[]), None);
         assert_eq!(waits(&[&["approval"], &["top-up"]]).unwrap(), "2 questions wait for you: `conclave approvals`");
-        assert_eq!(waits(&[&["user"]]).unwrap(), "1 run waits for your answer on its channel");
+        assert_eq!(waits(&[&["user"]]).unwrap(), "1 conversation waits for your next message: `conclave resume RUN`");
     }
 
     #[test]
     fn words_of_standings_are_known_however_they_are_written() {
         for (word, expected) in
-            [("done", "done"), ("MAX_COST", "max-cost"), ("cut off", "cut-off"), ("running", "running"), ("over", "over")]
+            [("done", "done"), ("MAX_COST", "max-cost"), ("Interrupted", "interrupted"), ("running", "running"), ("over", "over")]
         {
             assert_eq!(status_word(word).unwrap(), expected);
         }
-        assert!(status_word("happy").unwrap_err().to_string().contains("cut-off"));
+        assert!(status_word("happy").unwrap_err().to_string().contains("interrupted"));
     }
 }

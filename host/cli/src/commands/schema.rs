@@ -7,6 +7,6 @@ use crate::exit;
 use crate::stdout;
 
 pub(crate) fn schema() -> Result<u8, CliError> {
-    stdout::line(format!("{:#}", json_schema()))?;
+    stdout::json(format!("{:#}", json_schema()))?;
     Ok(exit::OK)
 }

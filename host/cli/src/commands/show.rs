@@ -54,7 +54,7 @@ pub(crate) fn show(args: &args::Show, output: Output) -> Result<u8, CliError> {
         value["standing"] = standing(row.standing).1.into();
         (value["config"], value["command"], value["store"]) = (json!(row.config), json!(row.command), json!(row.store));
         agents.add_to(&mut value);
-        stdout::line(value)?;
+        stdout::json(value)?;
         return Ok(exit::OK);
     }
     lines(&timeline, &about, table::total(), args.all).iter().try_for_each(stdout::styled)?;
@@ -96,7 +96,7 @@ fn write_page(file: Option<&Path>, row: &RunRow, page: &str, output: Output) -> 
     write_private(&file, page.as_bytes())
         .map_err(|error| CliError::internal(format!("{} could not be written: {error}", file.display())))?;
     if output.json {
-        stdout::line(json!({ "type": "page", "file": file, "run": row.run }))?;
+        stdout::json(json!({ "type": "page", "file": file, "run": row.run }))?;
     } else if !output.quiet {
         let _ = writeln!(crate::output::stderr(), "wrote {}; open it in a browser", printable(&file.display().to_string()));
     }

@@ -1,4 +1,4 @@
-//! `conclave stop RUN`: ends a run that goes on in another process, or one that was cut off and is not to be gone on with.
+//! `conclave stop RUN`: ends a run that another process has under way, or an interrupted one.
 
 use std::time::{Duration, Instant};
 
@@ -26,7 +26,7 @@ pub(crate) async fn stop(args: &args::Stop, output: Output) -> Result<u8, CliErr
         Ok(store) => {
             // Nobody has it under way: the store would be in use.
             store.give_up(&row.run, &args.reason).map_err(|error| unusable(&error))?;
-            tell(&row, "was cut off, and has ended now", output)?;
+            tell(&row, "was interrupted, and has ended now", output)?;
             Ok(exit::OK)
         }
         Err(StoreError::InUse { .. }) => {
@@ -87,8 +87,9 @@ async fn wait(found: &InStore, (row, mail): (&RunRow, &Mail), most: Duration, ou
             },
             Next::GiveUp => {
                 if take_back(mail, row)? {
-                    let what = format!("the process of {} did not hear it within {} s; the word was taken back", row.run, most.as_secs());
-                    return Err(CliError::internal(what).hint("end that process, and say it again"));
+                    let what =
+                        format!("the process of {} did not receive the message within {} s; it was taken back", row.run, most.as_secs());
+                    return Err(CliError::internal(what).hint("end that process, and send it again"));
                 }
                 let what = format!("{} was told to end, and had not ended after {} s", row.run, most.as_secs());
                 return Err(CliError::internal(what).hint("it ends when its process hears of it, or when that ends: conclave runs"));
@@ -106,12 +107,12 @@ fn take_back(word: &Mail, row: &RunRow) -> Result<bool, CliError> {
 
 fn tell(row: &RunRow, what: &str, output: Output) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(serde_json::json!({ "type": "stopped", "run": row.run, "what": what }));
+        return stdout::json(serde_json::json!({ "type": "stopped", "run": row.run, "what": what }));
     }
     if output.quiet {
         return Ok(());
     }
-    stdout::line(printable(&format!("{} {what}", row.run)))
+    stdout::styled(printable(&format!("{} {what}", row.run)))
 }
 
 #[cfg(test)]

@@ -93,7 +93,7 @@ fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: Output) -> Resu
     if output.json {
         let mut value = json!(gone);
         (value["type"], value["store"], value["dry_run"]) = ("collected".into(), json!(folder), dry.into());
-        return stdout::line(value);
+        return stdout::json(value);
     }
     if output.quiet {
         return Ok(());
@@ -114,7 +114,7 @@ fn tell_gone(folder: &Path, gone: &Collected, dry: bool, output: Output) -> Resu
 
 fn tell_in_use(folder: &Path, who: &str, output: Output) -> Result<(), CliError> {
     if output.json {
-        return stdout::line(json!({ "type": "in-use", "store": folder, "by": who }));
+        return stdout::json(json!({ "type": "in-use", "store": folder, "by": who }));
     }
     let folder = one_line(&folder.display().to_string(), 200);
     stdout::styled(format!("{} {folder}: in use by {}; left as it is", paint(ODD, "skipped"), one_line(who, 120)))
@@ -136,7 +136,7 @@ fn backup(stores: &Stores, is_one: bool, to: &Path, output: Output) -> Result<u8
         }
         reader.backup(&folder).map_err(|error| unusable(&error))?;
         if output.json {
-            stdout::line(json!({ "type": "backup", "store": reader.folder(), "folder": folder }))?;
+            stdout::json(json!({ "type": "backup", "store": reader.folder(), "folder": folder }))?;
         } else if !output.quiet {
             let (from, to) = (reader.folder().display().to_string(), folder.display().to_string());
             stdout::styled(format!("{} {} to {}", paint(GOOD, "copied"), one_line(&from, 200), one_line(&to, 200)))?;

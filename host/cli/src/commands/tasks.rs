@@ -102,7 +102,7 @@ fn find<'a>(all: &'a [Listed], wanted: &str, row: &RunRow) -> Result<&'a Listed,
 fn list(row: &RunRow, all: &[Listed], output: Output) -> Result<u8, CliError> {
     if output.json {
         for task in all {
-            stdout::line(as_json(task, row))?;
+            stdout::json(as_json(task, row))?;
         }
         return Ok(exit::OK);
     }
@@ -153,7 +153,7 @@ fn state(state: BackgroundState, goes_on: bool) -> (Style, String) {
         BackgroundState::Failed | BackgroundState::TimedOut | BackgroundState::Interrupted => BAD,
         _ => ODD,
     };
-    let word = if state.is_end() || goes_on { state.as_str() } else { "cut off" };
+    let word = if state.is_end() || goes_on { state.as_str() } else { "interrupted" };
     (style, word.to_owned())
 }
 
@@ -183,7 +183,7 @@ fn lasted(record: &BackgroundRecord, row: &RunRow) -> u64 {
 
 fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
     if output.json {
-        stdout::line(as_json(task, row))?;
+        stdout::json(as_json(task, row))?;
         return Ok(exit::OK);
     }
     let record = &task.record;
@@ -191,7 +191,7 @@ fn show(task: &Listed, row: &RunRow, output: Output) -> Result<u8, CliError> {
     stdout::styled(format!("{} {} {}", paint(NAME, &task.name), record.agent, paint(style, word)))?;
     let line = |name: &str, text: &str| match text {
         "" => Ok(()),
-        text => stdout::styled(format!("  {} {text}", paint(FAINT, format_args!("{name:<9}")))),
+        text => stdout::hanging(12, format!("  {} {text}", paint(FAINT, format_args!("{name:<9}")))),
     };
     // Agents and models wrote it.
     let foreign = |name: &str, text: &str| match text.trim() {

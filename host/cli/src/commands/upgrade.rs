@@ -98,7 +98,7 @@ impl Told {
                 list.iter().map(|(name, changes)| json!({ "plugin": name, "changes": changes })).collect()
             };
             let path = file.path().display().to_string();
-            return stdout::line(
+            return stdout::json(
                 json!({ "type": "upgrade", "file": path, "accepted": list(&self.accepted), "refused": list(&self.refused) }),
             );
         }

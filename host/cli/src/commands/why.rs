@@ -22,7 +22,7 @@ use crate::args::{self, Output};
 use crate::error::CliError;
 use crate::exit;
 use crate::setup;
-use crate::show::explanation::{Lines, as_json, lines};
+use crate::show::explanation::{Lines, as_json, lines, print};
 use crate::show::table;
 use crate::show::{BAD, FAINT, GOOD, NAME, one_line, paint, plural};
 use crate::stdout;
@@ -95,7 +95,7 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
                 count += 1;
                 let address = format!("{}:{}", room.id, told.record.seq);
                 if output.json {
-                    stdout::line(json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }))?;
+                    stdout::json(json!({ "type": "event", "event": address, "at": told.record.at, "is": sign, "what": what }))?;
                     continue;
                 }
                 let since = began.map_or(0, |began| told.record.at.0.saturating_sub(began.0));
@@ -116,7 +116,7 @@ fn list(rooms: &[Journal], output: Output) -> Result<u8, CliError> {
         let run = rooms.first().map_or_else(String::new, |room| room.id.to_string());
         let is_one = rooms.iter().all(|room| room.id.as_str().starts_with(run.as_str()));
         let run = if is_one { run.as_str() } else { run.split('.').next().unwrap_or_default() };
-        let rest = if count == 0 { "; nothing was refused, and nobody was asked" } else { "; conclave why ADDRESS says more" };
+        let rest = if count == 0 { "; no refusals and no approvals" } else { "; conclave why ADDRESS explains one" };
         stdout::styled(paint(FAINT, format_args!("run {run}: {}{rest}", plural(count, "event", "events"))))?;
     }
     Ok(exit::OK)
@@ -141,14 +141,15 @@ fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<
         });
         let explained: Vec<Value> = explained.collect();
         let on_behalf = &told.record.principal;
-        stdout::line(
+        stdout::json(
             json!({ "type": "why", "event": address, "principal": on_behalf, "record": without_setup(told), "told": told.told, "explanations": explained }),
         )?;
         return Ok(exit::OK);
     }
     let at = format!("on behalf of {}", told.record.principal.0);
-    stdout::styled(format!("{} {}  {}", paint(NAME, &address), words::of_event(&told.record.event), paint(FAINT, one_line(&at, 80))))?;
-    for line in told.told.iter().filter_map(words::of_notice) {
+    let head = one_line(&words::head(told), 240);
+    stdout::styled(format!("{} {head}  {}", paint(NAME, &address), paint(FAINT, one_line(&at, 80))))?;
+    for line in words::lines(told) {
         stdout::styled(format!("  {}", one_line(&line, 240)))?;
     }
     for (asker, explanation) in &explained {
@@ -157,7 +158,7 @@ fn event(journal: &Journal, seq: u64, config: &Known, output: Output) -> Result<
             _ => paint(GOOD, "allowed"),
         };
         let about = format!("\n{head} {}: {}  {}", explanation.capability, one_line(&explanation.target, 200), paint(FAINT, asker));
-        lines(explanation, &about, &lines_of(told, config, explanation)).iter().try_for_each(stdout::styled)?;
+        print(&lines(explanation, &about, &lines_of(told, config, explanation)))?;
     }
     Ok(exit::OK)
 }

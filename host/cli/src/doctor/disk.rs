@@ -32,7 +32,7 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
     match measure(folder) {
         Ok((median, slowest)) => {
             let found = format!(
-                "{} in the middle, {} at worst, in {}: about {} events a second with durability `sync`",
+                "{} (median), {} at worst, in {}: about {} events a second with durability `sync`",
                 show::time(median),
                 show::time(slowest),
                 folder.display(),
@@ -53,8 +53,9 @@ pub(crate) fn syncing(folder: &Path) -> Finding {
 }
 
 /// Each event waits for a write of its own then; with `group` many share one.
-fn per_second(median: Duration) -> u128 {
-    1_000_000 / median.as_micros().max(1)
+fn per_second(median: Duration) -> String {
+    let median = u64::try_from(median.as_micros()).unwrap_or(u64::MAX).max(1);
+    show::amounts::count(1_000_000 / median)
 }
 
 /// Median and slowest of some writes of a page, each on the disk before the next.

@@ -1,4 +1,4 @@
-//! The state folder: where it lies, how large it is, how many runs in it were cut off, and what a durable write costs there.
+//! The state folder: where it lies, how large it is, how many runs in it were interrupted, and what a durable write costs there.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use conclave_runtime::store::RunFilter;
 
 use super::Finding;
+use crate::show::amounts::count;
 use crate::show::{bytes, plural};
 use crate::state_folder::state_folder;
 use crate::stores::{Stores, is_cut_off};
@@ -15,9 +16,9 @@ const ENTRIES: usize = 100_000;
 
 /// Where runs are kept, and what waits there; none where nothing is kept.
 pub(crate) fn kept() -> Vec<Finding> {
-    const WHAT: &str = "kept runs";
+    const WHAT: &str = "stored runs";
     let Some(folder) = state_folder() else {
-        return vec![Finding::fair(WHAT, "nothing is kept, so nothing can be looked up or gone on with", "set HOME or CONCLAVE_STATE")];
+        return vec![Finding::fair(WHAT, "runs are not stored, so none can be looked up or resumed", "set HOME or CONCLAVE_STATE")];
     };
     let place = format!("{} in {}", bytes(size(&folder)), folder.display());
     let finding = match Stores::of(None).runs(&RunFilter::default()) {
@@ -25,10 +26,10 @@ pub(crate) fn kept() -> Vec<Finding> {
             let found = format!("{}, {place}", plural(runs.len() as u64, "run", "runs"));
             match runs.iter().filter(|run| is_cut_off(run)).count() as u64 {
                 0 => Finding::good(WHAT, found),
-                cut_off => Finding::fair(
+                interrupted => Finding::fair(
                     WHAT,
-                    format!("{found}; {cut_off} cut off"),
-                    "`conclave resume` goes on with them, `conclave stop RUN` ends one",
+                    format!("{found}; {} interrupted", count(interrupted)),
+                    "`conclave resume` resumes them, `conclave stop RUN` ends one",
                 ),
             }
         }

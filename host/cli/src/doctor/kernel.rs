@@ -6,6 +6,7 @@ use conclave_runtime::engine::{EngineSettings, has_page_map_scan};
 
 use super::Finding;
 use crate::show;
+use crate::show::amounts::count;
 
 /// Maps that a sandbox alive takes at most: its memory and tables, the guards between them, its stack, and copies of its data.
 const MAPS_OF_A_SANDBOX: u64 = 6;
@@ -26,8 +27,11 @@ pub(crate) fn maps() -> Option<Finding> {
     const WHAT: &str = "map limit";
     let limit = number("/proc/sys/vm/max_map_count")?;
     let slots = u64::from(EngineSettings::default().slots);
-    let found =
-        format!("{limit} maps: room for about {} sandboxes alive at once, of which the host uses {slots}", limit / MAPS_OF_A_SANDBOX);
+    let found = format!(
+        "{} maps: room for about {} sandboxes alive at once, of which the host uses {slots}",
+        count(limit),
+        count(limit / MAPS_OF_A_SANDBOX)
+    );
     if limit / MAPS_OF_A_SANDBOX >= slots {
         return Some(Finding::good(WHAT, found));
     }
@@ -49,7 +53,7 @@ pub(crate) fn open_files() -> Option<Finding> {
     const WHAT: &str = "open files";
     let Some(limit) = limit("Max open files")? else { return Some(Finding::good(WHAT, "no limit")) };
     if limit >= FEW_FILES {
-        return Some(Finding::good(WHAT, format!("up to {limit}")));
+        return Some(Finding::good(WHAT, format!("up to {}", count(limit))));
     }
     Some(Finding::fair(WHAT, format!("only {limit}"), "`ulimit -n 4096` for many runs at once"))
 }

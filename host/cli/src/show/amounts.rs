@@ -85,6 +85,11 @@ pub(crate) fn thousands(number: u64) -> String {
     groups.join(" ")
 }
 
+/// Returns a count for people: four digits as they are, more in groups of three.
+pub(crate) fn count(number: u64) -> String {
+    if number > 9_999 { thousands(number) } else { number.to_string() }
+}
+
 /// The moment as `2026-01-31 14:05:09` in UTC.
 pub(crate) fn moment(at: Millis) -> String {
     let (days, within) = (at.0 / DAY, at.0 % DAY);
@@ -197,6 +202,7 @@ mod tests {
         assert_eq!([took(12), took(4_200), took(200_000), took(7_500_000)], ["12 ms", "4.2 s", "3 min 20 s", "2 h 5 min"]);
         assert_eq!([money(0), money(42), money(20_000), money(1_250_000)], ["$0", "$0.000042", "$0.0200", "$1.25"]);
         assert_eq!(thousands(1_234_567), "1 234 567");
+        assert_eq!([count(9_999), count(10_000)], ["9999", "10 000"]);
     }
 
     #[test]

@@ -146,8 +146,15 @@ fn wrap_line(line: &str, most: usize) -> Vec<String> {
 /// Returns a line of the program's own, with its styles, in rows of at most so many columns, broken at blanks. Further rows stand where the
 /// first one begins, or a little to the right.
 pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
+    wrap_hanging(line, 0, most)
+}
+
+/// Returns a line in rows as [`wrap_styled`] does. Further rows begin at column `hang`, such as
+/// behind a label; with 0, where the first row begins.
+pub(crate) fn wrap_hanging(line: &str, hang: usize, most: usize) -> Vec<String> {
     let blanks = line.len() - line.trim_start_matches(' ').len();
-    let indent = " ".repeat(if blanks == 0 { 2 } else { blanks }.min(most / 3));
+    let indent = if hang > 0 { hang.min(most / 2) } else { blanks.max(2).min(most / 3) };
+    let indent = " ".repeat(indent);
     let (mut rows, mut row, mut used) = (Vec::new(), String::new(), 0);
     // Behind the last blank: where in the row, and after how many columns.
     let (mut blank, mut is_style) = (None, false);
@@ -171,7 +178,7 @@ pub(crate) fn wrap_styled(line: &str, most: usize) -> Vec<String> {
         }
         row.push(c);
         used += columns(c);
-        if c == ' ' && used > indent.len() + blanks {
+        if c == ' ' && used > indent.len().max(blanks) {
             blank = Some((row.len(), used));
         }
     }
@@ -265,6 +272,12 @@ mod tests {
         assert_eq!(plain("abcdefghijkl", 8), ["abcdefgh", "  ijkl"]);
         assert_eq!(plain("short", 80), ["short"]);
         assert_eq!(plain("one two ", 7), ["one two"]);
+        let hanging = |line: &str, hang, most| -> Vec<String> {
+            let rows = wrap_hanging(line, hang, most);
+            rows.iter().map(|row| anstream::adapter::strip_str(row).to_string()).collect()
+        };
+        let label = format!("{}   one two three", paint(super::super::GOOD, "ok"));
+        assert_eq!(hanging(&label, 5, 15), ["ok   one two", "     three"]);
         let line = format!("  {} and more of it, {}", "word ".repeat(30), paint(super::super::FAINT, "conclave why ".repeat(9)));
         for most in 20..90 {
             assert!(plain(&line, most).iter().all(|row| width(row) <= most), "{most}");

@@ -10,7 +10,13 @@ use serde_json::{Value, json};
 
 use super::{BAD, FAINT, GOOD, ODD, one_line, paint};
 use crate::commands::add::{file_option, shell};
+use crate::error::CliError;
+use crate::stdout;
 
+/// The column of a layer's words.
+const BEHIND_LAYER: usize = 13;
+/// Stands in front of the command that grants.
+const TO_ALLOW: &str = "to allow it:";
 /// How wide the words of a layer may be.
 const WIDTH: usize = 240;
 
@@ -37,6 +43,18 @@ impl Lines<'_> {
     }
 }
 
+/// Prints lines that [`lines`] returned.
+///
+/// # Errors
+/// When stdout cannot be written.
+pub(crate) fn print(lines: &[String]) -> Result<(), CliError> {
+    lines.iter().try_for_each(|line| match line {
+        line if line.starts_with("  ") => stdout::hanging(BEHIND_LAYER, line),
+        line if line.contains(TO_ALLOW) => stdout::unbroken(line),
+        line => stdout::styled(line),
+    })
+}
+
 /// The lines for people; the first says what it is about.
 pub(crate) fn lines(explanation: &Explanation, about: &str, at: &Lines<'_>) -> Vec<String> {
     let mut lines = vec![about.to_owned()];
@@ -51,7 +69,7 @@ pub(crate) fn lines(explanation: &Explanation, about: &str, at: &Lines<'_>) -> V
         lines.push(format!("  {} {:<8} {}{place}", paint(style, mark), answer.layer.as_str(), one_line(&answer.text, WIDTH)));
     }
     if let Some(command) = at.command(explanation) {
-        lines.push(format!("{} {}", paint(FAINT, "to allow it:"), paint(GOOD, one_line(&command, 4_096))));
+        lines.push(format!("{} {}", paint(FAINT, TO_ALLOW), paint(GOOD, one_line(&command, 4_096))));
     }
     if let Some(why) = &explanation.no_line {
         lines.push(paint(FAINT, one_line(why, WIDTH)));

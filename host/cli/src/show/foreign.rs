@@ -125,7 +125,7 @@ fn escape(text: &str, blanks: Blanks) -> String {
             }
             // Half of another system's line end.
             '\r' if blanks == Blanks::Kept && chars.peek() == Some(&'\n') => continue,
-            c => !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(before, c)) && marks <= MARKS_MAX,
+            c => is_shown_as_it_is(before, c, marks),
         };
         before = Some(c);
         if is_plain {
@@ -142,6 +142,32 @@ fn escape(text: &str, blanks: Blanks) -> String {
         }
     }
     shown
+}
+
+/// Returns text of JSON with the characters as `\uXXXX` that [`readable`] escapes. A parser reads
+/// the same values: outside of strings JSON has none of them.
+pub(crate) fn escape_json(json: &str) -> String {
+    let (mut shown, mut before, mut marks) = (String::with_capacity(json.len()), None, 0);
+    for c in json.chars() {
+        marks = if is_combining(c) { marks + 1 } else { 0 };
+        let is_layout = matches!(c, ' ' | '\n' | '\t' | '\r');
+        let is_plain = is_layout || is_shown_as_it_is(before, c, marks);
+        before = Some(c);
+        if is_plain {
+            shown.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            let _ = write!(shown, "\\u{unit:04x}");
+        }
+    }
+    shown
+}
+
+/// Returns whether a character that is no blank can be shown. `marks` is how many that take no
+/// column have come in a row, with this one.
+fn is_shown_as_it_is(before: Option<char>, c: char, marks: u32) -> bool {
+    !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(before, c)) && marks <= MARKS_MAX
 }
 
 /// Lays a text out while it comes, piece by piece: marked rows that are broken at words.
@@ -166,7 +192,7 @@ impl Flow {
     /// Appends what can be shown once this character has come.
     pub(crate) fn push(&mut self, c: char, shown: &mut String) {
         self.marks = if is_combining(c) { self.marks + 1 } else { 0 };
-        let is_plain = !c.is_whitespace() && (!is_deceptive(c) || joins_pictures(self.before, c)) && self.marks <= MARKS_MAX;
+        let is_plain = is_shown_as_it_is(self.before, c, self.marks);
         match c {
             '\n' => {
                 self.end_word(shown);
@@ -303,6 +329,25 @@ mod tests {
         }
         let tower = format!("a{}", "\u{301}".repeat(40));
         assert!(escaped(&tower).chars().filter(|c| *c == '\u{301}').count() <= 3, "{}", escaped(&tower));
+    }
+
+    #[test]
+    fn json_holds_no_character_that_deceives_and_reads_back() {
+        let value = serde_json::json!({
+            "osc \u{9d}0;x\u{9c}": "\u{9b}2J\u{202e}abc\u{2066}\u{7f}\u{1b}[2J",
+            "plain": "Zürich  漢字 \u{1f469}\u{200d}\u{1f4bb}\n\ttab",
+            "beyond": "\u{e0041}\u{f0000}\u{a0}\u{2028}",
+            "marks": format!("a{}", "\u{301}".repeat(9)),
+        });
+        for text in [value.to_string(), format!("{value:#}")] {
+            let escaped = escape_json(&text);
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+            let joined = |c| matches!(c, '\u{200d}' | '\u{fe0f}' | '\n');
+            assert!(!escaped.chars().any(|c| is_deceptive(c) && !joined(c)), "{escaped}");
+            assert!(escaped.contains("\\u009b2J\\u202eabc") && escaped.contains("\\udb40\\udc41"));
+            assert!(escaped.contains("Zürich  漢字 \u{1f469}\u{200d}\u{1f4bb}"), "{escaped}");
+            assert_eq!(escaped.matches('\u{301}').count(), 3);
+        }
     }
 
     #[test]

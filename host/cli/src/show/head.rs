@@ -9,11 +9,12 @@ use conclave_runtime::Prepared;
 
 use crate::screen::columns;
 
-use super::columns::wrap;
+use super::columns::{width, wrap};
 use super::{FAINT, GOOD, NAME, ODD, paint, plural, time};
 
-/// Columns of a plugin's name.
-const PLUGIN: usize = 13;
+/// Columns of a name at least, and at most: a longer one would push what a plugin may do out of
+/// sight for all rows, so it pushes its own alone.
+const NAMES: (usize, usize) = (13, 24);
 /// Columns of what it may, however narrow the terminal is.
 const LEAST: usize = 20;
 /// Columns of a source at least.
@@ -52,10 +53,10 @@ fn print_leaving(prepared: &Prepared, id: &str, leaves: &str, took: Duration) {
 /// Who may do what, a line for each plugin.
 pub(crate) fn table(prepared: &Prepared) -> String {
     let rows = rows(prepared);
-    let width = width(&rows);
+    let widths = Widths::of(&rows);
     // A pipe has no columns.
     let most = if std::io::stderr().is_terminal() { columns() } else { usize::MAX };
-    rows.iter().flat_map(|row| lines(row, width, most)).collect::<Vec<_>>().join("\n")
+    rows.iter().flat_map(|row| lines(row, widths, most)).collect::<Vec<_>>().join("\n")
 }
 
 fn count(plugins: usize) -> String {
@@ -69,16 +70,33 @@ pub(crate) fn rows(prepared: &Prepared) -> Vec<RightsRow> {
     rows
 }
 
-/// Columns of the widest source.
-pub(crate) fn width(rows: &[RightsRow]) -> usize {
-    rows.iter().map(|row| source(row).chars().count()).fold(SOURCE, usize::max)
+/// Columns of the names and of the sources in a rights table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Widths {
+    name: usize,
+    source: usize,
 }
 
-/// Returns a row in lines of at most `most` columns: the plugin, its source in `width` columns, and below each other what it may.
-pub(crate) fn lines(row: &RightsRow, width: usize, most: usize) -> Vec<String> {
-    let source = source(row);
-    let first = format!("  {} {} ", paint(NAME, format_args!("{:<PLUGIN$}", row.plugin)), paint(FAINT, format_args!("{source:<width$}")));
-    let indent = 2 + PLUGIN + 1 + width + 1;
+impl Widths {
+    /// Returns those of the widest name, within bounds, and of the widest source.
+    pub(crate) fn of(rows: &[RightsRow]) -> Self {
+        let source = rows.iter().map(|row| source(row).chars().count()).fold(SOURCE, usize::max);
+        Self { name: name_width(rows.iter().map(|row| row.plugin.as_str())), source }
+    }
+}
+
+/// Returns the columns of the widest name, within bounds.
+pub(crate) fn name_width<'a>(names: impl Iterator<Item = &'a str>) -> usize {
+    names.map(width).max().unwrap_or_default().clamp(NAMES.0, NAMES.1)
+}
+
+/// Returns a row in lines of at most `most` columns: the plugin, its source, and below each other
+/// what it may.
+pub(crate) fn lines(row: &RightsRow, widths: Widths, most: usize) -> Vec<String> {
+    let (source, Widths { name, source: wide }) = (source(row), widths);
+    let plugin = paint(NAME, format_args!("{:<name$}", row.plugin));
+    let first = format!("  {plugin} {} ", paint(FAINT, format_args!("{source:<wide$}")));
+    let indent = 2 + name.max(width(row.plugin.as_str())) + 1 + wide + 1;
     if indent + LEAST > most {
         let may = if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
         let below = wrap(&may, most.saturating_sub(4)).into_iter().map(|may| format!("    {may}"));
@@ -106,5 +124,47 @@ fn short(path: &str) -> String {
     match path.rsplit_once('/') {
         Some((folder, file)) if path.chars().count() > MOST_OF_A_PATH && !folder.is_empty() => format!("…/{file}"),
         _ => path.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(plugin: &str, source: &str, may: &[&str]) -> RightsRow {
+        let may = may.iter().map(ToString::to_string).collect();
+        RightsRow { plugin: plugin.into(), source: source.to_owned(), may, dev: false }
+    }
+
+    fn shown(rows: &[RightsRow], most: usize) -> Vec<String> {
+        let all = rows.iter().flat_map(|row| lines(row, Widths::of(rows), most));
+        all.map(|line| anstream::adapter::strip_str(&line).to_string()).collect()
+    }
+
+    #[test]
+    fn the_widest_name_makes_the_column() {
+        let rows = [
+            row("coordinator-of-desks", "stock", &["route to answer"]),
+            row("chat", "./plugins/of/others/far-away.wasm", &["call search.find", "read docs/"]),
+        ];
+        assert_eq!(
+            shown(&rows, 80),
+            [
+                "  coordinator-of-desks stock                    route to answer",
+                "  chat                 …/far-away.wasm UNSIGNED call search.find, read docs/",
+            ]
+        );
+        let short = [row("a", "stock", &["read docs/"])];
+        assert_eq!(shown(&short, 80), ["  a             stock        read docs/"]);
+        for most in [60, 80, 120] {
+            let fits = |line: &String| width(line) <= most;
+            assert!(shown(&rows, most).iter().all(fits), "{most}: {:?}", shown(&rows, most));
+        }
+    }
+
+    #[test]
+    fn a_name_without_measure_moves_its_own_row_alone() {
+        let rows = [row(&"n".repeat(60), "stock", &["read docs/"]), row("chat", "stock", &["read docs/"])];
+        assert_eq!(shown(&rows, 120)[1].find("stock"), Some(2 + NAMES.1 + 1));
     }
 }

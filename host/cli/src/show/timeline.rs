@@ -35,7 +35,7 @@ pub(crate) struct About {
 pub(crate) fn standing(of: Standing) -> (Style, String) {
     match of {
         Standing::Running => (NAME, "running".to_owned()),
-        Standing::CutOff => (ODD, "cut off".to_owned()),
+        Standing::CutOff => (ODD, "interrupted".to_owned()),
         Standing::Ended(status) => {
             let word = status.as_str().to_ascii_lowercase().replace('_', "-");
             (if status.is_success() { GOOD } else { BAD }, word)

@@ -13,7 +13,7 @@ use crate::ids::{PluginName, SecretName};
 use crate::manifest::Capability;
 use crate::may::Refused;
 use crate::policy::{self, Decide};
-use crate::room::wider_tools;
+use crate::room::{naming_task_list, wider_tools};
 use crate::setup::{Setup, TaskSetup};
 use crate::text::show_size;
 use crate::toolbox::ToolTarget;
@@ -48,8 +48,11 @@ fn decide_with(setup: &Setup, rights: &Rights<'_>, question: &Question) -> Resul
 
 /// The grant, then what the tasks leave of it, then the policy. Several tasks of one agent: the most generous answers.
 fn may_call(setup: &Setup, rights: &Rights<'_>, question: &Question, tool: &str) -> Result<(), Refused> {
-    rights.may_call(tool)?;
     let (agent, tasks) = (&question.plugin, tasks_of(setup, question));
+    rights.may_call(tool).map_err(|record| match tasks.first() {
+        Some((task, _)) => naming_task_list(record, task),
+        None => record,
+    })?;
     if let Some((name, task)) = tasks.first()
         && !tasks.iter().any(|(_, task)| carries_out(task, tool))
     {

@@ -114,6 +114,11 @@ fn each_layer_refuses_and_those_behind_it_are_not_reached() {
                 { dir = \"out\", at = \"/out\", mode = \"read-write\" }, { dir = \"other\", at = \"/other\", mode = \"read\" }]";
     assert_eq!(explanation.smallest.as_deref(), Some(line));
 
+    let explanation = answer(&ask("desk", Capability::Tools, "notes.other"));
+    assert_eq!(explanation.refused_by(), Some(Config));
+    let text = &explanation.layers[1].text;
+    assert!(text.ends_with("does not cover it; if tasks.desk lists `tools`, add it there too"), "{text}");
+
     let explanation = answer(&ask("desk", Capability::Tools, "notes.save"));
     assert_eq!(verdicts(&explanation), [(Manifest, Yes), (Config, Yes), (Task, No), (Policy, NotReached), (Runtime, NotReached)]);
     assert_eq!(explanation.smallest.as_deref(), Some("add \"notes.save\" to tasks.desk.tools"));

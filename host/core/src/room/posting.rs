@@ -163,7 +163,7 @@ impl Room {
 
     /// Tells the operator of a refusal, and gives the text that the agent may read.
     pub(super) fn denied(&mut self, plugin: &PluginName, record: DenialRecord) -> String {
-        let text = format!("Refused: {} {}.", record.denial.capability, record.denial.target);
+        let text = record.denial.to_text();
         self.tell(Notice::Denied { call: None, plugin: plugin.clone(), record });
         text
     }

@@ -19,7 +19,7 @@ use crate::notice::Notice;
 use crate::setup::{AgentSeat, NoTool};
 use crate::toolbox::{HostTool, ToolTarget, Toolbox};
 
-pub(crate) use start::wider_tools;
+pub(crate) use start::{naming_task_list, wider_tools};
 
 /// Calls in one round; more is a flood.
 const MAX_ROUND: usize = 128;

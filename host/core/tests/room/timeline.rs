@@ -56,6 +56,11 @@ fn every_case_has_a_timeline_and_it_is_read_back_as_it_is() {
             let timeline = Timeline::of([records]).expect("a journal that begins as one does");
             assert_eq!(problems(&timeline), Vec::<String>::new(), "{}", case.name);
             assert_eq!((timeline.totals.records, timeline.rooms[0].records), (count, count));
+            let totals = &timeline.totals;
+            let counted = [totals.steps, totals.model_calls, totals.tool_calls, totals.side_effects, totals.approvals, totals.denials];
+            let rows = |is: &str| timeline.rows.iter().filter(|row| row.what.kind() == is).count() as u64;
+            let shown = ["step", "model", "tool", "side-effect", "approval", "denied"].map(rows);
+            assert_eq!(counted, shown, "what is summed up is what has a row: {}", case.name);
             let line = serde_json::to_string(&timeline).expect("serialisable");
             assert_eq!(serde_json::from_str::<Timeline>(&line).expect("readable"), timeline, "{}", case.name);
             cases += 1;
@@ -175,8 +180,8 @@ fn what_other_processes_said_is_shown_and_exported_once_however_often_it_arrived
     assert_eq!(hurried, 1, "{log:?}");
     let entries = audit::entries(&retold(records.clone()));
     let of = |kind: audit::Kind| entries.iter().filter(|entry| entry.kind == kind).map(|entry| entry.what.as_str()).collect::<Vec<_>>();
-    assert_eq!(of(audit::Kind::Stopped), ["somebody paused the run: lunch", "the run was stopped: enough"]);
-    assert_eq!(of(audit::Kind::Resumed), ["somebody let the paused run go on"]);
+    assert_eq!(of(audit::Kind::Stopped), ["the run was paused: lunch", "the run was stopped: enough"]);
+    assert_eq!(of(audit::Kind::Resumed), ["the paused run was resumed"]);
     let timeline = Timeline::of([records]).expect("a timeline");
     let stops = timeline.rows.iter().filter(|row| row.what.kind() == "stopped").count();
     assert_eq!((stops, timeline.ended.map(|ended| ended.reason)), (1, Some("enough".to_owned())), "{:?}", timeline.rows);

@@ -18,7 +18,7 @@ use super::{StoreError, lock, reached, read, schema, wal};
 /// Which runs are meant; what is none does not matter.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RunFilter {
-    /// `running`, `cut-off`, or an ending's word such as `done`.
+    /// `running`, `interrupted`, or an ending's word such as `done`.
     pub status: Option<String>,
     pub agent: Option<String>,
     /// In the first message, whatever its case.

@@ -73,12 +73,12 @@ pub struct WaitRow {
 }
 
 impl Standing {
-    /// The word by which a filter asks for it: `running`, `cut-off`, or the ending's, such as `max-turns`.
+    /// The word by which a filter asks for it: `running`, `interrupted`, or the ending's, such as `max-turns`.
     #[must_use]
     pub fn word(self) -> String {
         match self {
             Self::Running => "running".to_owned(),
-            Self::CutOff => "cut-off".to_owned(),
+            Self::CutOff => "interrupted".to_owned(),
             Self::Ended(status) => status.as_str().to_lowercase().replace('_', "-"),
         }
     }

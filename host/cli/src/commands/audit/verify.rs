@@ -31,7 +31,7 @@ pub(super) fn verify(stores: &Stores, noted: Option<&str>, output: Output) -> Re
         tell("verified", reader, checked, output)?;
     }
     if checked.is_empty() && !output.json && !output.quiet {
-        stdout::styled(note("nothing is kept, so there is nothing to hold against its hashes"))?;
+        stdout::styled(note("no runs are stored, so there is nothing to verify"))?;
     }
     // What was noted of a store that is gone is not there any more.
     let missing = checked.is_empty() && noted.is_some();
@@ -67,7 +67,7 @@ pub(super) fn head(stores: &Stores, output: Output) -> Result<u8, CliError> {
         let checked = reader.verify(None).map_err(|error| unusable(&error))?;
         let Some(head) = &checked.head else { continue };
         if output.json {
-            stdout::line(json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }))?;
+            stdout::json(json!({ "type": "head", "store": reader.folder(), "head": head, "records": checked.records }))?;
         } else {
             let folder = reader.folder().display().to_string();
             stdout::styled(format!("{head}  {}", paint(FAINT, one_line(&folder, 200))))?;
@@ -81,7 +81,7 @@ pub(super) fn tell(word: &str, reader: &Reader, checked: &Checked, output: Outpu
     if output.json {
         let mut value = json!(checked);
         (value["type"], value["store"]) = (word.into(), json!(reader.folder()));
-        return stdout::line(value);
+        return stdout::json(value);
     }
     let folder = one_line(&reader.folder().display().to_string(), 200);
     if checked.problems.is_empty() {
@@ -92,14 +92,14 @@ pub(super) fn tell(word: &str, reader: &Reader, checked: &Checked, output: Outpu
         let (records, rooms) = (some(checked.records, "record", "records"), some(checked.rooms, "room", "rooms"));
         let counts = format!("{records} of {rooms}, {}", some(checked.blobs, "payload", "payloads"));
         let head = checked.head.as_ref().map(|head| paint(FAINT, format_args!("  head {head}"))).unwrap_or_default();
-        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "whole")));
+        return stdout::styled(format!("{} {folder}: {counts}{head}", paint(GOOD, "verified")));
     }
-    stdout::styled(format!("{} {folder}", paint(BAD, "NOT WHOLE")))?;
+    stdout::styled(format!("{} {folder}", paint(BAD, "DAMAGED")))?;
     for problem in checked.problems.iter().take(PROBLEMS) {
         stdout::styled(format!("  {}", one_line(problem, 400)))?;
     }
     if checked.problems.len() > PROBLEMS {
-        stdout::styled(note(format_args!("  and {} more; --json says all", checked.problems.len() - PROBLEMS)))?;
+        stdout::styled(note(format_args!("  and {} more; --json lists all", checked.problems.len() - PROBLEMS)))?;
     }
     Ok(())
 }

@@ -1,5 +1,6 @@
 //! What a single call says on its way: log lines, progress, what it does to the world, and each refusal with the argument that would allow it.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstyle::Style;
@@ -15,22 +16,25 @@ use crate::commands::add::shell;
 use crate::screen::{Loudness, Screen, total_columns};
 use crate::show::entry::Entry;
 use crate::show::trace::{told_answer, told_side_effect};
-use crate::show::{BAD, FAINT, GOOD, one_line, paint};
+use crate::show::{BAD, FAINT, GOOD, one_line, paint, plural};
 
 /// How wide a line of a plugin may be.
 const WIDTH: usize = 200;
+/// Lines of the log that are shown without `--verbose`: a plugin can write any number.
+const LOG_LINES: u64 = 20;
 
 /// Follows a call, and keeps its log for `--json`.
 pub(super) struct Told {
     verbose: bool,
     output: Output,
     log: Mutex<Vec<Value>>,
+    log_lines: AtomicU64,
     screen: Arc<Screen>,
 }
 
 impl Told {
     pub(super) fn new(verbose: bool, output: Output) -> Self {
-        Self { verbose, output, log: Mutex::default(), screen: Screen::new(Loudness::of(output)) }
+        Self { verbose, output, log: Mutex::default(), log_lines: AtomicU64::new(0), screen: Screen::new(Loudness::of(output)) }
     }
 
     /// The log lines, in order.
@@ -43,9 +47,24 @@ impl Told {
         self.screen.notice(text);
     }
 
-    /// The call is over: nothing goes on that could be shown.
+    /// Ends what is shown of the call: its progress, and its log with the count of the lines that
+    /// were left out.
     pub(super) fn end(&self) {
         self.screen.set_progress("");
+        if let Some(more) = left_out(self.verbose, self.log_lines.load(Ordering::SeqCst)) {
+            self.line(&paint(FAINT, more));
+        }
+    }
+
+    fn log_line(&self, message: &str) {
+        if self.shows_log_line() {
+            self.put(&Entry::new(FAINT, "log").cut(FAINT, message));
+        }
+    }
+
+    /// Counts a line of the log; returns whether it is shown.
+    fn shows_log_line(&self) -> bool {
+        self.log_lines.fetch_add(1, Ordering::SeqCst) < LOG_LINES || self.verbose
     }
 
     /// An entry on stderr.
@@ -76,7 +95,7 @@ impl Subscriber for Told {
         }
         match &happening.what {
             What::Logged { level, message, .. } if self.verbose || *level >= Level::Info => {
-                self.put(&Entry::new(FAINT, "log").cut(FAINT, message));
+                self.log_line(message);
             }
             What::Progressed { done, total, message, .. } => {
                 let of = total.map(|total| format!(" of {total}")).unwrap_or_default();
@@ -104,8 +123,33 @@ impl Subscriber for Told {
     }
 }
 
+/// Returns the line that stands for the rest of a log of so many lines.
+fn left_out(verbose: bool, lines: u64) -> Option<String> {
+    let more = lines.checked_sub(LOG_LINES).filter(|more| *more > 0 && !verbose)?;
+    Some(format!("… {} not shown; --verbose shows all", plural(more, "log line", "log lines")))
+}
+
 /// The proposed line as an argument of this command.
 pub(super) fn argument(record: &DenialRecord) -> Option<String> {
     let fragment = Fragment::parse(record.suggestion.as_deref()?).ok()?;
     Some(format!("--grant {}", shell(&fragment.to_string())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_is_shown_up_to_its_twentieth_line() {
+        let output = Output { json: false, quiet: false, no_color: false };
+        let shown = |verbose| {
+            let told = Told::new(verbose, output);
+            (0..1_000).filter(|_| told.shows_log_line()).count()
+        };
+        assert_eq!((shown(false), shown(true)), (20, 1_000));
+        assert_eq!(left_out(false, 20), None);
+        assert_eq!(left_out(false, 21).as_deref(), Some("… 1 log line not shown; --verbose shows all"));
+        assert_eq!(left_out(false, 20_020).as_deref(), Some("… 20 000 log lines not shown; --verbose shows all"));
+        assert_eq!(left_out(true, 20_020), None);
+    }
 }

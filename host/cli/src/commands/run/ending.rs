@@ -58,7 +58,7 @@ pub(super) struct EndContext<'a> {
 pub(super) fn finish(outcome: &Outcome, context: &EndContext<'_>) -> Result<(), CliError> {
     let EndContext { code, output, tally, file, .. } = *context;
     if output.json {
-        return stdout::line(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
+        return stdout::json(serde_json::json!({ "type": "result", "exit_code": code, "outcome": outcome }));
     }
     let counts = tally.counts();
     let mut err = crate::output::stderr();

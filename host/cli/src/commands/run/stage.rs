@@ -218,7 +218,7 @@ impl Subscriber for JsonLinesOnStdout {
     fn on(&self, happening: &Happening) {
         if let Ok(line) = serde_json::to_string(happening) {
             // The result at the end goes the same way, and says so when stdout cannot be written.
-            let _ = stdout::queue_line(line);
+            let _ = stdout::queue_json(line);
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::args::{Output, TrajectoryExport};
 use crate::error::CliError;
-use crate::show::{plural, printable};
+use crate::show::{foreign, plural, printable};
 use crate::stores::{Stores, unusable};
 use crate::{exit, stdout};
 
@@ -21,12 +21,12 @@ pub(super) fn export(args: &TrajectoryExport, output: Output) -> Result<u8, CliE
         return Err(CliError::usage(format!("nothing has happened in {} yet", found.room)));
     }
     let Some(file) = &args.output else {
-        stdout::write(&text(&events))?;
+        stdout::write(&foreign::escape_json(&text(&events)))?;
         return Ok(exit::OK);
     };
     write_private(file, &text(&events))?;
     if output.json {
-        stdout::line(json!({ "type": "trajectory", "file": file, "run": found.room, "events": events.len() }))?;
+        stdout::json(json!({ "type": "trajectory", "file": file, "run": found.room, "events": events.len() }))?;
     } else if !output.quiet {
         let count = plural(events.len() as u64, "event", "events");
         let _ = writeln!(crate::output::stderr(), "wrote {}: {count} of {}", printable(&file.display().to_string()), found.room);

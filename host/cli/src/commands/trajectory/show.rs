@@ -40,16 +40,16 @@ pub(super) fn show(args: &TrajectoryShow, output: Output) -> Result<u8, CliError
     let unanswered = unanswered(sdk);
     if output.json {
         for (number, event) in &found {
-            stdout::line(json!({ "type": "event", "n": number, "event": event.to_json(form) }))?;
+            stdout::json(json!({ "type": "event", "n": number, "event": event.to_json(form) }))?;
         }
         for (number, event) in &later {
-            stdout::line(json!({ "type": "event", "n": number, "event": event.to_json() }))?;
+            stdout::json(json!({ "type": "event", "n": number, "event": event.to_json() }))?;
         }
         for number in &unanswered {
-            stdout::line(json!({ "type": "unanswered", "n": number }))?;
+            stdout::json(json!({ "type": "unanswered", "n": number }))?;
         }
         for problem in &problems {
-            stdout::line(json!({ "type": "problem", "at": problem.at, "message": problem.text, "raw": problem.raw }))?;
+            stdout::json(json!({ "type": "problem", "at": problem.at, "message": problem.text, "raw": problem.raw }))?;
         }
     } else {
         let rows: Vec<Row> =

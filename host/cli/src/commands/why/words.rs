@@ -5,6 +5,7 @@ use std::fmt;
 
 use conclave_core::event::Event;
 use conclave_core::explain::Question;
+use conclave_core::grant::{Denial, DenialRecord};
 use conclave_core::ids::{CallId, PluginName, TaskName};
 use conclave_core::journal::Retold;
 use conclave_core::manifest::Capability;
@@ -92,6 +93,39 @@ fn call_of(event: &Event) -> Option<CallId> {
     }
 }
 
+/// Returns what a record is, in words: the refusal, where there is one.
+pub(super) fn head(told: &Retold) -> String {
+    let refused = denials(told).map(|(plugin, record)| {
+        let Denial { capability, target, .. } = &record.denial;
+        let target = if target.is_empty() { String::new() } else { format!(" {target}") };
+        format!("{plugin} was refused {capability}{target}")
+    });
+    let refused: Vec<String> = refused.collect();
+    match refused.split_first() {
+        None => of_event(&told.record.event),
+        Some((first, [])) => first.clone(),
+        Some((first, more)) => format!("{first}, and {} more", more.len()),
+    }
+}
+
+/// Returns what a record led to, a line for each notice that says more than the refusals, which
+/// are explained below it.
+pub(super) fn lines(told: &Retold) -> Vec<String> {
+    let refusals: Vec<String> = denials(told).map(|(_, record)| record.denial.to_text()).collect();
+    let repeats = |notice: &&Notice| match notice {
+        Notice::ToolAnswered { content, .. } => refusals.contains(content),
+        _ => false,
+    };
+    told.told.iter().filter(|notice| !repeats(notice)).filter_map(of_notice).collect()
+}
+
+fn denials(told: &Retold) -> impl Iterator<Item = (&PluginName, &DenialRecord)> {
+    told.told.iter().filter_map(|notice| match notice {
+        Notice::Denied { plugin, record, .. } => Some((plugin, record)),
+        _ => None,
+    })
+}
+
 /// The kind of event in words.
 pub(super) fn of_event(event: &Event) -> String {
     match event.effective() {
@@ -138,7 +172,7 @@ pub(super) fn question(plugin: &PluginName, side_effect: &SideEffect) -> Questio
 }
 
 /// A notice that is worth a line beside the layers.
-pub(super) fn of_notice(notice: &Notice) -> Option<String> {
+fn of_notice(notice: &Notice) -> Option<String> {
     Some(match notice {
         Notice::ToolCalled { task, caller, name, arguments, .. } => format!("{caller} called {name} {arguments} for the task {task}"),
         Notice::ToolAnswered { name, is_error, content, .. } => {

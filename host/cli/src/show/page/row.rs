@@ -148,8 +148,8 @@ fn start(ms: u64) -> String {
 fn facts(row: &Row) -> Vec<(&'static str, String)> {
     let mut facts = vec![("address", format!("{}:{}", row.room, row.seq))];
     let from_to = match row.end_ms {
-        Some(end) => format!("{} ms to {} ms", thousands(row.start_ms), thousands(end)),
-        None => format!("from {} ms; not over in what is kept", thousands(row.start_ms)),
+        Some(end) => format!("{} to {}", took(row.start_ms), took(end)),
+        None => format!("from {}; its end is not in the store", took(row.start_ms)),
     };
     facts.push(("when", from_to));
     about(&row.what, &mut facts);

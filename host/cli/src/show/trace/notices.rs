@@ -168,7 +168,7 @@ impl Trace {
             }
             Notice::Resumed { down_ms } => {
                 let down = amounts::took(*down_ms);
-                self.put("host", &Entry::plain(format!("resumes where it was cut off, {down} later")));
+                self.put("host", &Entry::plain(format!("resumes where it was interrupted, {down} later")));
             }
             // The question itself is put by whoever asks it.
             Notice::TopUpAsked { top_up, .. } => {

@@ -108,7 +108,7 @@ impl Room {
     fn why_not(&self, agent: &PluginName, task: &TaskName, tool: &str) -> Box<DenialRecord> {
         let Some(rights) = self.setup.rights(agent) else { return unknown_plugin(agent, Capability::Tools, tool) };
         if let Err(record) = rights.may_call(tool) {
-            return record;
+            return naming_task_list(record, task);
         }
         let (reason, wider) = wider_tools(&self.toolbox(task), agent, task, tool);
         rights.refuse(Capability::Tools, tool, Layer::Task, &reason, wider)
@@ -121,6 +121,15 @@ impl Room {
         let reason = format!("{agent} has made the {limit} calls that plugins.{agent}.grants.tools.calls gives it");
         Some(rights.refuse(Capability::Tools, tool, Layer::Runtime, &reason, None))
     }
+}
+
+/// Returns a refusal by the grant with the task's list of tools in its reason: with the grant
+/// alone, a task that has such a list would refuse the next call.
+pub(crate) fn naming_task_list(mut record: Box<DenialRecord>, task: &TaskName) -> Box<DenialRecord> {
+    if record.layer == Layer::Config {
+        record.reason.push_str(&format!("; if tasks.{task} lists `tools`, add it there too"));
+    }
+    record
 }
 
 /// Why a task does not give a tool that its agent was granted, and what to add. Not the whole list, which may say more of its tools than

@@ -54,7 +54,9 @@ impl Now<'_> {
                 };
                 self.open(Key::Call(call), self.here(), what);
             }
+            // The host answered or refused it: no sandbox ran, but it is a call, and has a row.
             Notice::ToolAnswered { call: None, task, name, arguments, content, is_error, .. } => {
+                self.fold.totals.tool_calls += 1;
                 let arguments = arguments.as_ref().map(json).unwrap_or_default();
                 let answer = short(&content);
                 let what = What::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
