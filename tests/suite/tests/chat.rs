@@ -147,7 +147,7 @@ fn what_a_rule_asks_about_is_refused_where_nobody_can_be_asked() {
         assert!((stdout.clone() + &stderr).contains("Not approved: nobody is there"), "{stderr}");
         assert!(!stdout.contains("done anyway"), "{stdout}");
         let called = "calls #1 subject.run │ {\"text\":\"done anyway\"}\n";
-        assert!(stderr.contains(called) && stderr.contains("#1 subject.run refused │ Not"), "{stderr}");
+        assert!(stderr.contains(called) && stderr.contains(" #1 subject.run refused"), "{stderr}");
     }
 }
 
@@ -243,6 +243,7 @@ fn a_word_of_farewell_is_no_turn_and_a_letter_is_none() {
 fn the_end_of_a_background_task_stands_in_its_column() {
     let told = text(&chat(&stalling(), &["c.toml"], "hello\n").stderr);
     let lines: Vec<&str> = told.lines().filter(|line| line.starts_with("  digest (task-1) ")).collect();
+    let lines: Vec<&str> = lines.into_iter().filter(|line| !line.contains("valid answer (")).collect();
     let ended = "  digest (task-1) STALLED │ nobody in digest had a valid answer";
     assert!(lines.len() == 1 && lines[0].starts_with(ended), "{told}");
 }

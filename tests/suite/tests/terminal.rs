@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 
 use conclave_test_support::{Rig, stock};
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::{Value, json};
@@ -27,6 +28,8 @@ struct Terminal {
 impl Terminal {
     fn start(rig: &Rig, arguments: &[&str], columns: u16) -> Self {
         let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal can be opened");
+        // The program must not hold its own terminal open.
+        fcntl_setfd(&master, FdFlags::CLOEXEC).expect("it is open");
         grantpt(&master).and_then(|()| unlockpt(&master)).expect("it is ours");
         let name = ptsname(&master, Vec::new()).expect("it has a name").into_string().expect("in ASCII");
         let other_end: OwnedFd = File::options().read(true).write(true).open(name).expect("its other end opens").into();
