@@ -1,7 +1,7 @@
 //! How a call that waits for an approval is named on the command line: `3f2a91c0:c7`, and `3f2a91c0/1:c7` in a child room. Not which call
 //! that is; the store knows.
 
-use conclave_core::ids::{CallId, RoomId};
+use conclave_core::types::ids::{CallId, RoomId};
 
 use crate::error::CliError;
 

@@ -16,11 +16,13 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anstyle::Style;
-use conclave_core::budget::TopUp;
-use conclave_core::consult::Risk;
-use conclave_core::ids::PluginName;
-use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, Decide, Why};
+use conclave_core::permissions::policy_rules::Decide;
+use conclave_core::policy::budget::TopUp;
+use conclave_core::policy::decision::Why;
 use conclave_core::setup::Setup;
+use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest};
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::risk::Risk;
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use serde_json::Value;
@@ -485,8 +487,9 @@ fn by_nobody(reason: &str) -> ApprovalAnswer {
 mod tests {
     use std::path::Path;
 
-    use conclave_core::grant::ToolPattern;
-    use conclave_core::policy::{Delegator, Rule};
+    use conclave_core::permissions::grant::ToolPattern;
+    use conclave_core::permissions::policy_rules::Rule;
+    use conclave_core::types::approval::Delegator;
     use serde_json::json;
 
     use super::about::testing::request;

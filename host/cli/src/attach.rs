@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use conclave_core::message::Blob;
-use conclave_core::text::show_size;
+use conclave_core::types::message::Blob;
+use conclave_core::types::text::show_size;
 use conclave_runtime::blobs::Blobs;
 
 use crate::error::CliError;

@@ -5,8 +5,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::policy::Approval;
-use conclave_core::request::Request;
+use conclave_core::types::approval::Approval;
+use conclave_core::types::request::Request;
 use conclave_runtime::Host;
 use conclave_runtime::store::{ControlInbox, Mail, Store, Word};
 use tokio::task::AbortHandle;

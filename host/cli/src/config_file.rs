@@ -5,7 +5,7 @@ use std::fs;
 use std::io::{Error, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
-use conclave_core::config_edit::{ConfigText, EditError, Edited};
+use conclave_core::config::edit::{ConfigText, EditError, Edited};
 use conclave_runtime::durable_file::{self, Access};
 use serde_json::{Value, json};
 
@@ -150,7 +150,7 @@ pub(crate) fn replace(target: &Path, text: &str) -> std::io::Result<()> {
 mod tests {
     use std::os::unix::fs::PermissionsExt;
 
-    use conclave_core::config_edit::Fragment;
+    use conclave_core::config::edit::Fragment;
 
     use super::*;
 

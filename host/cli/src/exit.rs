@@ -1,7 +1,7 @@
 //! Exit codes. Part of the program's interface: documented in `conclave help exit-codes` and in docs/cli.md, never renumbered.
 
-use conclave_core::model::TroubleKind;
-use conclave_core::outcome::{EndCause, Status};
+use conclave_core::types::completion::TroubleKind;
+use conclave_core::types::outcome::{EndCause, Status};
 
 /// It went well.
 pub(crate) const OK: u8 = 0;
@@ -81,8 +81,8 @@ pub(crate) fn of_trouble(kind: TroubleKind) -> Option<u8> {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::model::TroubleKind;
-    use conclave_core::outcome::{EndCause, Status};
+    use conclave_core::types::completion::TroubleKind;
+    use conclave_core::types::outcome::{EndCause, Status};
 
     use super::{Met, of};
 

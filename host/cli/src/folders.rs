@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Component, Path, PathBuf};
 
+use conclave_core::config::edit::{Edited, Fragment};
 use conclave_core::config::{Config, Problem, Problems};
-use conclave_core::config_edit::{Edited, Fragment};
-use conclave_core::grant::FileGrant;
+use conclave_core::permissions::grant::FileGrant;
 
 use crate::error::CliError;
 

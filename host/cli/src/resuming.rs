@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::ids::RoomId;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{Reader, RunFilter, RunRow, Standing, Store};
 
 use crate::args::Output;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use conclave_core::config::{Config, ModelConfig, Problem, Problems};
-use conclave_core::ids::{ModelName, PluginName};
 use conclave_core::setup::PluginSetup;
+use conclave_core::types::ids::{ModelName, PluginName};
 use conclave_mcp::source::Servers;
 use conclave_runtime::kv::{KvStore, NoKv, Sqlite};
 use conclave_runtime::secrets::Sources;

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 use std::time::SystemTime;
 
 use conclave_core::config::{Config, PluginSource};
-use conclave_core::config_edit::quoted;
+use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::{Downloads, Inspection, fetch, inspect, read_component};
 
 use crate::error::CliError;

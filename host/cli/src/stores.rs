@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use conclave_core::ids::RoomId;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{self, Found, Reader, RunFilter, RunRow, Standing, StoreError};
 
 use crate::error::CliError;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anstyle::Style;
-use conclave_core::ids::{ChannelId, TaskName};
+use conclave_core::types::ids::{ChannelId, TaskName};
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 

@@ -4,8 +4,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use conclave_core::event::Event;
-use conclave_core::ids::RoomId;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{Mail, MailState, Reader, RunRow, Standing, Word, is_in_use};
 use serde_json::json;
 

@@ -4,15 +4,20 @@
 mod acting;
 mod address;
 mod amounts;
+pub mod assemble;
 mod background;
 mod channels;
+pub mod confusables;
 pub(crate) mod depth;
+pub mod edit;
 mod gates;
 mod grants;
+pub mod invisible_chars;
 mod json;
 pub(crate) mod keys;
 mod langroid;
 mod limits;
+pub mod lockfile;
 mod mcp;
 pub mod micro;
 mod model;
@@ -24,15 +29,14 @@ mod prices;
 mod problem;
 mod reader;
 mod references;
+pub mod reload;
 pub mod schema;
 mod secret;
 mod spans;
 mod task;
 mod task_rules;
 mod task_tools;
-mod units;
 pub(crate) mod usage;
-pub(crate) mod wording;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -40,24 +44,25 @@ use std::sync::Arc;
 use serde_json::Value;
 use toml::de::DeTable;
 
-use crate::calling::sequence::Sequence;
-use crate::channel::Binding;
-use crate::control::confirm::ConfirmRules;
-use crate::control::stuck::StuckRules;
-use crate::delegation::{BackgroundRules, HandBack, OnClose};
-use crate::fetch::HostPattern;
-use crate::grant::{Grants, SecretPlace, ToolPattern};
-use crate::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
-use crate::journal::Durability;
-use crate::limits::{PluginLimits, RunLimits};
-use crate::message::Entity;
-use crate::model::ToolFormat;
-use crate::narrow::Narrow;
-use crate::policy::Rule;
+use crate::permissions::fetch::HostPattern;
+use crate::permissions::grant::{Grants, SecretPlace, ToolPattern};
+use crate::permissions::policy_rules::Rule;
+use crate::permissions::task_scope::Narrow;
 use crate::setup::{
-    AgentSeat, CondenseRules, GateRule, Knowledge, LoopRules, MicroAgent, ModelSetup, NoTool, Overflow, ReturnType, TaskBudget, TextRules,
+    AgentSeat, CondenseRules, GateRule, Knowledge, LoopRules, MicroAgent, ModelSetup, NoTool, ReturnType, TaskBudget, TextRules,
 };
-use crate::toolbox::HostTool;
+use crate::tool_calls::sequence::Sequence;
+use crate::types::channel::Binding;
+use crate::types::completion::ToolFormat;
+use crate::types::confirm::ConfirmRules;
+use crate::types::delegation::{BackgroundRules, HandBack, OnClose};
+use crate::types::durability::Durability;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{ChannelId, ModelName, PluginName, SecretName, TaskName};
+use crate::types::limits::{PluginLimits, RunLimits};
+use crate::types::message::Entity;
+use crate::types::stuck_rules::StuckRules;
+use crate::types::task_options::Overflow;
 
 pub use keys::{KEYS, Key, Shape};
 pub use mcp::{MCP_CLIENT, McpReach, McpSource, YOU};
@@ -65,13 +70,12 @@ pub use model::RESERVED_OPTIONS;
 pub use names::{NAME_MAX, NameError, ORCHESTRATION_TOOLS, SEATS, check_name, check_task_name, default_place, is_reserved_task};
 pub use prices::{Price, Prices};
 pub use problem::{Problem, Problems, Severity};
-pub(crate) use units::{duration as duration_of_text, micro_usd as micro_usd_of, size as size_of_text};
 
+use crate::types::wording::{code, one_of, string};
 use problem::{SourceText, Span};
 use reader::{Reader, Table};
 use references::References;
 use spans::Spans;
-use wording::{code, one_of, string};
 
 /// Syntax errors that are reported at most. A file with more of them is no TOML at all, and one line of it may give hundreds.
 const SYNTAX_ERRORS: usize = 20;
@@ -364,7 +368,7 @@ pub struct WantedTool {
     pub missing: Problem,
 }
 
-/// A conclave.toml that is right in itself. Whether it fits its plugins is said by [`crate::assemble::assemble`].
+/// A conclave.toml that is right in itself. Whether it fits its plugins is said by [`crate::config::assemble::assemble`].
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
     pub entry: TaskName,
@@ -445,7 +449,7 @@ impl Config {
         self.source.problem(&self.span(path), what)
     }
 
-    /// The label of each plugin's source, as [`crate::rights::rights_table`] takes it.
+    /// The label of each plugin's source, as [`crate::inspect::permission_summary::rights_table`] takes it.
     #[must_use]
     pub fn source_labels(&self) -> BTreeMap<PluginName, String> {
         self.plugins.iter().map(|(name, plugin)| (name.clone(), plugin.source.label().to_owned())).collect()

@@ -6,83 +6,85 @@
 mod acting;
 mod agent_states;
 mod approvals;
-mod astray;
 mod background;
 mod budgets;
 mod calls;
-mod circles;
 mod condensing;
 mod confirming;
-mod context;
+mod context_window;
 mod controls;
 mod conversation;
 mod delegates;
 mod delivery;
-mod ending;
 mod frame;
 mod gates;
 mod handoff;
-mod hosting;
+mod histories;
+mod host_tools;
 mod invariants;
 mod knowledge;
+mod lifecycle;
+mod limit_increase;
 mod links;
-mod memory;
-mod micro;
+mod loop_detection;
+mod messages;
 mod models;
 mod pausing;
 mod planning;
-mod posting;
+mod prompt_agent;
 mod prompts;
 mod requests;
+mod responders;
+mod result_types;
 mod resumed;
-mod returns;
 mod runs;
 mod scratch;
-mod seats;
 mod side_effects;
-mod steering;
 mod steps;
+mod stuck_detection;
+mod termination;
 mod tools;
-mod top_ups;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::budget::{Budget, TopUp};
-use crate::effect::Effect;
-use crate::event::{Event, Opening, Spent, Used, UsedByPlugin};
-use crate::fault::CallReport;
-use crate::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
-use crate::limits::RunLimits;
-use crate::notice::Notice;
-use crate::outcome::{Outcome, Status};
-use crate::room_secret::RoomSecret;
+use crate::policy::budget::{Budget, TopUp};
+use crate::protocol::effect::Effect;
+use crate::protocol::event::{Event, Opening};
+use crate::protocol::notice::Notice;
 use crate::setup::{Setup, TaskSetup};
-use crate::view::{AgentView, Remaining};
+use crate::types::fault::CallReport;
+use crate::types::ids::{BackgroundId, CallId, ChannelId, ControlId, FrameId, Millis, ModelName, PluginName, RoomId, TaskName, TimerId};
+use crate::types::limits::RunLimits;
+use crate::types::outcome::{Outcome, Status};
+use crate::types::room_secret::RoomSecret;
+use crate::types::usage::{Spent, Used, UsedByPlugin};
+use crate::types::view::{AgentView, Remaining};
 
-pub use hosting::RoomStatus;
 pub use invariants::{Invariant, InvariantViolation};
+pub use lifecycle::RoomStatus;
+pub use stuck_detection::StuckKind;
 pub(crate) use tools::{naming_task_list, wider_tools};
 
 use agent_states::AgentStates;
 use background::{BackgroundTask, Tasks};
 use budgets::Short;
 use calls::Calls;
-use context::Lost;
+use context_window::Lost;
 use controls::ReceivedControls;
 use conversation::Conversation;
 use delivery::{Deliveries, Saying};
 use frame::Frame;
 use gates::Gating;
 use handoff::Handoffs;
-use memory::{Links, Memories};
+use histories::{Links, Memories};
+use limit_increase::HeldRequest;
 use models::ModelCall;
 use pausing::Pausing;
 use prompts::Texts;
 use scratch::ScratchKey;
-use top_ups::HeldRequest;
 
 /// Where a room is in its life.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -231,7 +233,7 @@ pub struct Room {
     setup: Arc<Setup>,
     opening: Opening,
     /// None before the room is opened.
-    #[serde(with = "crate::room_secret::in_state", default, skip_serializing_if = "Option::is_none")]
+    #[serde(with = "crate::types::room_secret::in_state", default, skip_serializing_if = "Option::is_none")]
     secret: Option<RoomSecret>,
     frames: BTreeMap<FrameId, Frame>,
     memories: Memories,
@@ -651,12 +653,12 @@ impl Room {
         }
         match self.timers.remove(&timer) {
             Some(TimerPurpose::Wall) if self.asks_for_more() => self.ask_for_more(Short { budget: Budget::Wall, needed: 1, least: 1 }),
-            Some(TimerPurpose::Wall) => self.stop_work(ending::Ending::out_of_time(self.opening.depth > 0)),
+            Some(TimerPurpose::Wall) => self.stop_work(termination::Ending::out_of_time(self.opening.depth > 0)),
             Some(TimerPurpose::Approval { call }) => self.approval_expired(call),
             Some(TimerPurpose::Pending { call, after_ms }) => self.pending_expired(call, after_ms),
             Some(TimerPurpose::Poll { frame, command_id }) => self.poll_due(frame, command_id),
             Some(TimerPurpose::Gate { call }) => self.gate_overdue(call),
-            Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::delivery::Wake::Timer),
+            Some(TimerPurpose::Delivery { strategy, .. }) => self.wake(&strategy, crate::types::delivery::Wake::Timer),
             None => {}
         }
     }

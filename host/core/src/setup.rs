@@ -1,27 +1,31 @@
 //! What a room runs with, fixed when it opens: the operator's config and the admitted plugins, come together. Serialisable, so that
 //! a journal says what its run was allowed to do. Not where plugins come from or how they are loaded.
 
+pub mod plugin_query;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use crate::calling::sequence::Sequence;
-use crate::channel::Binding;
-use crate::control::confirm::ConfirmRules;
-use crate::control::stuck::StuckRules;
-use crate::delegation::{BackgroundRules, HandBack, OnClose};
-use crate::grant::{Grants, Rights};
-use crate::ids::{ChannelId, ModelName, PluginName, TaskName};
-use crate::limits::{PluginLimits, RunLimits};
-use crate::manifest::Manifest;
-use crate::message::{Entity, ToolCall};
-use crate::model::ToolFormat;
-use crate::narrow::{Narrow, Narrowed};
-use crate::policy::Rule;
-use crate::tool::ToolSpec;
-use crate::toolbox::{HostTool, Toolbox};
+use crate::permissions::grant::{Grants, Rights};
+use crate::permissions::manifest::Manifest;
+use crate::permissions::policy_rules::Rule;
+use crate::permissions::task_scope::{Narrow, Narrowed};
+use crate::tool_calls::sequence::Sequence;
+use crate::tool_calls::toolbox::Toolbox;
+use crate::types::channel::Binding;
+use crate::types::completion::ToolFormat;
+use crate::types::confirm::ConfirmRules;
+use crate::types::delegation::{BackgroundRules, HandBack, OnClose};
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{ChannelId, ModelName, PluginName, TaskName};
+use crate::types::limits::{PluginLimits, RunLimits};
+use crate::types::message::{Entity, ToolCall};
+use crate::types::stuck_rules::StuckRules;
+use crate::types::task_options::Overflow;
+use crate::types::tool::ToolSpec;
 
 /// What a component can serve as, found by looking at its exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -178,17 +182,6 @@ pub enum ReturnType {
     Bool,
     AnyTool,
     Tool(String),
-}
-
-/// What happens when a history does not fit into its model (L-180).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Overflow {
-    /// Older messages are cut, with a mark.
-    #[default]
-    Truncate,
-    /// Whole turns are left out, oldest first.
-    DropTurns,
 }
 
 /// A task in a room.

@@ -5,14 +5,16 @@ use std::hint::black_box;
 
 use allocation_counter::measure;
 use conclave_core::config::Config;
-use conclave_core::fetch::target;
-use conclave_core::grant::Rights;
-use conclave_core::ids::{PluginName, SecretName, TaskName};
-use conclave_core::limits::RunLimits;
-use conclave_core::manifest::{Ask, Capability, Manifest};
-use conclave_core::narrow::{Narrow, Narrowed};
-use conclave_core::policy::{Decide, decide};
+use conclave_core::permissions::fetch::target;
+use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::manifest::{Ask, Manifest};
+use conclave_core::permissions::policy_rules::Decide;
+use conclave_core::permissions::task_scope::{Narrow, Narrowed};
+use conclave_core::policy::decision::decide;
 use conclave_core::setup::Setup;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::ids::{PluginName, SecretName, TaskName};
+use conclave_core::types::limits::RunLimits;
 use serde_json::json;
 
 const RULES: &str = r#"

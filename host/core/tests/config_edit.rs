@@ -9,7 +9,7 @@ mod fragments;
 #[path = "config_edit/properties.rs"]
 mod properties;
 
-use conclave_core::config_edit::{ConfigText, EditError, Edited, Fragment};
+use conclave_core::config::edit::{ConfigText, EditError, Edited, Fragment};
 
 /// A config with comments at every place where people put them.
 pub const DESK: &str = r#"#:schema ./conclave.schema.json

@@ -13,8 +13,8 @@ mod tools;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::grant::ToolPattern;
-use conclave_core::ids::TaskName;
+use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::types::ids::TaskName;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::{Prepared, RunOptions};
 use rmcp::ServiceExt;

@@ -1,6 +1,6 @@
 //! Words of others, made harmless and short before a person or a model reads them.
 
-use conclave_core::text::is_deceptive;
+use conclave_core::types::text::is_deceptive;
 
 /// On one line, without what steers a terminal or hides itself, and not longer than this.
 pub(crate) fn shown(text: &str, most: usize) -> String {

@@ -5,9 +5,9 @@ use std::error::Error;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-use conclave_core::message::Entity;
-use conclave_core::model::{Draft, Prompt, PromptPiece, ToolChoice, ToolFormat};
-use conclave_core::tool::ToolSummary;
+use conclave_core::types::completion::{Draft, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::types::message::Entity;
+use conclave_core::types::tool::ToolSummary;
 use conclave_models::openai::{OpenAi, OpenAiSettings};
 use conclave_models::{Key, KeySource, ModelClient, TextSink};
 use serde_json::json;

@@ -4,7 +4,7 @@ use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use conclave_core::model::{Completion, ModelError, Prompt, Trouble};
+use conclave_core::types::completion::{Completion, ModelError, Prompt, Trouble};
 
 /// A future that can be sent to another thread.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;

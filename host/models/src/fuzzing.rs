@@ -2,7 +2,7 @@
 
 use std::sync::Mutex;
 
-use conclave_core::model::Completion;
+use conclave_core::types::completion::Completion;
 
 use crate::openai::fuzzing;
 use crate::{Key, TextSink};

@@ -24,7 +24,7 @@ mod wire;
 use std::fmt;
 use std::sync::Arc;
 
-use conclave_core::model::{Completion, Prompt, Trouble};
+use conclave_core::types::completion::{Completion, Prompt, Trouble};
 
 use self::keys::KeyHolder;
 use self::quote::Quoter;

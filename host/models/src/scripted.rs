@@ -2,8 +2,8 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, Prompt, Stop, Usage};
+use conclave_core::types::completion::{Completion, Prompt, Stop, Usage};
+use conclave_core::types::message::ToolCall;
 use serde::Deserialize;
 use serde_json::Value;
 
@@ -167,7 +167,7 @@ impl ModelClient for Scripted {
 mod tests {
     use std::sync::{Arc, Mutex};
 
-    use conclave_core::model::{Completion, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
+    use conclave_core::types::completion::{Completion, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
 
     use super::{ScriptError, Scripted};
     use crate::{ModelClient, TextSink};

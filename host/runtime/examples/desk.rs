@@ -4,12 +4,12 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::approve::Approver;
+use conclave_runtime::capability::Capability;
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
-use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
 use serde_json::json;

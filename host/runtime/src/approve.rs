@@ -1,8 +1,8 @@
 //! Approvers: who decides about a tool call that a rule of the operator asks about, and whether a run may have more of what it has used up.
 //! The rules themselves are the core's.
 
-use conclave_core::budget::TopUp;
-use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
+use conclave_core::policy::budget::TopUp;
+use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 
 use crate::clock::BoxFuture;
 
@@ -14,7 +14,7 @@ use crate::clock::BoxFuture;
 /// use conclave_runtime::RunOptions;
 /// use conclave_runtime::approve::Approver;
 /// use conclave_runtime::clock::BoxFuture;
-/// use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
+/// use conclave_runtime::decision::{Approval, ApprovalAnswer, ApprovalRequest};
 /// use serde_json::json;
 ///
 /// /// Lets small sums through and cuts large ones. A real one would ask somebody.
@@ -39,7 +39,7 @@ use crate::clock::BoxFuture;
 pub trait Approver: Send + Sync + 'static {
     /// Returns whether the call may run, and who says so; the journal keeps both. The run waits; the future is dropped when the call is
     /// stopped. [`ApprovalRequest::causes`] says why the host asks: an answer that stands for a rule must not answer
-    /// [`ApprovalCause::Confirm`](conclave_core::policy::ApprovalCause::Confirm).
+    /// [`ApprovalCause::Confirm`](conclave_core::types::approval::ApprovalCause::Confirm).
     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer>;
 
     /// Whether a run that has used up a limit may have more: as proposed, or as much as `{"add": …}` says ([`TopUp::amount`]). The run

@@ -4,9 +4,9 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use conclave_core::ids::RoomId;
-use conclave_core::limits::RunLimits;
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::limits::RunLimits;
+use conclave_core::types::outcome::{Outcome, Status};
 use tokio::task::JoinSet;
 
 use crate::prepared::{Prepared, RunOptions};

@@ -3,9 +3,9 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::text::show_size;
+use conclave_core::types::text::show_size;
 
-pub use conclave_core::message::Blob;
+pub use conclave_core::types::message::Blob;
 pub use conclave_models::BlobSource;
 
 /// Bytes that [`MemoryBlobs`] keeps unless told otherwise.

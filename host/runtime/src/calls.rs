@@ -2,19 +2,19 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::Turn;
-use conclave_core::consult::{Advice, Question};
-use conclave_core::delivery::{Decision, DeliveryView, Wake};
-use conclave_core::fault::{CallReport, Fault};
-use conclave_core::grant::{Denial, DenialRecord};
-use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
-use conclave_core::model::{Completion, ModelError, ModelRequest};
-use conclave_core::room_secret::RoomSecret;
+use conclave_core::protocol::call_log::{Read, Trace};
 use conclave_core::setup::TaskSetup;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::tool::{ToolError, ToolOutcome};
-use conclave_core::trace::{Read, Trace};
-use conclave_core::view::AgentView;
+use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::types::action::Turn;
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::types::denial::{Denial, DenialRecord};
+use conclave_core::types::fault::{CallReport, Fault};
+use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
+use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
 use crate::clock::BoxFuture;

@@ -1,12 +1,12 @@
 //! Channels: how a room reaches people. The command line has a terminal, tests have a list.
 
-use conclave_core::ids::{ChannelId, TaskName};
-use conclave_core::message::Blob;
+use conclave_core::types::ids::{ChannelId, TaskName};
+use conclave_core::types::message::Blob;
 
 use crate::clock::BoxFuture;
 use crate::room_handle::RoomHandle;
 
-pub use conclave_core::delivery::Speech;
+pub use conclave_core::types::delivery::Speech;
 
 /// The people's side of a room's channels.
 ///

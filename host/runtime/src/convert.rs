@@ -18,8 +18,8 @@ pub(crate) use model::{completion_out, model_error_out, request_in};
 pub(crate) use state::{metrics_out, past_out, remaining_out, summary_out};
 pub(crate) use tool::{outcome_in, spec_in, tool_error_in};
 
-use conclave_core::fault::{Fault, FaultKind};
-use conclave_core::grant::Denial;
+use conclave_core::types::denial::Denial;
+use conclave_core::types::fault::{Fault, FaultKind};
 use serde_json::Value;
 
 use crate::bindings::conclave::plugin::types;

@@ -16,18 +16,18 @@ mod timers;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Principal, RULES, Record};
-use conclave_core::history::History;
-use conclave_core::ids::{CallId, ControlId, Millis, ModelName, RoomId, TaskName};
-use conclave_core::model::ModelError;
-use conclave_core::outcome::Outcome;
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::recovery::{Resumption, Start};
+use conclave_core::protocol::call_log::Trace;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::room::Room;
-use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::Setup;
-use conclave_core::trace::Trace;
-use conclave_core::unfinished::{Resumption, Start};
-use conclave_core::waits::WaitChange;
+use conclave_core::types::completion::ModelError;
+use conclave_core::types::history::History;
+use conclave_core::types::ids::{CallId, ControlId, Millis, ModelName, RoomId, TaskName};
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::room_secret::RoomSecret;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 

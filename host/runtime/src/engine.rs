@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use conclave_core::limits::{INSTANCES_MAX, MEMORIES, MEMORY_MAX, TABLE_ELEMENTS_MAX, TABLES, TICK_MS};
+use conclave_core::types::limits::{INSTANCES_MAX, MEMORIES, MEMORY_MAX, TABLE_ELEMENTS_MAX, TABLES, TICK_MS};
 use tokio::sync::SemaphorePermit;
 use wasmtime::component::Linker;
 use wasmtime::{Config, Enabled, EngineWeak, InstanceAllocationStrategy, PoolingAllocationConfig};

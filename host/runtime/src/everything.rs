@@ -3,8 +3,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
-use conclave_core::event::Event;
-use conclave_core::ids::RoomId;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::ids::RoomId;
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
 use crate::room_handle::Outside;

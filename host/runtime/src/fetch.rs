@@ -19,7 +19,7 @@ pub(crate) use headers::{check_method, checked_headers};
 pub(crate) use hold::{Hold, Holding};
 pub(crate) use outgoing::Outgoing;
 
-use conclave_core::grant::DenialRecord;
+use conclave_core::types::denial::DenialRecord;
 
 /// An answer, whole, with no secret in it.
 pub(crate) struct Answer {

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use conclave_core::history::History;
-use conclave_core::message::{Message, ToolCall};
+use conclave_core::types::history::History;
+use conclave_core::types::message::{Message, ToolCall};
 use serde::{Deserialize, Serialize};
 
 /// The form that is written.
@@ -98,7 +98,7 @@ fn ids(calls: &[ToolCall]) -> impl Iterator<Item = &str> {
 mod tests {
     use std::sync::Arc;
 
-    use conclave_core::message::{Blob, Entity, ToolResult};
+    use conclave_core::types::message::{Blob, Entity, ToolResult};
     use serde_json::{Value, json};
 
     use super::*;

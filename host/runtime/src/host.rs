@@ -22,10 +22,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::assemble::{Assembly, assemble};
+use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, ModelKind, PluginSource, Problems, Severity};
-use conclave_core::ids::{PluginName, RoomId};
-use conclave_core::message::Blob;
+use conclave_core::types::ids::{PluginName, RoomId};
+use conclave_core::types::message::Blob;
 
 use crate::blobs::{BlobError, Blobs, MemoryBlobs};
 use crate::calls::Plugins;
@@ -254,13 +254,13 @@ impl Host {
     pub(crate) fn deliver(
         &self,
         room: &RoomId,
-        id: &conclave_core::ids::ControlId,
-        event: conclave_core::event::Event,
+        id: &conclave_core::types::ids::ControlId,
+        event: conclave_core::protocol::event::Event,
     ) -> Option<tokio::sync::oneshot::Receiver<()>> {
         let (events, outside) = self.everything.get_with_outside(room)?;
         let confirmed = outside.controls.enter(id)?;
         crate::kill_points::kill_point!("before-control-delivered");
-        let received = conclave_core::event::Event::ControlReceived { id: id.clone(), message: Box::new(event) };
+        let received = conclave_core::protocol::event::Event::ControlReceived { id: id.clone(), message: Box::new(event) };
         events.send(received).is_ok().then_some(confirmed)
     }
 

@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-pub use conclave_core::ids::{BackgroundId, CallId, ChannelId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName};
+pub use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, ControlId, Millis, ModelName, PluginName, RoomId, TaskName};
 
 /// Names runs.
 ///

@@ -7,11 +7,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::event::{Record, Spent};
-use conclave_core::ids::RoomId;
-use conclave_core::journal::{from_lines, to_line};
-use conclave_core::outcome::Outcome;
-use conclave_core::waits::WaitChange;
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::record::{from_lines, to_line};
+use conclave_core::protocol::event::Record;
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::usage::Spent;
 
 use crate::clock::BoxFuture;
 use crate::durable_file;
@@ -373,8 +374,8 @@ impl Journal for JsonLinesJournal {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::event::{Event, Opening as Run, Principal, RULES};
-    use conclave_core::ids::Millis;
+    use conclave_core::protocol::event::{Event, Opening as Run, Principal, RULES};
+    use conclave_core::types::ids::Millis;
     use serde_json::json;
 
     use super::*;

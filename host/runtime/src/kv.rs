@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use conclave_core::grant::KvGrant;
+use conclave_core::permissions::grant::KvGrant;
 
 #[cfg(feature = "sqlite")]
 pub use sqlite::Sqlite;

@@ -67,15 +67,20 @@ pub mod subscribe;
 pub mod telemetry;
 pub mod voice;
 
-pub use conclave_core::{
-    action, budget, channel as binding, config, consult, delegation, delivery, event, fault, history, limits, lock, manifest, message,
-    model, notice, outcome, policy, request, room_secret, setup, side_effect, tool,
+pub use conclave_core::config::{self, lockfile};
+pub use conclave_core::permissions::manifest;
+pub use conclave_core::policy::{budget, decision};
+pub use conclave_core::protocol::{event, notice};
+pub use conclave_core::setup::{self, plugin_query};
+pub use conclave_core::types::{
+    action, channel as binding, completion, delegation, delivery, fault, history, limits, message, outcome, request, room_secret,
+    side_effect, tool,
 };
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```
 /// use std::sync::Arc;
 ///
-/// use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
+/// use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
 /// use conclave_runtime::models::{BoxFuture, ModelClient, ModelFailure, TextSink};
 /// use conclave_runtime::{Host, HostOptions};
 ///

@@ -19,9 +19,9 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::time::Duration;
 
-use conclave_core::fault::Fault;
-use conclave_core::manifest::{Manifest, ManifestError};
+use conclave_core::permissions::manifest::{Manifest, ManifestError};
 use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::types::fault::Fault;
 use serde::Serialize;
 use serde_json::Value;
 use wasmtime::component::InstancePre;

@@ -6,15 +6,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::action::Turn;
 use conclave_core::config::Problems;
-use conclave_core::event::{Event, Principal};
-use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
-use conclave_core::message::Blob;
-use conclave_core::outcome::Outcome;
-use conclave_core::policy::{Approval, ApprovalAuthor};
-use conclave_core::request::{Request, RequestId};
+use conclave_core::protocol::event::{Event, Principal};
 use conclave_core::setup::{NoTool, Setup};
+use conclave_core::types::action::Turn;
+use conclave_core::types::approval::{Approval, ApprovalAuthor};
+use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
+use conclave_core::types::message::Blob;
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::request::{Request, RequestId};
 use serde_json::json;
 use tokio::sync::mpsc::UnboundedSender;
 

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use conclave_core::config::PluginSource;
-use conclave_core::ids::PluginName;
-use conclave_core::reload::may_replace;
+use conclave_core::config::reload::may_replace;
 use conclave_core::setup::PluginSetup;
+use conclave_core::types::ids::PluginName;
 use tokio::task::JoinHandle;
 
 use crate::host::Pins;

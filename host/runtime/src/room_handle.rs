@@ -10,12 +10,12 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::channel::{Activity, Binding};
-use conclave_core::delegation::{BackgroundRecord, Delegation};
-use conclave_core::delivery::DeliveryRecord;
-use conclave_core::event::Event;
-use conclave_core::ids::{BackgroundId, ChannelId, RoomId, TaskName};
-use conclave_core::request::{Announcement, Inbound, Refusal, RefusalCode, Reply, Request};
+use conclave_core::protocol::event::Event;
+use conclave_core::types::channel::{Activity, Binding};
+use conclave_core::types::delegation::{BackgroundRecord, Delegation};
+use conclave_core::types::delivery::DeliveryRecord;
+use conclave_core::types::ids::{BackgroundId, ChannelId, RoomId, TaskName};
+use conclave_core::types::request::{Announcement, Inbound, Refusal, RefusalCode, Reply, Request};
 use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
 
 use crate::clock::Clock;

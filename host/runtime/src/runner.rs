@@ -9,9 +9,9 @@ mod submission;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::delegation::BackgroundState;
-use conclave_core::delivery::EndedTask;
-use conclave_core::ids::{BackgroundId, ControlId, RoomId, TaskName};
+use conclave_core::types::delegation::BackgroundState;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::ids::{BackgroundId, ControlId, RoomId, TaskName};
 
 use crate::clock::BoxFuture;
 use crate::room_handle::WaitError;

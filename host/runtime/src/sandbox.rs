@@ -20,14 +20,14 @@ mod wasi;
 use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock};
 
-use conclave_core::action::Turn;
-use conclave_core::consult::{Advice, Question};
-use conclave_core::delivery::{Decision, DeliveryView, Wake};
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::PluginName;
 use conclave_core::setup::PluginSetup;
-use conclave_core::tool::{ToolError, ToolOutcome};
-use conclave_core::view::AgentView;
+use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::types::action::Turn;
+use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
 use crate::calls::{CallStart, Plugins, ToolStart};

@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use conclave_core::config::McpSource;
-use conclave_core::ids::PluginName;
-use conclave_core::limits::PluginLimits;
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::limits::PluginLimits;
 
 use crate::blobs::Blobs;
 use crate::clock::BoxFuture;

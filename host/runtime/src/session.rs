@@ -4,14 +4,14 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use conclave_core::action::Turn;
-use conclave_core::event::{Event, HistoryChange, Opening, SeatCall};
-use conclave_core::history::History;
-use conclave_core::ids::{ChannelId, PluginName, RoomId, TaskName};
-use conclave_core::limits::RunLimits;
-use conclave_core::message::{Blob, Entity, ToolCall};
-use conclave_core::outcome::Outcome;
+use conclave_core::protocol::event::{Event, HistoryChange, Opening, SeatCall};
 use conclave_core::setup::{ReturnType, Setup};
+use conclave_core::types::action::Turn;
+use conclave_core::types::history::History;
+use conclave_core::types::ids::{ChannelId, PluginName, RoomId, TaskName};
+use conclave_core::types::limits::RunLimits;
+use conclave_core::types::message::{Blob, Entity, ToolCall};
+use conclave_core::types::outcome::Outcome;
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 

@@ -20,8 +20,8 @@ mod writer;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conclave_core::ids::RoomId;
-pub use conclave_core::journal::Durability;
+pub use conclave_core::types::durability::Durability;
+use conclave_core::types::ids::RoomId;
 
 use crate::blobs::Blobs;
 use crate::journal::Journals;

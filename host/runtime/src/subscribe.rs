@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::event::Record;
-use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
-use conclave_core::notice::Notice;
+use conclave_core::protocol::event::Record;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId};
 use serde::Serialize;
 
 use crate::clock::Clock;

@@ -10,10 +10,10 @@ mod open;
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::{PluginName, RoomId};
-use conclave_core::model::Completion;
-use conclave_core::notice::Notice;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::completion::Completion;
+use conclave_core::types::ids::{PluginName, RoomId};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tracing::{Span, event};
@@ -238,8 +238,8 @@ fn word(kind: &impl Serialize) -> String {
 }
 
 /// What was decided, without what it was decided about.
-fn tag(approval: &conclave_core::policy::Approval) -> &'static str {
-    use conclave_core::policy::Approval::{Approved, Edited, Invalid, Refused};
+fn tag(approval: &conclave_core::types::approval::Approval) -> &'static str {
+    use conclave_core::types::approval::Approval::{Approved, Edited, Invalid, Refused};
     match approval {
         Approved => "approved",
         Edited { .. } => "edited",

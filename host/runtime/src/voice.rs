@@ -6,10 +6,10 @@ use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use conclave_core::channel::{Activity, ChannelKind};
-use conclave_core::ids::{ChannelId, TaskName};
-use conclave_core::request::{Refusal, Request};
 use conclave_core::setup::Setup;
+use conclave_core::types::channel::{Activity, ChannelKind};
+use conclave_core::types::ids::{ChannelId, TaskName};
+use conclave_core::types::request::{Refusal, Request};
 use tokio::sync::{oneshot, watch};
 
 use crate::channel::{Answer, Channels, Speech};
@@ -307,7 +307,7 @@ impl Channels for SimulatedVoice {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::ids::Millis;
+    use conclave_core::types::ids::Millis;
     use tokio::sync::Notify;
 
     use super::*;

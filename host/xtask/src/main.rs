@@ -13,6 +13,7 @@ mod documented;
 mod failure;
 mod fuzz;
 mod gates;
+mod imports;
 mod install;
 mod layers;
 mod needs;

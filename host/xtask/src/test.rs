@@ -9,6 +9,7 @@ use std::{env, fs, io, thread};
 use crate::components;
 use crate::failure::Failure;
 use crate::gates;
+use crate::imports;
 use crate::layers::{self, DOCS, FOREIGN, LAYERS, Layer, Needs, Package, SUITE};
 use crate::needs;
 use crate::phase::{self, Phases, spelled};
@@ -87,6 +88,7 @@ fn everything(tests: &Tests<'_>, phases: &mut Phases) -> Result<ExitCode, Failur
     phases.check("looking up the rules that code cites", || gates::cited_rules_resolve(place))?;
     phases.check("looking for guests without a test", || gates::guests_are_tested(place))?;
     phases.check("looking for tests that wait for time", || gates::tests_wait_for_facts(place))?;
+    phases.check("looking for imports that point up", || imports::imports_point_down(place))?;
     phases.check("looking at the lock file of the fuzzer", || gates::fuzzer_is_locked(place))?;
     phases.run_or(
         "checking the format",

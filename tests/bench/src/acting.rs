@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::config::Config;
-use conclave_core::event::Event;
-use conclave_core::plan::Plan;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::plan::Plan;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Ask, Host, RunOptions};
 use serde_json::{Value, json};

@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use conclave_core::action::Action;
 use conclave_core::config::Config;
-use conclave_core::grant::DenialRecord;
-use conclave_core::history::History;
-use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
-use conclave_core::limits::PluginLimits;
-use conclave_core::message::{Entity, Message};
-use conclave_core::model::{Completion, ModelError, ModelRequest, Stop, Usage};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
-use conclave_core::room_secret::RoomSecret;
-use conclave_core::view::{AgentView, Remaining};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::action::Action;
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest, Stop, Usage};
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::history::History;
+use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::batch::{Batch, ItemEnd};
 use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer, ToolStart};
 use conclave_runtime::clock::BoxFuture;
@@ -223,7 +223,7 @@ pub(crate) fn view(messages: u64) -> AgentView {
         intent: None,
         plan: Arc::default(),
         outputs: Arc::default(),
-        spent: conclave_core::event::Spent::default(),
+        spent: conclave_core::types::usage::Spent::default(),
         level: 0,
         last_error: None,
         tools: Arc::default(),

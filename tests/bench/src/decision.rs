@@ -3,12 +3,14 @@
 use std::hint::black_box;
 
 use conclave_core::config::Config;
-use conclave_core::grant::{Grants, ModelGrant, Rights};
-use conclave_core::ids::{ModelName, PluginName};
-use conclave_core::limits::RunLimits;
-use conclave_core::manifest::{Ask, Capability, Manifest};
-use conclave_core::policy::{Decide, decide};
+use conclave_core::permissions::grant::{Grants, ModelGrant, Rights};
+use conclave_core::permissions::manifest::{Ask, Manifest};
+use conclave_core::permissions::policy_rules::Decide;
+use conclave_core::policy::decision::decide;
 use conclave_core::setup::Setup;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::ids::{ModelName, PluginName};
+use conclave_core::types::limits::RunLimits;
 use serde_json::{Value, json};
 
 use crate::BenchError;

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use conclave_core::config::Config;
-use conclave_core::ids::RoomId;
-use conclave_core::journal::fold;
-use conclave_core::outcome::Status;
+use conclave_core::journal::record::fold;
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Status;
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::completion::{Completion, Prompt};
 use conclave_runtime::journal::{Journals, NoJournals};
-use conclave_runtime::model::{Completion, Prompt};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::store::{About, Durability, Reader, Store};
 use conclave_runtime::{Ask, Host, HostOptions, Prepared, RunOptions};

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::view::AgentView;
+use conclave_core::types::view::AgentView;
 use conclave_runtime::engine::{Engine, EngineSettings};
 use conclave_runtime::plugin::{Cache, Loader};
 

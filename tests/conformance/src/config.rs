@@ -4,9 +4,9 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use conclave_core::calling::sequence::{Expected, Sequence};
 use conclave_core::config::ORCHESTRATION_TOOLS;
-use conclave_core::toolbox::HostTool;
+use conclave_core::tool_calls::sequence::{Expected, Sequence};
+use conclave_core::types::host_tool::HostTool;
 use conclave_script::{AgentSettings, Answer, Effect, Scope, ToolSettings, ToolsSettings};
 use serde_json::{Map, Value, json};
 

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::calling::reading::Reader;
+use conclave_core::tool_calls::parse::Reader;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{HistoryChange, SeatCall};
 use conclave_runtime::ids::{PluginName, TaskName};

@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use conclave_core::calling::fit::{Entry, Kept, Limits, Role, fit};
-use conclave_core::calling::sequence::{Expected, Pattern, Sequence};
-use conclave_core::calling::{json, routing, xml};
+use conclave_core::tool_calls::sequence::{Expected, Pattern, Sequence};
+use conclave_core::tool_calls::truncate::{Entry, Kept, Limits, Role, fit};
+use conclave_core::tool_calls::{json, routing, xml};
 use conclave_runtime::batch::{Batch, ItemEnd, OnError, run_all};
-use conclave_runtime::setup::Overflow;
+use conclave_runtime::task_options::Overflow;
 use serde_json::{Map, Value, json as value};
 
 type Call = Map<String, Value>;

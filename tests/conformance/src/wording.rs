@@ -3,7 +3,7 @@
 
 use std::sync::LazyLock;
 
-use conclave_core::calling::arguments::explanation_fields;
+use conclave_core::tool_calls::arguments::explanation_fields;
 use regex::{Captures, Regex};
 use serde_json::{Deserializer, Value};
 

@@ -2,15 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_core::event::{Event, Record};
-use conclave_core::fault::FaultKind;
-use conclave_core::ids::RoomId;
-use conclave_core::journal::fold;
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::journal::record::fold;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::side_effect::{FailureCause, SideEffectAnswer};
-use conclave_core::tool::ToolError;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Status;
+use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};
+use conclave_core::types::tool::ToolError;
 use serde_json::Value;
 
 use crate::child::Clockwork;

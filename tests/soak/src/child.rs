@@ -6,16 +6,16 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock, SystemClock};
+use conclave_runtime::completion::{Completion, ModelError, Prompt, Stop, Usage};
 use conclave_runtime::config::Config;
 use conclave_runtime::ids::{ChannelId, Millis, RoomId, TaskName};
 use conclave_runtime::kv::Sqlite;
-use conclave_runtime::model::{Completion, ModelError, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{Call, Failure, Plugin, Tool};
-use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Ask, Host, HostOptions, Prepared, ResumeError, RunOptions, kill_points};
 use serde_json::json;

@@ -5,9 +5,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use conclave_core::event::Record;
-use conclave_core::ids::RoomId;
-use conclave_core::journal::from_lines;
+use conclave_core::journal::record::from_lines;
+use conclave_core::protocol::event::Record;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::blobs::{BlobError, Blobs, describe};
 use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, JsonLines, Keeping, Opening, Reopened, Reopening};
 use conclave_runtime::message::Blob;

@@ -8,7 +8,7 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use conclave_core::ids::RoomId;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::kill_points::NAMES;
 
 use crate::check::Known;

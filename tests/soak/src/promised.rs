@@ -4,8 +4,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use conclave_core::event::Event;
-use conclave_core::side_effect::{Digest, SideEffect, SideEffectAnswer};
+use conclave_core::protocol::event::Event;
+use conclave_core::types::side_effect::{Digest, SideEffect, SideEffectAnswer};
 use sha2::{Digest as _, Sha256};
 
 use crate::kept::Kept;

@@ -1,8 +1,8 @@
 //! Agents as components: what they see, what becomes of what they say, what happens when they fail.
 
-use conclave_core::fault::FaultKind;
-use conclave_core::grant::Layer;
-use conclave_core::outcome::Status;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Rig, calling, guest, stepping};
 use serde_json::json;
 

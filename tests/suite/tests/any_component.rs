@@ -51,6 +51,6 @@ proptest! {
         let head: &[u8] = if is_component { b"\0asm\x0d\0\x01\0" } else { b"\0asm\x01\0\0\0" };
         bytes.splice(0..0, head.iter().copied());
         check(&bytes);
-        drop(embed(&bytes, &conclave_core::manifest::Manifest::default()));
+        drop(embed(&bytes, &conclave_core::permissions::manifest::Manifest::default()));
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Output;
 
-use conclave_core::event::Event;
+use conclave_core::protocol::event::Event;
 use conclave_test_support::{Ran, Rig, calling};
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! Attachments: a digest opens nothing, and an answer carries only what its call could reach.
 
-use conclave_core::event::Event;
-use conclave_core::message::Blob;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::message::Blob;
 use conclave_runtime::blobs::Blobs;
 use conclave_test_support::{Rig, calling};
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! Components that no compiler makes: many memories, large tables, many instances, long lists. The template is `tests/data/guests/tool.wat`.
 
-use conclave_core::fault::FaultKind;
-use conclave_core::manifest::Manifest;
-use conclave_core::outcome::Status;
+use conclave_core::permissions::manifest::Manifest;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest, refused};
 
 /// What a component has besides its one tool.

@@ -1,7 +1,7 @@
 //! Each capability: what it gives when granted, what it answers when not, and what the operator is told.
 
-use conclave_core::grant::Layer;
-use conclave_core::outcome::Status;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, calling, guest, stepping};
 use serde_json::{Value, json};
 
@@ -112,7 +112,7 @@ fn a_model_without_a_grant_is_denied() {
 fn completions_that_are_kept_count_as_handles() {
     let lines = "grants.model = [\"default\"]\nlimits = { handles = 20, cpu = \"5 s\" }";
     let ran = scripted().run(&with_model(&calling("resource_flood", "run", &json!({}), lines)), "go");
-    assert_eq!(ran.fault().kind, conclave_core::fault::FaultKind::Handles, "{}", ran.content());
+    assert_eq!(ran.fault().kind, conclave_core::types::fault::FaultKind::Handles, "{}", ran.content());
 }
 
 fn model_lines() -> String {
@@ -136,7 +136,7 @@ fn a_granted_model_answers_and_its_tokens_are_counted() {
 
 #[test]
 fn a_model_request_is_journalled_before_its_answer_and_before_the_step_ends() {
-    use conclave_core::event::Event;
+    use conclave_core::protocol::event::Event;
     let ran = scripted().run(&with_model(&stepping("agent_models", r#"grants.model = ["default"]"#, "")), "hello");
     let order: Vec<&str> = ran
         .events("test")

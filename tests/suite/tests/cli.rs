@@ -327,7 +327,7 @@ fn problems_of_a_config_are_structured_with_json() {
 #[test]
 fn a_manifest_cannot_forge_the_lines_around_it() {
     let component = std::fs::read(guest("agent_echo")).expect("it is built");
-    let manifest = conclave_core::manifest::Manifest {
+    let manifest = conclave_core::permissions::manifest::Manifest {
         format: 1,
         name: "spoof".into(),
         version: "1".into(),
@@ -388,7 +388,7 @@ fn journals_are_written_and_a_run_never_overwrites_one() {
     assert_eq!(files.len(), 2, "{files:?}");
     for file in files {
         let lines = std::fs::read_to_string(file.path()).expect("it is text");
-        let room = conclave_core::journal::fold(conclave_core::journal::from_lines(&lines).expect("it is a journal"));
+        let room = conclave_core::journal::record::fold(conclave_core::journal::record::from_lines(&lines).expect("it is a journal"));
         assert_eq!(room.outcome().and_then(|outcome| outcome.content.as_deref()), Some("hello"));
     }
 }

@@ -1,7 +1,7 @@
 //! The contract serves each kind from Rust; Python and JavaScript components load as well (made by hand, see docs/contract.md).
 
-use conclave_core::outcome::Status;
 use conclave_core::setup::PluginKind;
+use conclave_core::types::outcome::Status;
 use conclave_runtime::plugin::inspect;
 use conclave_test_support::{guest, stock};
 

@@ -1,8 +1,8 @@
 //! Background tasks and the strategies that deliver their results.
 
-use conclave_core::fault::FaultKind;
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest};
 
 /// A coordinator that has a background task done and a question answered; the strategy is the subject.

@@ -1,6 +1,6 @@
 //! The demo: five components on real input, without a model. Each run is rebuilt from its journal by the rig.
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig};
 
 /// The config that people run, on the test's folder.

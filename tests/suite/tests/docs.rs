@@ -9,8 +9,8 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, KEYS};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::Rig;
 
 fn root() -> PathBuf {

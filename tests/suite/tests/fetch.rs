@@ -2,9 +2,9 @@
 
 use std::io::{Read, Write};
 
-use conclave_core::event::Event;
-use conclave_core::grant::Layer;
-use conclave_core::side_effect::SideEffectAnswer;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::side_effect::SideEffectAnswer;
 use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::{Ran, Rig, calling};
 use serde_json::{Value, json};
@@ -265,6 +265,6 @@ fn a_stopped_call_leaves_no_request_behind() {
     let lines = format!("{}\nlimits = {{ wall = \"10 s\" }}", granted(&server, ""));
     let arguments = json!({ "method": "GET", "url": format!("{}/slow", server.url()) });
     let ran = Rig::new().run(&calling("fetch_probe", "run", &arguments, &lines), "go");
-    assert_eq!(ran.fault().kind, conclave_core::fault::FaultKind::Wall, "{}", ran.content());
+    assert_eq!(ran.fault().kind, conclave_core::types::fault::FaultKind::Wall, "{}", ran.content());
     server.wait_for_hang_ups(1);
 }

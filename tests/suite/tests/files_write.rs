@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use conclave_core::event::Event;
-use conclave_core::grant::Layer;
-use conclave_core::outcome::Status;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::protocol::event::Event;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::outcome::Status;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_test_support::{Ran, Rig, calling};
 use serde_json::{Value, json};
 

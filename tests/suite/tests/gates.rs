@@ -1,10 +1,10 @@
 //! Gates with real components: what passes, what is changed, what is blocked; and that a gate that misbehaves blocks, and holds up nothing
 //! for longer than its deadline.
 
-use conclave_core::fault::FaultKind;
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, guest, refused};
 
 /// A coordinator that has a background task done beside a question; `gates` are tables, `limits` lines of the gate's plugin.

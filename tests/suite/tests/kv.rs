@@ -1,7 +1,7 @@
 //! The key-value store of a plugin: kept from run to run, within its quota, and nobody else's.
 
-use conclave_core::event::Event;
-use conclave_core::grant::Layer;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::denial::Layer;
 use conclave_test_support::{Ran, Rig, calling, guest};
 use serde_json::json;
 

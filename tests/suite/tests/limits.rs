@@ -3,9 +3,9 @@
 use std::net::TcpListener;
 
 use conclave_core::config::KEYS;
-use conclave_core::event::Event;
-use conclave_core::fault::{Fault, FaultKind};
-use conclave_core::outcome::Status;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig, calling, guest, stepping};
 use serde_json::json;
 
@@ -214,7 +214,9 @@ fn a_run_ends_at_its_wall_time_although_a_guest_waits() {
 fn stopping_a_run_stops_a_spinning_guest() {
     let config = calling("spin", "run", &json!({}), r#"limits = { cpu = "1 h", wall = "1 h" }"#);
     let ran = Rig::new().run_with(&config, "go", |follow| {
-        if let conclave_runtime::subscribe::What::Told { told: conclave_core::notice::Notice::ToolCalled { .. } } = &follow.happening.what {
+        if let conclave_runtime::subscribe::What::Told { told: conclave_core::protocol::notice::Notice::ToolCalled { .. } } =
+            &follow.happening.what
+        {
             follow.stop.expect("the run has started").stop("the test says so");
         }
     });
@@ -244,7 +246,7 @@ fn calls_beyond_those_allowed_at_once_wait_for_their_turn() {
         .iter()
         .filter(|happening| {
             use conclave_runtime::subscribe::What;
-            matches!(&happening.what, What::Told { told: conclave_core::notice::Notice::ToolAnswered { .. } })
+            matches!(&happening.what, What::Told { told: conclave_core::protocol::notice::Notice::ToolAnswered { .. } })
         })
         .map(|happening| happening.at.0)
         .collect();

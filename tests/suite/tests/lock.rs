@@ -5,8 +5,8 @@ use std::process::Output;
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::ids::PluginName;
-use conclave_core::lock::{Lock, Pinned};
+use conclave_core::config::lockfile::{Lock, Pinned};
+use conclave_core::types::ids::PluginName;
 use conclave_runtime::reload::Reloaded;
 use conclave_runtime::{Follow, Pins, PrepareError, Prepared};
 use conclave_test_support::{Rig, block_on, calling, guest, host, refused};

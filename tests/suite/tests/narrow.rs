@@ -1,6 +1,6 @@
 //! What a task leaves of its agent's grants, tried by an agent that reaches for everything, by the contract and through `std`.
 
-use conclave_core::grant::Layer;
+use conclave_core::types::denial::Layer;
 use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::{Ran, Rig, stepping};
 use serde_json::{Value, json};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_runtime::{Prepared, RunOptions};
 use conclave_test_support::{Rig, block_on, calling, host};
 use serde_json::json;

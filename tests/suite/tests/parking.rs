@@ -8,13 +8,13 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use conclave_core::config::Config;
-use conclave_core::event::Event;
-use conclave_core::fault::{CallReport, FaultKind};
-use conclave_core::ids::RoomId;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::fault::{CallReport, FaultKind};
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::clock::{BoxFuture, MonotonicClock};
+use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Host, HostOptions, Prepared, Run, RunOptions};

@@ -1,10 +1,10 @@
 //! The policy on tool calls: what runs without a rule, what arguments a rule is about, and that nobody hides behind another's leave.
 //! Asking itself is tested beside the program's approver and, with a terminal, by eye (docs/policy.md).
 
-use conclave_core::grant::Layer;
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::denial::Layer;
+use conclave_core::types::outcome::Status;
 use conclave_runtime::RunOptions;
 use conclave_test_support::{Ran, Rig, block_on, guest};
 use serde_json::{Value, json};

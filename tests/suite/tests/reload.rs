@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conclave_core::tool::ToolError;
+use conclave_core::types::tool::ToolError;
 use conclave_runtime::reload::Reloaded;
 use conclave_runtime::{Prepared, RunOptions};
 use conclave_test_support::{Rig, block_on, guest};

@@ -6,13 +6,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use conclave_core::config::Config;
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::{Millis, RoomId};
-use conclave_core::outcome::Outcome;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::outcome::Outcome;
 use conclave_models::test_server::{Answer, Server};
 use conclave_runtime::clock::{BoxFuture, Clock};
+use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
-use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use conclave_test_support::{block_on, guest};

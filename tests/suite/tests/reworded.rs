@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::RoomId;
-use conclave_core::side_effect::SideEffectAnswer;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::side_effect::SideEffectAnswer;
 use conclave_models::test_server::{Answer, Server};
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::{Host, Prepared, RunOptions};

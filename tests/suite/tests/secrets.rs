@@ -3,9 +3,9 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD};
-use conclave_core::grant::Layer;
-use conclave_core::ids::SecretName;
-use conclave_core::secret::{Scrubber, SecretValue};
+use conclave_core::permissions::secret::{Scrubber, SecretValue};
+use conclave_core::types::denial::Layer;
+use conclave_core::types::ids::SecretName;
 use conclave_models::test_server::{Answer, Request, Server};
 use conclave_test_support::{Ran, Rig, calling, refused};
 use serde_json::{Value, json};

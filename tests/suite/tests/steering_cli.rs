@@ -1,7 +1,7 @@
 //! A run is paused, told something, gone on with and stopped from other terminals: real processes.
 
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::RoomId;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::Reader;
 use conclave_test_support::{Rig, calling, guest, stepping, stock};
 use serde_json::{Value, json};

@@ -6,10 +6,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::RoomId;
-use conclave_core::outcome::Status;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Status;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::{Journals, MemoryJournals};
 use conclave_runtime::models::ModelClient;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conclave_core::event::{Event, Principal, RULES, Record};
-use conclave_core::ids::{Millis, RoomId};
-use conclave_core::room_secret::RoomSecret;
+use conclave_core::protocol::event::{Event, Principal, RULES, Record};
+use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::room_secret::RoomSecret;
 use conclave_runtime::RunOptions;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::subscribe::What;
@@ -131,7 +131,7 @@ fn the_secret_of_a_room_is_told_to_nobody_who_follows_it() {
         _ => None,
     });
     // Nor is it in the value that a program gets.
-    assert!(recorded.into_iter().all(|record| !conclave_core::journal::to_line(record).unwrap().contains(&hex)));
+    assert!(recorded.into_iter().all(|record| !conclave_core::journal::record::to_line(record).unwrap().contains(&hex)));
 }
 
 #[test]

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use conclave_core::event::Event;
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::grant::DenialRecord;
-use conclave_core::ids::{ChannelId, RoomId};
-use conclave_core::journal::{fold, from_lines, to_line};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::journal::record::{fold, from_lines, to_line};
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{ChannelId, RoomId};
+use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::subscribe::{Happening, What};
 

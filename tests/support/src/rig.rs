@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_core::config::Config;
-use conclave_core::ids::{ChannelId, RoomId, TaskName};
-use conclave_core::outcome::Outcome;
+use conclave_core::types::ids::{ChannelId, RoomId, TaskName};
+use conclave_core::types::outcome::Outcome;
 use conclave_runtime::blobs::MemoryBlobs;
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;

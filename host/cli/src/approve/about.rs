@@ -4,9 +4,11 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::ids::PluginName;
-use conclave_core::policy::{self, ApprovalRequest, Leave, Why};
+use conclave_core::policy::decision::{self, Why};
+use conclave_core::policy::permit::Leave;
 use conclave_core::setup::{PluginSetup, Setup};
+use conclave_core::types::approval::ApprovalRequest;
+use conclave_core::types::ids::PluginName;
 use conclave_runtime::Prepared;
 
 use super::always;
@@ -50,7 +52,7 @@ impl About {
 
     /// The rules that would allow it.
     pub(super) fn leave(&self, request: &ApprovalRequest, is_exact: bool) -> Option<Leave> {
-        policy::leave(&self.setup(), request, is_exact)
+        decision::leave(&self.setup(), request, is_exact)
     }
 
     /// `[a] always` would do something: the config is a file with the rules that this run has, and a rule can allow the call.
@@ -101,11 +103,11 @@ pub(super) mod testing {
     use std::sync::{Arc, Mutex};
 
     use conclave_core::config::Config;
-    use conclave_core::grant::{FileGrant, FileMode, Grants};
-    use conclave_core::limits::RunLimits;
-    use conclave_core::manifest::{Ask, CONTRACT, FORMAT, Manifest};
-    use conclave_core::policy::{ApprovalCause, ApprovalRequest};
+    use conclave_core::permissions::grant::{FileGrant, FileMode, Grants};
+    use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
     use conclave_core::setup::{PluginFacts, PluginSetup, Setup};
+    use conclave_core::types::approval::{ApprovalCause, ApprovalRequest};
+    use conclave_core::types::limits::RunLimits;
     use serde_json::{Value, json};
 
     use super::About;
@@ -137,7 +139,7 @@ pub(super) mod testing {
         let dir = folder.to_string_lossy().into_owned();
         let files = vec![FileGrant { dir, shown: "./notes".into(), at: "/notes".into(), mode: FileMode::ReadWrite, bytes: 1, files: 1 }];
         let grants = Grants { files, ..Grants::default() };
-        let plugin = PluginSetup { facts, grants, limits: conclave_core::limits::PluginLimits::default(), config: json!({}) };
+        let plugin = PluginSetup { facts, grants, limits: conclave_core::types::limits::PluginLimits::default(), config: json!({}) };
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let policy = Config::parse(&file.display().to_string(), "", &text).map(|config| config.policy).unwrap_or_default();
         let setup = Setup {

@@ -5,7 +5,8 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use conclave_core::config::Config;
-use conclave_core::policy::{Leave, Rule};
+use conclave_core::permissions::policy_rules::Rule;
+use conclave_core::policy::permit::Leave;
 use conclave_core::setup::Setup;
 
 use crate::config_file::{ConfigFile, refused};
@@ -55,7 +56,8 @@ fn is_same(one: &[Rule], other: &[Rule]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::policy::{Decide, decide};
+    use conclave_core::permissions::policy_rules::Decide;
+    use conclave_core::policy::decision::decide;
     use serde_json::json;
 
     use super::super::about::testing::{about, request};

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use conclave_core::text::is_deceptive;
+use conclave_core::types::text::is_deceptive;
 use serde_json::Value;
 
 /// What the person chose.

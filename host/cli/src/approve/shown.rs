@@ -4,8 +4,9 @@ use std::path::Path;
 use std::time::Instant;
 
 use anstyle::Style;
-use conclave_core::grant::{FileGrant, FileMode};
-use conclave_core::policy::{ApprovalRequest, is_odd};
+use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::policy_rules::is_odd;
+use conclave_core::types::approval::ApprovalRequest;
 use serde_json::Value;
 
 use super::about::Performer;
@@ -241,8 +242,8 @@ fn on_disk(grant: &FileGrant, rest: &str) -> Remark {
 mod tests {
     use std::time::Duration;
 
-    use conclave_core::consult::Risk;
-    use conclave_core::policy::{ApprovalCause, Delegator};
+    use conclave_core::types::approval::{ApprovalCause, Delegator};
+    use conclave_core::types::risk::Risk;
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -2,8 +2,8 @@
 
 use std::sync::atomic::Ordering;
 
-use conclave_core::budget::TopUp;
-use conclave_core::policy::{Approval, ApprovalAnswer};
+use conclave_core::policy::budget::TopUp;
+use conclave_core::types::approval::{Approval, ApprovalAnswer};
 use serde_json::{Value, json};
 
 use super::{Approvals, Inner, Talk, by_nobody, by_person, refused};
@@ -93,8 +93,8 @@ fn read(line: &str) -> Value {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::budget::Budget;
-    use conclave_core::ids::TaskName;
+    use conclave_core::policy::budget::Budget;
+    use conclave_core::types::ids::TaskName;
 
     use super::*;
 

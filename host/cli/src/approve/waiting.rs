@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use anstyle::Style;
-use conclave_core::notice::Notice;
+use conclave_core::protocol::notice::Notice;
 use conclave_runtime::subscribe::{Happening, Subscriber, What};
 
 use crate::approval_id::approval_id;

@@ -3,10 +3,11 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use conclave_core::grant::FileMode;
-use conclave_core::policy::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Why};
-use conclave_core::rights::rights_table;
+use conclave_core::inspect::permission_summary::rights_table;
+use conclave_core::permissions::grant::FileMode;
+use conclave_core::policy::decision::Why;
 use conclave_core::setup::Setup;
+use conclave_core::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX};
 
 use super::about::About;
 use crate::screen::columns;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use conclave_core::config::{ConfigPath, KeyRef, ModelConfig};
-use conclave_core::ids::ModelName;
+use conclave_core::types::ids::ModelName;
 
 use crate::error::CliError;
 

@@ -6,7 +6,7 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::outcome::{Outcome, Status};
+use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::durable_file::{folder_of, sync_folder};
 use serde::Serialize;
 use serde_json::Value;
@@ -252,7 +252,7 @@ pub(crate) fn worst(codes: impl IntoIterator<Item = u8>) -> u8 {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::message::ToolCall;
+    use conclave_core::types::message::ToolCall;
     use serde_json::{Map, json};
 
     use super::*;

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use conclave_core::delivery::EndedTask;
-use conclave_core::event::Event;
-use conclave_core::ids::{BackgroundId, CallId, RoomId, TaskName};
-use conclave_core::message::{Entity, Message};
-use conclave_core::notice::Notice;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::ids::{BackgroundId, CallId, RoomId, TaskName};
+use conclave_core::types::message::{Entity, Message};
 use conclave_runtime::subscribe::{Happening, Subscriber, What};
 use tokio::sync::watch;
 
@@ -353,7 +353,7 @@ impl Subscriber for Conversation {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::ids::Millis;
+    use conclave_core::types::ids::Millis;
     use serde_json::json;
 
     use super::*;

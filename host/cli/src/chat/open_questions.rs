@@ -4,8 +4,8 @@
 use std::collections::HashSet;
 use std::time::Duration;
 
-use conclave_core::ids::{CallId, Millis, RoomId};
-use conclave_core::notice::Notice;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::ids::{CallId, Millis, RoomId};
 
 /// Approvals and requests for more of a budget that wait for an answer.
 #[derive(Debug, Default)]
@@ -55,8 +55,8 @@ impl OpenQuestions {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::budget::Budget;
-    use conclave_core::policy::ApprovalAuthor;
+    use conclave_core::policy::budget::Budget;
+    use conclave_core::types::approval::ApprovalAuthor;
 
     use super::*;
 

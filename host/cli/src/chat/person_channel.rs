@@ -7,10 +7,10 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use anstyle::Style;
-use conclave_core::ids::{BackgroundId, ChannelId, TaskName};
-use conclave_core::message::Blob;
-use conclave_core::request::Request;
-use conclave_core::text::show_size;
+use conclave_core::types::ids::{BackgroundId, ChannelId, TaskName};
+use conclave_core::types::message::Blob;
+use conclave_core::types::request::Request;
+use conclave_core::types::text::show_size;
 use conclave_runtime::Stopper;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::channel::{Answer, Channels, Speech};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use conclave_core::event::Spent;
+use conclave_core::types::usage::Spent;
 
 use crate::show::amounts::took_for;
 use crate::show::plural;

@@ -7,10 +7,11 @@ mod questions;
 use std::io::Write;
 use std::path::Path;
 
+use conclave_core::config::edit::{Fragment, capability_of, proposed_name};
+use conclave_core::config::lockfile::is_pinned;
 use conclave_core::config::{Config, check_name};
-use conclave_core::config_edit::{Fragment, capability_of, proposed_name};
-use conclave_core::lock::is_pinned;
-use conclave_core::manifest::{Capability, Manifest};
+use conclave_core::permissions::manifest::Manifest;
+use conclave_core::types::capability::Capability;
 use serde_json::json;
 
 use crate::args::{Add, Output};

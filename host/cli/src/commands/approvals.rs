@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use anstyle::Style;
-use conclave_core::consult::Risk;
-use conclave_core::ids::{Millis, RoomId};
-use conclave_core::policy::{Approval, ApprovalRequest};
-use conclave_core::waits::WaitKey;
+use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::risk::Risk;
 use conclave_runtime::store::{Mail, WaitRow, Word};
 use serde_json::json;
 

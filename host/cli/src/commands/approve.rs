@@ -5,13 +5,13 @@ use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
 
-use conclave_core::budget::check_top_up_arguments;
-use conclave_core::calling::arguments::check;
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::{CallId, RoomId};
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::journal::pending_work::WaitKey;
+use conclave_core::policy::budget::check_top_up_arguments;
+use conclave_core::protocol::event::{Event, Record};
 use conclave_core::setup::Setup;
-use conclave_core::waits::WaitKey;
+use conclave_core::tool_calls::arguments::check;
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::ids::{CallId, RoomId};
 use conclave_runtime::store::{Mail, WaitRow, Word, is_in_use};
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 mod verify;
 
 use anstyle::Style;
-use conclave_core::audit::{Entry, Kind, entries};
-use conclave_core::ids::{Millis, RoomId};
-use conclave_core::journal::retold;
+use conclave_core::inspect::audit::{Entry, Kind, entries};
+use conclave_core::journal::record::retold;
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::{Reader, RunFilter};
 use serde_json::json;
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use conclave_core::config::Config;
-use conclave_core::config_edit::example_of;
-use conclave_core::manifest::{Capability, Manifest};
+use conclave_core::config::edit::example_of;
+use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::PluginKind;
-use conclave_core::tool::{ToolError, ToolOutcome, ToolSpec};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};
 use conclave_runtime::{CallToolError, PrepareError, RunOptions, ToolRun};
 use serde_json::{Value, json};

@@ -3,9 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::explain::{Explanation, Question, Verdict, explain};
-use conclave_core::ids::TaskName;
-use conclave_core::manifest::Capability;
+use conclave_core::inspect::explain::{Explanation, Question, Verdict, explain};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::ids::TaskName;
 use serde_json::Value;
 
 use crate::args::{self, Output};

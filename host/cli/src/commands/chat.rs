@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use anstyle::Style;
-use conclave_core::ids::{RoomId, TaskName};
-use conclave_core::outcome::{Outcome, Status};
 use conclave_core::setup::Setup;
+use conclave_core::types::ids::{RoomId, TaskName};
+use conclave_core::types::outcome::{Outcome, Status};
 use conclave_runtime::channel::Answer;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};

@@ -3,11 +3,11 @@
 use std::io::IsTerminal;
 use std::path::Path;
 
-use conclave_core::ids::TaskName;
-use conclave_core::limits::PluginLimits;
-use conclave_core::narrow::Narrow;
-use conclave_core::rights::data_can_leave;
-use conclave_core::text::{show_duration, show_size};
+use conclave_core::inspect::permission_summary::data_can_leave;
+use conclave_core::permissions::task_scope::Narrow;
+use conclave_core::types::ids::TaskName;
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::text::{show_duration, show_size};
 use conclave_runtime::Prepared;
 
 use crate::args::{self, Output};
@@ -70,7 +70,7 @@ fn show(prepared: &Prepared, file: &Path, all: bool) -> Result<(), CliError> {
         stdout::hanging(wide + 3, format_args!("  {name} {}", parts.join(" · ")))?;
     }
     stdout::styled("\nA run (limits.run)")?;
-    for line in conclave_core::budget::describe(&setup.limits) {
+    for line in conclave_core::policy::budget::describe(&setup.limits) {
         stdout::styled(format_args!("  {line}"))?;
     }
     if !setup.policy.is_empty() {

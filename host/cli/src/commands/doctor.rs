@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use conclave_core::config::Config;
-use conclave_core::model::TroubleKind;
+use conclave_core::types::completion::TroubleKind;
 use conclave_runtime::{Host, Probe, RunOptions};
 use serde_json::json;
 
@@ -82,7 +82,7 @@ async fn machine() -> Vec<Finding> {
 
 fn program() -> Finding {
     const WHAT: &str = "program";
-    let (version, contract) = (env!("CARGO_PKG_VERSION"), conclave_core::manifest::CONTRACT);
+    let (version, contract) = (env!("CARGO_PKG_VERSION"), conclave_core::permissions::manifest::CONTRACT);
     let found = format!("conclave {version}, contract {contract}, {}/{}", std::env::consts::OS, std::env::consts::ARCH);
     match conclave_stock::stock().len() {
         0 => Finding::fair(WHAT, format!("{found}, without stock plugins"), "build it with `cargo xtask install`"),

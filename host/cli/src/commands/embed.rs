@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use conclave_core::manifest::Manifest;
+use conclave_core::permissions::manifest::Manifest;
 use conclave_runtime::durable_file::{self, Access};
 use conclave_runtime::plugin::{embed as put_in, read_component};
 

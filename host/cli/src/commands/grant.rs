@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::path::Path;
 
-use conclave_core::config_edit::{ConfigText, EditError, Edited, Fragment, FragmentError};
+use conclave_core::config::edit::{ConfigText, EditError, Edited, Fragment, FragmentError};
 use serde_json::json;
 
 use crate::args::{Edit, Grant, Output};

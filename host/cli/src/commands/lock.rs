@@ -7,10 +7,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
 use std::path::Path;
 
+use conclave_core::config::lockfile::{Lock as PinnedPlugins, Pinned, diff, is_pinned};
 use conclave_core::config::{Config, PluginSource};
-use conclave_core::ids::PluginName;
-use conclave_core::lock::{Lock as PinnedPlugins, Pinned, diff, is_pinned};
 use conclave_core::setup::PluginFacts;
+use conclave_core::types::ids::PluginName;
 use conclave_runtime::plugin::Inspection;
 use serde_json::json;
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use conclave_core::config::Problem;
-use conclave_core::grant::ToolPattern;
-use conclave_core::ids::TaskName;
+use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::types::ids::TaskName;
 use conclave_mcp::serve::{self, Selection, ServeError, Service};
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::{Subscriber, Subscribers};

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use anstyle::Style;
-use conclave_core::ids::{Millis, RoomId};
+use conclave_core::types::ids::{Millis, RoomId};
 use conclave_runtime::store::{RunFilter, RunRow, Standing};
 use serde_json::json;
 
@@ -161,7 +161,7 @@ fn status_word(text: &str) -> Result<String, CliError> {
 
 fn is_ending(word: &str) -> bool {
     let name = serde_json::Value::from(word.to_ascii_uppercase().replace('-', "_"));
-    serde_json::from_value::<conclave_core::outcome::Status>(name).is_ok()
+    serde_json::from_value::<conclave_core::types::outcome::Status>(name).is_ok()
 }
 
 fn is_so(run: &RunRow, waits: bool, status: &str) -> bool {

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::{Read, Write};
 use std::path::{Path, PathBuf};
 
-use conclave_core::event::Record;
-use conclave_core::timeline::Timeline;
+use conclave_core::inspect::timeline::Timeline;
+use conclave_core::protocol::event::Record;
 use conclave_runtime::durable_file::{self, Access};
 use conclave_runtime::store::{Reader, RunRow, Standing};
 use serde_json::json;
@@ -77,7 +77,7 @@ fn timeline(found: &InStore, rooms: Vec<Vec<Record>>) -> Result<Timeline, CliErr
 }
 
 /// The records of each room of a run, its root's first.
-pub(crate) fn rooms(reader: &Reader, run: &conclave_core::ids::RoomId) -> Result<Vec<Vec<Record>>, CliError> {
+pub(crate) fn rooms(reader: &Reader, run: &conclave_core::types::ids::RoomId) -> Result<Vec<Vec<Record>>, CliError> {
     let rooms = reader.rooms(run).map_err(|error| unusable(&error))?;
     rooms.iter().map(|room| reader.records(&room.room).map_err(|error| unusable(&error))).collect()
 }

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_runtime::store::{Mail, RunRow, Standing, Store, StoreError, Word, is_in_use};
 
 use crate::args::{self, Output};

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use conclave_core::ids::Millis;
+use conclave_core::types::ids::Millis;
 use conclave_runtime::store::{Collected, Reader, Retention, RunFilter, Store, StoreError};
 use serde_json::json;
 

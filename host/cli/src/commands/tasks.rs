@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anstyle::Style;
-use conclave_core::delegation::{BackgroundRecord, BackgroundState};
-use conclave_core::delivery::{DeliveryState, EndedTask};
-use conclave_core::ids::{Millis, RoomId};
-use conclave_core::request::Request;
-use conclave_core::unfinished::Unfinished;
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::types::delegation::{BackgroundRecord, BackgroundState};
+use conclave_core::types::delivery::{DeliveryState, EndedTask};
+use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::request::Request;
 use conclave_runtime::store::{RunRow, Standing, Word};
 use serde_json::json;
 

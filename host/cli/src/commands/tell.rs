@@ -3,8 +3,8 @@
 use std::io::Read;
 use std::time::Duration;
 
-use conclave_core::event::Event;
-use conclave_core::ids::TaskName;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::ids::TaskName;
 use conclave_runtime::store::Word;
 
 use crate::args::{self, Output};

@@ -5,9 +5,9 @@ mod show;
 
 use std::io::Write;
 
+use conclave_core::config::lockfile::{Change, Pinned, diff};
 use conclave_core::config::{Config, PluginSource};
-use conclave_core::ids::PluginName;
-use conclave_core::lock::{Change, Pinned, diff};
+use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
 use crate::args::{Output, Upgrade};

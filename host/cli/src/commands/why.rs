@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::Config;
-use conclave_core::explain::{Explanation, Question, Verdict, explain, explain_denial};
-use conclave_core::grant::Grants;
-use conclave_core::ids::{PluginName, TaskName};
-use conclave_core::journal::Retold;
-use conclave_core::manifest::Capability;
-use conclave_core::notice::Notice;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::inspect::explain::{Explanation, Question, Verdict, explain, explain_denial};
+use conclave_core::journal::record::Retold;
+use conclave_core::permissions::grant::Grants;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::ids::{PluginName, TaskName};
 use serde_json::{Value, json};
 
 use crate::args::{self, Output};
@@ -220,7 +220,7 @@ fn explain_call(setup: &Setup, (task, caller): (&TaskName, &PluginName), tool: &
 fn admitted(setup: &Setup, task: &TaskName, name: &str) -> String {
     let target = setup.tasks.get(task).and_then(|task| task.toolbox.get(name)).map(|tool| &tool.target);
     match target {
-        Some(conclave_core::toolbox::ToolTarget::Plugin { plugin, tool }) => format!("{plugin}.{tool}"),
+        Some(conclave_core::tool_calls::toolbox::ToolTarget::Plugin { plugin, tool }) => format!("{plugin}.{tool}"),
         _ => name.to_owned(),
     }
 }

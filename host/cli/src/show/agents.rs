@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::event::Record;
-use conclave_core::ids::TaskName;
-use conclave_core::notice::Notice;
+use conclave_core::protocol::event::Record;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
+use conclave_core::types::ids::TaskName;
 use serde_json::{Value, json};
 
 use super::plan;
@@ -82,8 +82,8 @@ impl Agents {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::control::agent_state::AgentState;
-    use conclave_core::plan::Plan;
+    use conclave_core::types::agent_state::AgentState;
+    use conclave_core::types::plan::Plan;
 
     use super::*;
 

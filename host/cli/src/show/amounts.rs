@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use conclave_core::ids::Millis;
+use conclave_core::types::ids::Millis;
 
 use super::{plural, time};
 use crate::error::CliError;

@@ -2,7 +2,7 @@
 //! one. It knows nothing of what the columns hold.
 
 use anstyle::Style;
-use conclave_core::text::{is_deceptive, joins_pictures};
+use conclave_core::types::text::{is_deceptive, joins_pictures};
 use unicode_width::UnicodeWidthChar;
 
 use super::paint;

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use anstyle::Style;
-use conclave_core::manifest::{Ask, Capability, Manifest};
+use conclave_core::permissions::manifest::{Ask, Manifest};
 use conclave_core::setup::PluginKind;
+use conclave_core::types::capability::Capability;
 
 use super::entry::Entry;
 use super::{BAD, FAINT, GOOD, NAME, ODD, one_line, paint};

@@ -1,7 +1,7 @@
 //! Delegations in words: which task works, and on what, in the place of JSON.
 
-use conclave_core::action::Action;
-use conclave_core::message::Message;
+use conclave_core::types::action::Action;
+use conclave_core::types::message::Message;
 use serde_json::Value;
 
 /// The action that starts several delegates.
@@ -63,7 +63,7 @@ pub(crate) fn answer(content: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::message::Entity;
+    use conclave_core::types::message::Entity;
     use serde_json::json;
 
     use super::*;

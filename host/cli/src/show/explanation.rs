@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use conclave_core::config::Config;
-use conclave_core::config_edit::Fragment;
-use conclave_core::explain::{Explanation, LayerAnswer, Verdict};
-use conclave_core::manifest::Capability;
+use conclave_core::config::edit::Fragment;
+use conclave_core::inspect::explain::{Explanation, LayerAnswer, Verdict};
+use conclave_core::types::capability::Capability;
 use serde_json::{Value, json};
 
 use super::{BAD, FAINT, GOOD, ODD, one_line, paint};

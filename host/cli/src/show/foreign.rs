@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use anstyle::Style;
-use conclave_core::text::{is_deceptive, joins_pictures};
+use conclave_core::types::text::{is_deceptive, joins_pictures};
 use unicode_security::skeleton;
 
 use super::{FAINT, paint};

@@ -3,8 +3,8 @@
 use std::io::{IsTerminal, Write};
 use std::time::Duration;
 
-use conclave_core::ids::RoomId;
-use conclave_core::rights::{RightsRow, data_can_leave, rights_table};
+use conclave_core::inspect::permission_summary::{RightsRow, data_can_leave, rights_table};
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::Prepared;
 
 use crate::screen::columns;

@@ -7,7 +7,7 @@ mod row;
 
 use std::fmt::Write as _;
 
-use conclave_core::timeline::{Lane, Row, Timeline};
+use conclave_core::inspect::timeline::{Lane, Row, Timeline};
 use conclave_runtime::store::Standing;
 
 use super::amounts::{moment, took};

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use anstyle::Style;
-use conclave_core::action::Action;
-use conclave_core::ids::TaskName;
-use conclave_core::message::{Entity, Label, Message, Signal, ToolCall, ToolResult};
-use conclave_core::text::show_size;
+use conclave_core::types::action::Action;
+use conclave_core::types::ids::TaskName;
+use conclave_core::types::message::{Entity, Label, Message, Signal, ToolCall, ToolResult};
+use conclave_core::types::text::show_size;
 use serde_json::Value;
 
 use super::columns::Part;

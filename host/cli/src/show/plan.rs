@@ -52,8 +52,8 @@ fn each<'a>(plan: &'a Value, visit: &mut impl FnMut(&'a Value, usize)) {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::action::PlanState;
-    use conclave_core::plan::Plan;
+    use conclave_core::types::action::PlanState;
+    use conclave_core::types::plan::Plan;
     use serde_json::json;
 
     use super::*;

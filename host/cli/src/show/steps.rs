@@ -5,11 +5,11 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use anstyle::{AnsiColor, Style};
-use conclave_core::ids::{RoomId, TaskName};
-use conclave_core::message::{Entity, Message};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
+use conclave_core::types::ids::{RoomId, TaskName};
+use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::outcome::Status;
 
 use super::columns::{Part, cell, cut, line, width, wrap};
 use super::foreign::reading_rows;

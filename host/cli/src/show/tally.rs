@@ -2,11 +2,11 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use conclave_core::event::Event;
-use conclave_core::ids::TaskName;
-use conclave_core::model::TroubleKind;
-use conclave_core::notice::Notice;
-use conclave_core::policy::Approval;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::Approval;
+use conclave_core::types::completion::TroubleKind;
+use conclave_core::types::ids::TaskName;
 use conclave_runtime::subscribe::{Happening, Subscriber, What};
 
 /// Amounts, background tasks included.

@@ -5,7 +5,7 @@ pub(crate) mod fold;
 pub(crate) mod words;
 
 use anstyle::Style;
-use conclave_core::timeline::{Row, Timeline, Totals};
+use conclave_core::inspect::timeline::{Row, Timeline, Totals};
 use conclave_runtime::store::Standing;
 
 use super::amounts::{ago, money, now, thousands, took};

@@ -11,9 +11,9 @@ use std::collections::{BTreeSet, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use conclave_core::delegation::OnClose;
-use conclave_core::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_core::setup::{NoTool, Setup};
+use conclave_core::types::delegation::OnClose;
+use conclave_core::types::ids::{CallId, PluginName, RoomId, TaskName};
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 
 use super::entry::Entry;

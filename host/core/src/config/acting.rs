@@ -9,13 +9,13 @@ use super::plugin::path;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::task::flag;
-use super::units::DURATION_MAX;
 use super::{Compat, ConfigPath};
-use crate::consult::Risk;
-use crate::control::confirm::{ConfirmPolicy, ConfirmRules};
-use crate::control::stuck::{Recovery, StuckRules};
-use crate::ids::PluginName;
 use crate::setup::CondenseRules;
+use crate::types::confirm::{ConfirmPolicy, ConfirmRules};
+use crate::types::ids::PluginName;
+use crate::types::risk::Risk;
+use crate::types::stuck_rules::{Recovery, StuckRules};
+use crate::types::units::DURATION_MAX;
 
 /// An action that is shorter than this ends before anybody could see it.
 const SHORTEST_MS: u64 = 10;

@@ -52,7 +52,7 @@ pub(crate) fn is_loopback(text: &str) -> bool {
 }
 
 fn authority_of(text: &str) -> Result<&str, AddressError> {
-    if let Some(other) = text.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '\\' || crate::text::is_deceptive(*c)) {
+    if let Some(other) = text.chars().find(|c| c.is_whitespace() || c.is_control() || *c == '\\' || crate::types::text::is_deceptive(*c)) {
         return Err(AddressError::Character(other));
     }
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://")).ok_or(AddressError::Scheme)?;

@@ -6,9 +6,9 @@ use std::ops::RangeInclusive;
 use toml::de::DeValue;
 
 use super::reader::{Item, Reader};
-use super::units::{self, UnitError};
-use super::wording::{code, thousands};
-use crate::text::{show_duration, show_size};
+use crate::types::text::{show_duration, show_size};
+use crate::types::units::{self, UnitError};
+use crate::types::wording::{code, thousands};
 
 /// What a factor may be. Less than 1 would mean less often than the others; nobody means more than this.
 pub(super) const FACTORS: RangeInclusive<f64> = 1.0..=1_000.0;

@@ -6,11 +6,11 @@ use super::keys::{BACKGROUND, BUDGET};
 use super::reader::{Reader, Table};
 use super::references::References;
 use super::task::flag;
-use super::units::DURATION_MAX;
-use crate::delegation::{BackgroundRules, CONVERSATION_MAX, OnClose};
-use crate::ids::ChannelId;
-use crate::limits::TICK_MS;
 use crate::setup::TaskBudget;
+use crate::types::delegation::{BackgroundRules, CONVERSATION_MAX, OnClose};
+use crate::types::ids::ChannelId;
+use crate::types::limits::TICK_MS;
+use crate::types::units::DURATION_MAX;
 
 /// A task that may take less than this ends before it could do anything.
 const SHORTEST_MS: u64 = 10;

@@ -11,9 +11,9 @@ use super::keys::CHANNELS;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::task::flag;
-use super::wording::{array, code};
-use crate::channel::{Access, Binding, ChannelKind, Visibility};
-use crate::ids::ChannelId;
+use crate::types::channel::{Access, Binding, ChannelKind, Visibility};
+use crate::types::ids::ChannelId;
+use crate::types::wording::{array, code};
 
 /// Messages a second that can be told apart at all.
 pub(crate) const RATE_MAX: u64 = 1_000_000;

@@ -3,8 +3,8 @@
 use super::keys::GATES;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
-use crate::ids::PluginName;
 use crate::setup::{GatePoint, GateRule};
+use crate::types::ids::PluginName;
 
 /// When the config gives none.
 const DEADLINE_MS: u64 = 1_000;

@@ -8,14 +8,14 @@ use ipnet::IpNet;
 use super::limits::count32;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
-use super::wording::{array, code, string, suggest};
 use super::{ORCHESTRATION_TOOLS, SecretConfig, names, plugin};
-use crate::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
-use crate::grant::{
+use crate::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
+use crate::permissions::grant::{
     DelegateGrant, FOLDER_BYTES, FOLDER_FILES, FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, ModelGrant, RoomsGrant,
     RouteGrant, SecretGrant, ToolPattern, ToolsGrant,
 };
-use crate::ids::{ChannelId, ModelName, SecretName, TaskName};
+use crate::types::ids::{ChannelId, ModelName, SecretName, TaskName};
+use crate::types::wording::{array, code, string, suggest};
 
 /// Background tasks of one grant, when the config gives no number.
 const AT_ONCE: u32 = 1;

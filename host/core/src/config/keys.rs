@@ -1,8 +1,8 @@
 //! Every key of conclave.toml, with a line of documentation: the reader accepts exactly these, so the list is complete by construction.
 //! A JSON schema and the operator's manual can be made from it.
 
-use crate::channel::Access;
-use crate::limits;
+use crate::types::channel::Access;
+use crate::types::limits;
 
 /// A key that this or a later version knows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,11 +1,11 @@
 //! `limits` of a plugin and `[limits.run]`. A limit that is accepted here is enforced somewhere.
 
 use super::reader::{Item, Reader, Table};
-use super::units::DURATION_MAX;
-use crate::limits::{
+use crate::types::limits::{
     ARGUMENTS_MAX, AT_ONCE_MAX, COMPILE_MEMORY_MAX, COMPILE_MS_MAX, COMPONENT_BYTES, HANDLES_MAX, HOST_CALLS_MAX, INSTANCES_MAX, LIST_MAX,
     MEMORY_MAX, PluginLimits, READ_MAX, RunLimits, TABLE_ELEMENTS_MAX, TICK_MS, WhenUsedUp,
 };
+use crate::types::units::DURATION_MAX;
 
 /// Bytes of a page: no component runs in less.
 const MEMORY_MIN: u64 = 64 << 10;

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use super::keys::{MCP, MCP_KEY, SOURCE};
 use super::reader::{Item, Reader, Table};
-use super::wording::code;
 use super::{ConfigPath, KeyRef, address, model};
+use crate::types::wording::code;
 
 /// Variables of a server's environment at most.
 const VARIABLES: usize = 64;

@@ -25,10 +25,10 @@ use serde_saphyr::{DuplicateKeyPolicy, Location, MergeKeyPolicy, Spanned};
 use node::Node;
 
 use super::problem::{Problems, SourceText, Span};
-use super::wording::{code, string, suggest};
 use super::{Config, ConfigPath, WantedTool};
-use crate::ids::{PluginName, TaskName};
 use crate::setup::{Knowledge, MicroAgent};
+use crate::types::ids::{PluginName, TaskName};
+use crate::types::wording::{code, string, suggest};
 
 /// Of a whole file, in bytes.
 pub const LARGEST_FILE: usize = 256 * 1024;

@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use super::address::AddressError;
 use super::keys::{KEY, MODELS};
 use super::reader::{Item, Reader, Table};
-use super::units::DURATION_MAX;
-use super::wording::{code, string, thousands};
 use super::{ConfigPath, KeyRef, ModelConfig, ModelKind, OpenAiConfig, address, json, names};
-use crate::calling::fit::{MIN_OUTPUT, RESERVE};
-use crate::ids::ModelName;
-use crate::limits::MEMORY_MAX;
 use crate::setup::ModelSetup;
+use crate::tool_calls::truncate::{MIN_OUTPUT, RESERVE};
+use crate::types::ids::ModelName;
+use crate::types::limits::MEMORY_MAX;
+use crate::types::units::DURATION_MAX;
+use crate::types::wording::{code, string, thousands};
 
 /// Keys that only one kind has.
 const OPENAI_ONLY: [&str; 11] =

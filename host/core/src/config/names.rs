@@ -1,6 +1,6 @@
 //! What plugins, tasks, models and tools may be called, and where paths lead. Lexical only: nothing here looks at a disk.
 
-use crate::toolbox::HostTool;
+use crate::types::host_tool::HostTool;
 
 /// Bytes of a name at most.
 pub const NAME_MAX: usize = 64;
@@ -150,7 +150,7 @@ pub(crate) enum PlaceError {
 /// Checks where a plugin sees a directory: `/` and one name.
 pub(crate) fn check_place(at: &str) -> Result<(), PlaceError> {
     let name = at.strip_prefix('/').ok_or(PlaceError::NoSlash)?;
-    if let Some(other) = name.chars().find(|c| *c == '\\' || crate::text::is_deceptive(*c)) {
+    if let Some(other) = name.chars().find(|c| *c == '\\' || crate::types::text::is_deceptive(*c)) {
         return Err(PlaceError::Character(other));
     }
     match name {

@@ -5,10 +5,10 @@ use super::keys::NARROW;
 use super::names;
 use super::reader::{Item, Reader};
 use super::references::References;
-use super::wording::{code, string};
-use crate::fetch::UrlPattern;
-use crate::ids::{ModelName, SecretName, TaskName};
-use crate::narrow::Narrow;
+use crate::permissions::fetch::UrlPattern;
+use crate::permissions::task_scope::Narrow;
+use crate::types::ids::{ModelName, SecretName, TaskName};
+use crate::types::wording::{code, string};
 
 pub(crate) fn read(reader: &mut Reader, references: &mut References, item: &Item<'_>) -> Narrow {
     let Some(table) = item.table(reader, NARROW) else { return Narrow::default() };

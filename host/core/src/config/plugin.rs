@@ -7,9 +7,9 @@ use serde_json::{Map, Value};
 use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
-use super::wording::{code, string};
 use super::{ConfigPath, PluginConfig, PluginSource, SecretConfig, address, grants, json, limits, names};
-use crate::ids::{PluginName, SecretName};
+use crate::types::ids::{PluginName, SecretName};
+use crate::types::wording::{code, string};
 
 /// Ways to fetch a plugin that later versions have.
 const LATER_SCHEMES: [&str; 1] = ["oci"];

@@ -8,10 +8,10 @@ use super::keys::POLICY;
 use super::mcp::{MCP_CLIENT, YOU};
 use super::reader::{Item, Reader, Table};
 use super::references::References;
-use super::units::DURATION_MAX;
-use super::wording::code;
-use crate::ids::PluginName;
-use crate::policy::{ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Pattern, Rule};
+use crate::permissions::policy_rules::{ArgumentPlace, ArgumentRule, Decide, PATTERN_MAX, PATTERNS_MAX as MOST, Pattern, Rule};
+use crate::types::ids::PluginName;
+use crate::types::units::DURATION_MAX;
+use crate::types::wording::code;
 
 pub(crate) fn read_all(reader: &mut Reader, references: &mut References, root: &Table<'_>) -> Vec<Rule> {
     let entries = root.get("policy").and_then(|item| item.list(reader)).unwrap_or_default();

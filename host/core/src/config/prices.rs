@@ -7,9 +7,10 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{SourceText, Span};
 use super::reader::Reader;
-use super::wording::{code, suggest};
-use super::{Config, ModelConfig, ModelKind, Problems, depth, units, usage};
-use crate::ids::ModelName;
+use super::{Config, ModelConfig, ModelKind, Problems, depth, usage};
+use crate::types::ids::ModelName;
+use crate::types::units;
+use crate::types::wording::{code, suggest};
 
 /// The keys of one model.
 const KEYS: [&str; 3] = ["input", "output", "cached_input"];

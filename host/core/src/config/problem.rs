@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::wording::plain;
+use crate::types::wording::plain;
 
 /// Characters of a source line that are shown before and after its mistake at most: a file of one long line must not fill the screen.
 const SHOWN_BEFORE: usize = 60;

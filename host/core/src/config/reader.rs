@@ -7,8 +7,8 @@ use super::keys::{self, KEYS, Key};
 use super::langroid;
 use super::names::NAME_MAX;
 use super::problem::{Problem, SourceText, Span};
-use super::wording::{code, nearest, suggest};
-use crate::manifest::Capability;
+use crate::types::capability::Capability;
+use crate::types::wording::{code, nearest, suggest};
 
 /// Collects what is wrong.
 pub(crate) struct Reader {

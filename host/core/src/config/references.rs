@@ -7,9 +7,9 @@ use super::names::LATER_TOOLS;
 use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::spans::Spans;
-use super::wording::{code, nearest, suggest};
 use super::{ModelConfig, ORCHESTRATION_TOOLS, TERMINAL, TaskConfig};
-use crate::ids::{ModelName, TaskName};
+use crate::types::ids::{ModelName, TaskName};
+use crate::types::wording::{code, nearest, suggest};
 
 /// Tasks of a circle that are shown at most.
 const CYCLE_SHOWN: usize = 12;

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use super::amounts::FACTORS;
 use super::keys::{KEYS, Key, Shape, TASK, of_table};
 use super::names::NAME_MAX;
-use super::units;
+use crate::types::units;
 
 /// The file that `#:schema` names in the configs that this program writes.
 pub const FILE: &str = "conclave.schema.json";

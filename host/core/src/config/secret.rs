@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::keys::SECRETS;
 use super::reader::{Item, Reader, Table};
-use super::wording::{code, string};
 use super::{KeyRef, SecretConfig, model};
-use crate::fetch::HostPattern;
-use crate::grant::SecretPlace;
-use crate::ids::SecretName;
+use crate::permissions::fetch::HostPattern;
+use crate::permissions::grant::SecretPlace;
+use crate::types::ids::SecretName;
+use crate::types::wording::{code, string};
 
 pub(crate) fn read_all(reader: &mut Reader, folder: &str, root: &Table<'_>) -> BTreeMap<SecretName, SecretConfig> {
     let mut secrets = BTreeMap::new();

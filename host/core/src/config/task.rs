@@ -10,13 +10,14 @@ use super::names::{check_task_name, proposed_task_name};
 use super::problem::Span;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
-use super::wording::{code, string, suggest};
 use super::{Compat, PluginConfig, TaskConfig, acting, background, is_reserved_task, narrow, task_rules, task_tools};
-use crate::delegation::HandBack;
-use crate::ids::{PluginName, TaskName};
-use crate::message::Entity;
-use crate::model::ToolFormat;
-use crate::setup::{AgentSeat, NoTool, Overflow, TaskSetup, is_user};
+use crate::setup::{AgentSeat, NoTool, TaskSetup, is_user};
+use crate::types::completion::ToolFormat;
+use crate::types::delegation::HandBack;
+use crate::types::ids::{PluginName, TaskName};
+use crate::types::message::Entity;
+use crate::types::task_options::Overflow;
+use crate::types::wording::{code, string, suggest};
 
 /// More stalled steps in a row tell nothing new, and each costs the host time.
 const MOST_STALLED_STEPS: u64 = 1_000;

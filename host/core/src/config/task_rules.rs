@@ -7,11 +7,11 @@ use toml::de::DeValue;
 use super::keys::{LOOPS, NO_TOOL, RETURNS, WORDS};
 use super::reader::{Item, Reader, Table};
 use super::task::flag;
-use super::wording::{code, string};
 use super::{Compat, json};
-use crate::calling::sequence::{PatternProblem, Sequence, SequenceError};
-use crate::message::ToolCall;
 use crate::setup::{LoopRules, NoTool, ReturnType, TextRules};
+use crate::tool_calls::sequence::{PatternProblem, Sequence, SequenceError};
+use crate::types::message::ToolCall;
+use crate::types::wording::{code, string};
 
 /// Messages in a cycle, and rounds of it, at most: the host remembers as many messages as both multiplied.
 const LOOP_MAX: u64 = 1_000;
@@ -146,7 +146,7 @@ fn prefix(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
     let prefix = item.string(reader)?;
     let is_sign = |c: char| !c.is_alphanumeric() && !c.is_whitespace();
     let help = || "write a sign that ordinary text does not have, such as `prefix = \"|@|\"`".to_owned();
-    if prefix.chars().any(crate::text::is_deceptive) {
+    if prefix.chars().any(crate::types::text::is_deceptive) {
         item.wrong(reader, &format!("has an invisible character in it: {}", code(prefix)), help());
     } else if !prefix.is_empty() && !prefix.chars().any(is_sign) {
         item.wrong(reader, &format!("has no sign in it, only letters, digits or blanks: {}", code(prefix)), help());

@@ -11,11 +11,11 @@ use super::names::check_alias;
 use super::reader::{Item, Reader, Table};
 use super::references::References;
 use super::task::flag;
-use super::wording::{code, did_you_mean, string, suggest};
 use super::{Compat, Listed, ORCHESTRATION_TOOLS, PluginConfig, ToolEntry};
-use crate::grant::ToolPattern;
-use crate::ids::{PluginName, TaskName};
-use crate::toolbox::HostTool;
+use crate::permissions::grant::ToolPattern;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{PluginName, TaskName};
+use crate::types::wording::{code, did_you_mean, string, suggest};
 
 /// TOML's integers end here.
 const COUNT_MAX: u64 = i64::MAX as u64;
@@ -146,7 +146,7 @@ fn alias(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
 
 fn title(reader: &mut Reader, item: &Item<'_>) -> Option<String> {
     let title = item.string(reader)?;
-    if title.trim().is_empty() || title.chars().any(crate::text::is_deceptive) {
+    if title.trim().is_empty() || title.chars().any(crate::types::text::is_deceptive) {
         item.wrong(reader, "is empty, or has an invisible character in it", None);
     }
     Some(title.to_owned())

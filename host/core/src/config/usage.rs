@@ -7,12 +7,12 @@ use std::net::{IpAddr, Ipv4Addr};
 use url::{Host, Url};
 
 use super::{Config, Listed, McpReach, ModelKind, PluginSource, Problems, address};
-use crate::fetch::AddressKind;
-use crate::grant::ToolPattern;
-use crate::ids::{ModelName, PluginName, TaskName};
-use crate::message::Entity;
+use crate::permissions::fetch::AddressKind;
+use crate::permissions::grant::ToolPattern;
 use crate::setup::NoTool;
-use crate::toolbox::HostTool;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{ModelName, PluginName, TaskName};
+use crate::types::message::Entity;
 
 /// Adds a warning for each plugin, task, model and cost limit that has no effect.
 pub(crate) fn check(config: &Config, problems: &mut Problems) {

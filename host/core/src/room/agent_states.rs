@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::frame::{Frame, Wait};
 use super::{Purpose, Room};
-use crate::control::agent_state::AgentState;
-use crate::ids::{CallId, FrameId, TaskName};
-use crate::notice::Notice;
-use crate::outcome::Status;
+use crate::protocol::notice::Notice;
+use crate::types::agent_state::AgentState;
+use crate::types::ids::{CallId, FrameId, TaskName};
+use crate::types::outcome::Status;
 
 /// By task: a task is at work once at a time.
 pub(super) type AgentStates = BTreeMap<TaskName, AgentState>;

@@ -6,18 +6,20 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::confirming::{ByRule, Wanted};
-use super::posting::unknown_plugin;
+use super::messages::unknown_plugin;
 use super::tools::failed;
 use super::{Invariant, Purpose, Room, TimerPurpose};
-use crate::consult::Risk;
-use crate::effect::Effect;
-use crate::grant::Layer;
-use crate::ids::{CallId, FrameId, PluginName, TimerId};
-use crate::manifest::Capability;
-use crate::message::{ToolCall, ToolResult};
-use crate::notice::Notice;
-use crate::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest, Decide, Decision, Why, decide_delegated};
-use crate::tool::ToolError;
+use crate::permissions::policy_rules::Decide;
+use crate::policy::decision::{Decision, Why, decide_delegated};
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
+use crate::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalCause, ApprovalRequest};
+use crate::types::capability::Capability;
+use crate::types::denial::Layer;
+use crate::types::ids::{CallId, FrameId, PluginName, TimerId};
+use crate::types::message::{ToolCall, ToolResult};
+use crate::types::risk::Risk;
+use crate::types::tool::ToolError;
 
 /// What the operator's rules say about a call.
 pub(super) enum Ruling {

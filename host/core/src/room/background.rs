@@ -19,11 +19,11 @@ use serde_json::Value;
 
 use super::Room;
 use super::approvals::Asked;
-use crate::delegation::{Delegation, HandBack, OnClose};
-use crate::event::{Spent, UsedByPlugin};
-use crate::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, TaskName};
-use crate::message::ToolCall;
-use crate::request::RequestId;
+use crate::types::delegation::{Delegation, HandBack, OnClose};
+use crate::types::ids::{BackgroundId, CallId, FrameId, Millis, PluginName, TaskName};
+use crate::types::message::ToolCall;
+use crate::types::request::RequestId;
+use crate::types::usage::{Spent, UsedByPlugin};
 
 pub(super) use records::Tasks;
 

@@ -4,18 +4,18 @@
 use serde::{Deserialize, Serialize};
 
 use super::frame::Wait;
-use super::memory::Memory;
+use super::histories::Memory;
 use super::models::ModelCall;
 use super::{Purpose, Room};
-use crate::budget::Budget;
-use crate::calling::fit::{BYTES_PER_TOKEN, MAX_OUTPUT, MIN_OUTPUT};
-use crate::event::Spent;
-use crate::grant::ModelGrant;
-use crate::ids::{CallId, ModelName, PluginName, TaskName};
-use crate::limits::RunLimits;
-use crate::model::{Completion, ModelError, Prompt, Usage};
-use crate::notice::Notice;
+use crate::permissions::grant::ModelGrant;
+use crate::policy::budget::Budget;
+use crate::protocol::notice::Notice;
 use crate::setup::ModelSetup;
+use crate::tool_calls::truncate::{BYTES_PER_TOKEN, MAX_OUTPUT, MIN_OUTPUT};
+use crate::types::completion::{Completion, ModelError, Prompt, Usage};
+use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
+use crate::types::limits::RunLimits;
+use crate::types::usage::Spent;
 
 /// Tokens that prices are for.
 const PER: u128 = 1_000_000;
@@ -339,7 +339,7 @@ impl Room {
 
     /// What plugins computed.
     pub(super) fn count_cpu(&mut self, ticks: u64) {
-        let cpu_ms = ticks.saturating_mul(crate::limits::TICK_MS);
+        let cpu_ms = ticks.saturating_mul(crate::types::limits::TICK_MS);
         self.spent = self.spent.plus(Spent { cpu_ms, ..Spent::default() });
     }
 

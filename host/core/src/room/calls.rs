@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::Purpose;
-use crate::ids::CallId;
+use crate::types::ids::CallId;
 
 /// Calls that wait for an answer, and what each is for.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]

@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::Wait;
 use super::{About, Purpose, Room};
-use crate::action::Observation;
-use crate::calling::fit::{self, MIN_OUTPUT};
-use crate::consult::{Advice, Condensation, CondenseReason, Condensed, Kept, Question, Summary};
-use crate::effect::Effect;
-use crate::fault::{CallReport, Fault, FaultKind};
-use crate::ids::{CallId, FrameId, PluginName, TaskName};
-use crate::message::{Label, Message, SUMMARY_BY};
-use crate::notice::Notice;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::setup::CondenseRules;
+use crate::setup::plugin_query::{Advice, Condensation, CondenseReason, Condensed, Kept, Question, Summary};
+use crate::tool_calls::truncate::{self, MIN_OUTPUT};
+use crate::types::action::Observation;
+use crate::types::fault::{CallReport, Fault, FaultKind};
+use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
+use crate::types::message::{Label, Message, SUMMARY_BY};
 
 /// Entries that a history must grow by, at least, before a condenser that did not make it short enough is asked again (O-159).
 const LEAST_GROWTH: u64 = 8;
@@ -125,7 +125,7 @@ impl Room {
         let Some((memory, task)) = self.memories.get(name).zip(self.setup.tasks.get(name)) else { return false };
         let model = self.setup.rights_in(&task.agent, name).and_then(|rights| rights.may_use_model(None).ok().cloned());
         let Some(setup) = model.and_then(|model| self.setup.models.get(&model)) else { return false };
-        let least = setup.min_output.unwrap_or(MIN_OUTPUT).saturating_add(fit::tokens_of(&task.system, task.bytes_per_token));
+        let least = setup.min_output.unwrap_or(MIN_OUTPUT).saturating_add(truncate::tokens_of(&task.system, task.bytes_per_token));
         setup.context.is_some_and(|context| memory.tokens().saturating_add(least) > context)
     }
 
@@ -221,8 +221,11 @@ fn as_now(mut wanted: Condensation, lost: &[Vec<usize>]) -> Condensation {
     wanted.forget.iter_mut().for_each(|span| (span.start, span.end) = (moved(span.start), moved(span.end)));
     // All that was in it is gone already.
     wanted.forget.retain(|span| span.start != span.end);
-    wanted.mask =
-        wanted.mask.into_iter().filter_map(|mask| is_there(mask.index).map(|index| crate::consult::Masked { index, ..mask })).collect();
+    wanted.mask = wanted
+        .mask
+        .into_iter()
+        .filter_map(|mask| is_there(mask.index).map(|index| crate::setup::plugin_query::Masked { index, ..mask }))
+        .collect();
     wanted
 }
 

@@ -9,13 +9,14 @@ use super::approvals::{Asked, Ruling};
 use super::frame::{Said, Slot, Wait};
 use super::tools::{failed, host_tool_of};
 use super::{About, Invariant, Room};
-use crate::action::{Action, Observation, Reply};
-use crate::consult::{Advice, Question, Risk};
-use crate::control::confirm::ConfirmPolicy;
-use crate::fault::Fault;
-use crate::ids::{FrameId, PluginName};
-use crate::message::ToolCall;
-use crate::policy::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Delegator};
+use crate::setup::plugin_query::{Advice, Question};
+use crate::types::action::{Action, Observation, Reply};
+use crate::types::approval::{ApprovalCause, ApprovalRequest, BRIEF_MAX, Delegator};
+use crate::types::confirm::ConfirmPolicy;
+use crate::types::fault::Fault;
+use crate::types::ids::{FrameId, PluginName};
+use crate::types::message::ToolCall;
+use crate::types::risk::Risk;
 
 /// Bytes of an analyzer's reason; more is no reason.
 const REASON_MAX: usize = 4 << 10;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::ControlId;
+use crate::types::ids::ControlId;
 
 /// Ids that are remembered. Only a message whose file still exists can arrive again; while one is undeletable so many others would
 /// have to arrive before it is forgotten, and a held room needs a bound.

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::Room;
 use super::pausing::Words;
-use crate::channel::{Activity, Binding, ChannelKind};
-use crate::event::Opening;
-use crate::ids::ChannelId;
-use crate::notice::Notice;
-use crate::request::{Refusal, RefusalCode, Reply, RequestId};
+use crate::protocol::event::Opening;
+use crate::protocol::notice::Notice;
+use crate::types::channel::{Activity, Binding, ChannelKind};
+use crate::types::ids::ChannelId;
+use crate::types::request::{Refusal, RefusalCode, Reply, RequestId};
 use limits::{Bucket, Seen};
 
 /// Bytes of a channel's name; whoever binds one at run time may call it as the service behind it does.

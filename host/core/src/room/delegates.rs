@@ -7,13 +7,13 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::Room;
-use super::ending::Ending;
 use super::frame::{Frame, Responder, Said, Slot, ToolRound, Wait};
-use super::posting::text_form;
-use crate::action::{Action, Observation};
-use crate::ids::{FrameId, TaskName};
-use crate::message::{Entity, Label, Message, Signal};
-use crate::outcome::Status;
+use super::messages::text_form;
+use super::termination::Ending;
+use crate::types::action::{Action, Observation};
+use crate::types::ids::{FrameId, TaskName};
+use crate::types::message::{Entity, Label, Message, Signal};
+use crate::types::outcome::Status;
 
 /// The action that wants several delegates at once.
 const DELEGATE_ALL: &str = "delegate_all";

@@ -16,13 +16,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Purpose, Room};
-use crate::channel::Binding;
-use crate::delegation::HandBack;
-use crate::delivery::{DeliveryRecord, DeliveryState, DeliveryView, EndedTask, Speech};
-use crate::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
-use crate::notice::Notice;
-use crate::request::{Refusal, RefusalCode, RequestId};
+use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
+use crate::types::channel::Binding;
+use crate::types::delegation::HandBack;
+use crate::types::delivery::{DeliveryRecord, DeliveryState, DeliveryView, EndedTask, Speech};
+use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
+use crate::types::request::{Refusal, RefusalCode, RequestId};
 
 pub(super) use inbox::is_data;
 
@@ -202,7 +202,7 @@ impl Room {
         match strategy {
             Some(strategy) => {
                 self.bring(&id, DeliveryState::Waiting, None, None);
-                self.wake(&strategy, crate::delivery::Wake::Ended { task: id });
+                self.wake(&strategy, crate::types::delivery::Wake::Ended { task: id });
             }
             None => self.bring(&id, DeliveryState::Attached, None, Some("it has no delivery strategy (tasks.NAME.deliver)")),
         }

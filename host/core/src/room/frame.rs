@@ -7,15 +7,15 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::acting::Acting;
-use super::astray::Astray;
-use super::circles::Circles;
-use crate::action::{Action, Observation, Past};
-use crate::calling::reading::Reading;
-use crate::event::SeatCall;
-use crate::ids::PluginName;
-use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Entity, Message, ToolCall};
-use crate::view::Peer;
+use super::loop_detection::Circles;
+use super::stuck_detection::Astray;
+use crate::protocol::event::SeatCall;
+use crate::tool_calls::parse::Reading;
+use crate::types::action::{Action, Observation, Past};
+use crate::types::ids::PluginName;
+use crate::types::ids::{CallId, FrameId, TaskName};
+use crate::types::message::{Entity, Message, ToolCall};
+use crate::types::view::Peer;
 
 /// Who may answer the pending message (L-020).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,7 +115,7 @@ pub(super) struct Frame {
     #[serde(default, skip_serializing_if = "super::acting::Acting::is_idle")]
     pub(super) acting: Acting,
     /// Whether it does the same again and again (O-098…O-108).
-    #[serde(default, skip_serializing_if = "super::astray::Astray::is_new")]
+    #[serde(default, skip_serializing_if = "super::stuck_detection::Astray::is_new")]
     pub(super) astray: Astray,
     /// How many automatic answers led to what it is at work on.
     #[serde(default, skip_serializing_if = "is_zero")]

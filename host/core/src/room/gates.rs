@@ -9,13 +9,13 @@ use serde_json::json;
 use super::background::{Delegating, Origin};
 use super::delivery::Saying;
 use super::{Invariant, Purpose, Room, TimerPurpose};
-use crate::consult::{self, Advice, GateVerdict, PASSING_MAX, Question};
-use crate::effect::Effect;
-use crate::fault::{CallReport, Fault, FaultKind};
-use crate::ids::{CallId, ChannelId, FrameId, PluginName};
-use crate::notice::Notice;
-use crate::request::{Inbound, RequestId};
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::setup::GatePoint;
+use crate::setup::plugin_query::{self, Advice, GateVerdict, PASSING_MAX, Question};
+use crate::types::fault::{CallReport, Fault, FaultKind};
+use crate::types::ids::{CallId, ChannelId, FrameId, PluginName};
+use crate::types::request::{Inbound, RequestId};
 
 /// Messages of one channel that wait to pass. Whoever sends faster than the gates answer is told so.
 const WAITING_MAX: usize = 1_000;
@@ -145,8 +145,8 @@ impl Room {
     }
 
     /// As a gate sees it.
-    fn shown(&self, passing: &Passing) -> consult::Passing {
-        let mut shown = consult::Passing {
+    fn shown(&self, passing: &Passing) -> plugin_query::Passing {
+        let mut shown = plugin_query::Passing {
             on: passing.point(),
             room: self.opening.room.clone(),
             channel: None,

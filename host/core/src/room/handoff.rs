@@ -8,17 +8,17 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::frame::{Responder, Said};
-use super::micro::with_message;
+use super::prompt_agent::with_message;
 use super::{Invariant, Phase, Room};
-use crate::handoff::{HISTORY_MAX, Handoff, HandoffState, PHASE};
-use crate::ids::{FrameId, TaskName};
-use crate::message::{Entity, Label, Message, ToolCall};
-use crate::notice::Notice;
-use crate::outcome::Status;
-use crate::request::{Refusal, RefusalCode};
+use crate::protocol::notice::Notice;
 use crate::setup::is_user;
-use crate::text::is_deceptive;
 use crate::trajectory::fence;
+use crate::types::handoff::{HISTORY_MAX, Handoff, HandoffState, PHASE};
+use crate::types::ids::{FrameId, TaskName};
+use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::outcome::Status;
+use crate::types::request::{Refusal, RefusalCode};
+use crate::types::text::is_deceptive;
 
 /// Handoffs without a word of the user in between; more are a circle.
 const IN_A_ROW_MAX: u32 = 20;
@@ -252,7 +252,7 @@ impl Room {
             self.memory(&handoff.from).human_tried = false;
         } else {
             let reason = format!("{} handed the conversation to the user: {}", handoff.from, handoff.reason);
-            self.end_frame(id, super::ending::Ending::new(Status::Done, reason));
+            self.end_frame(id, super::termination::Ending::new(Status::Done, reason));
         }
     }
 

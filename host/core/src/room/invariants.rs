@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{ToolRound, Wait};
 use super::{Phase, Room};
-use crate::effect::Effect;
-use crate::event::Spent;
-use crate::ids::{CallId, FrameId};
-use crate::notice::Notice;
-use crate::outcome::{Outcome, Status};
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
+use crate::types::ids::{CallId, FrameId};
+use crate::types::outcome::{Outcome, Status};
+use crate::types::usage::Spent;
 
 /// Something that always holds, and did not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -163,16 +163,17 @@ mod tests {
     use super::super::frame::{Attempt, Responder, Slot};
     use super::super::{About, Purpose};
     use super::*;
-    use crate::action::{Action, Turn};
-    use crate::consult::{Advice, GateVerdict, Risk, Verdict};
-    use crate::delivery::EndedTask;
-    use crate::event::Event;
-    use crate::fault::CallReport;
-    use crate::ids::{Millis, TaskName};
-    use crate::message::{Entity, Message, ToolCall};
-    use crate::policy::{Approval, ApprovalAuthor};
+    use crate::protocol::event::Event;
+    use crate::setup::plugin_query::{Advice, GateVerdict, Verdict};
     use crate::setup::{Setup, TaskSetup};
-    use crate::tool::ToolOutcome;
+    use crate::types::action::{Action, Turn};
+    use crate::types::approval::{Approval, ApprovalAuthor};
+    use crate::types::delivery::EndedTask;
+    use crate::types::fault::CallReport;
+    use crate::types::ids::{Millis, TaskName};
+    use crate::types::message::{Entity, Message, ToolCall};
+    use crate::types::risk::Risk;
+    use crate::types::tool::ToolOutcome;
 
     const CALL: CallId = CallId(3);
     const OTHER: CallId = CallId(7);

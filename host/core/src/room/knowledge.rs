@@ -5,12 +5,12 @@
 use std::sync::Arc;
 
 use super::Room;
-use crate::control::triggers;
-use crate::history::History;
-use crate::ids::{FrameId, TaskName};
-use crate::message::{Entity, Message};
-use crate::notice::Notice;
+use crate::protocol::notice::Notice;
 use crate::setup::Knowledge;
+use crate::types::history::History;
+use crate::types::ids::{FrameId, TaskName};
+use crate::types::message::{Entity, Message};
+use crate::types::triggers;
 
 /// Begins the sender's name of such an entry. No plugin's name has a colon, so nobody else can have it.
 const SENDER: &str = "knowledge:";

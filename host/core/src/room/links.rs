@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use super::Room;
 use super::frame::{Frame, Wait};
-use crate::message::Message;
+use crate::types::message::Message;
 
 /// Messages above one that is held that stay with it. A rewind asks for the message that was answered; who passes a message on goes up
 /// until one that does not ask for that itself, which is one or two (L-144).

@@ -6,16 +6,16 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::budgets::{Aside, Short, Unasked};
+use super::limit_increase::HeldRequest;
 use super::prompts::{is_filtered, is_text};
-use super::top_ups::HeldRequest;
 use super::{Purpose, Room};
-use crate::calling::fit::DoesNotFit;
-use crate::effect::Effect;
-use crate::event::Spent;
-use crate::grant::DenialRecord;
-use crate::ids::{CallId, ModelName, PluginName, TaskName};
-use crate::model::{Completion, ModelError, ModelRequest, Trouble, TroubleKind, Usage};
-use crate::notice::Notice;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
+use crate::tool_calls::truncate::DoesNotFit;
+use crate::types::completion::{Completion, ModelError, ModelRequest, Trouble, TroubleKind, Usage};
+use crate::types::denial::DenialRecord;
+use crate::types::ids::{CallId, ModelName, PluginName, TaskName};
+use crate::types::usage::Spent;
 
 /// A model call under way.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -9,11 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::Responder;
 use super::{Phase, Purpose, Room, TimerPurpose};
-use crate::action::{Action, Reply};
-use crate::effect::Effect;
-use crate::ids::{CallId, FrameId, Millis, TaskName, TimerId};
-use crate::message::Blob;
-use crate::notice::Notice;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
+use crate::types::action::{Action, Reply};
+use crate::types::ids::{CallId, FrameId, Millis, TaskName, TimerId};
+use crate::types::message::Blob;
 
 /// What a room keeps of pauses, and of words that nobody has read yet.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

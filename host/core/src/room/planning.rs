@@ -7,11 +7,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::Room;
-use crate::action::{Action, PlanState};
-use crate::calling::fit;
-use crate::ids::FrameId;
-use crate::notice::Notice;
-use crate::plan::Plan;
+use crate::protocol::notice::Notice;
+use crate::tool_calls::truncate;
+use crate::types::action::{Action, PlanState};
+use crate::types::ids::FrameId;
+use crate::types::plan::Plan;
 
 /// The newer form of a plan, a flat list that is put in whole (O-067).
 const TASK_TRACKING: &str = "task_tracking";
@@ -61,7 +61,7 @@ impl Room {
 
 fn added(plan: &mut Plan, parent: &str, goal: &str, subtasks: &Value) -> Result<String, String> {
     let task = plan.add(parent, goal, subtasks).map_err(|error| error.to_string())?;
-    Ok(format!("Added task {task}: {}", fit::cut(goal, MAX_REPEATED, 1)))
+    Ok(format!("Added task {task}: {}", truncate::cut(goal, MAX_REPEATED, 1)))
 }
 
 fn modified(plan: &mut Plan, id: &str, state: &str) -> Result<String, String> {
@@ -77,7 +77,7 @@ fn shown(plan: &Plan) -> String {
     if plan.is_empty() {
         return "There is no plan yet.".to_owned();
     }
-    fit::cut(plan.to_text().trim_end(), MAX_SHOWN, 1)
+    truncate::cut(plan.to_text().trim_end(), MAX_SHOWN, 1)
 }
 
 fn word(state: PlanState) -> &'static str {

@@ -8,14 +8,15 @@ use serde_json::Value;
 
 use super::frame::Responder;
 use super::{Purpose, Room};
-use crate::action::Reply;
-use crate::calling::instructions::Instructions;
-use crate::calling::reading::Reader;
-use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Entity, Message, ToolCall};
-use crate::model::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
 use crate::setup::TaskSetup;
-use crate::toolbox::{HostTool, TaskTool, Toolbox};
+use crate::tool_calls::instructions::Instructions;
+use crate::tool_calls::parse::Reader;
+use crate::tool_calls::toolbox::{TaskTool, Toolbox};
+use crate::types::action::Reply;
+use crate::types::completion::{Completion, ModelError, ModelRequest, Part, Prompt, PromptPiece, Stop, ToolChoice, ToolFormat};
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{CallId, FrameId, TaskName};
+use crate::types::message::{Entity, Message, ToolCall};
 
 /// Texts that are kept for a task: a plugin seldom asks in more ways than one, and may ask in any number of them.
 const TEXTS: usize = 4;

@@ -2,8 +2,8 @@
 //! what came of it. Not what is decided there.
 
 use super::{Phase, Room};
-use crate::effect::Effect;
-use crate::request::{Refusal, RefusalCode, Reply, Request, RequestId};
+use crate::protocol::effect::Effect;
+use crate::types::request::{Refusal, RefusalCode, Reply, Request, RequestId};
 
 impl Room {
     pub(super) fn requested(&mut self, request: RequestId, what: Request) {

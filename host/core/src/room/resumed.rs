@@ -2,7 +2,7 @@
 //! counted. A speech that was under way is said again under the same key: a channel that took it before does not say it twice.
 
 use super::{Room, TimerPurpose};
-use crate::notice::Notice;
+use crate::protocol::notice::Notice;
 
 impl Room {
     pub(super) fn resumed(&mut self, down_ms: u64) {

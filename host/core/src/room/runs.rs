@@ -3,16 +3,17 @@
 
 use std::sync::Arc;
 
-use super::ending::Ending;
 use super::frame::Responder;
-use super::micro::with_message;
+use super::prompt_agent::with_message;
+use super::termination::Ending;
 use super::{Phase, Room, TimerPurpose};
-use crate::event::{HistoryChange, Opening, Spent};
-use crate::ids::{FrameId, TaskName};
-use crate::message::{Entity, Label, Message};
-use crate::outcome::Status;
-use crate::room_secret::RoomSecret;
+use crate::protocol::event::{HistoryChange, Opening};
 use crate::setup::Setup;
+use crate::types::ids::{FrameId, TaskName};
+use crate::types::message::{Entity, Label, Message};
+use crate::types::outcome::Status;
+use crate::types::room_secret::RoomSecret;
+use crate::types::usage::Spent;
 
 impl Room {
     pub(super) fn open(&mut self, setup: Arc<Setup>, opening: Opening, secret: RoomSecret) {

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Purpose, Room};
-use crate::fault::CallReport;
-use crate::ids::{CallId, PluginName, TaskName};
+use crate::types::fault::CallReport;
+use crate::types::ids::{CallId, PluginName, TaskName};
 
 /// Whose scratch it is; the task is none for a strategy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

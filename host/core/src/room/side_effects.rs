@@ -1,13 +1,13 @@
 //! What plugins do to the world while they run: each is counted here before it happens, and kept before the plugin learns of it. What a
 //! single request may be is the import's check; here is what only the whole run can know.
 
-use crate::effect::Effect;
-use crate::grant::{Denial, Layer};
-use crate::ids::{CallId, PluginName};
-use crate::manifest::Capability;
-use crate::notice::Notice;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::room::Room;
-use crate::side_effect::{SideEffect, SideEffectAnswer};
+use crate::types::capability::Capability;
+use crate::types::denial::{Denial, Layer};
+use crate::types::ids::{CallId, PluginName};
+use crate::types::side_effect::{SideEffect, SideEffectAnswer};
 
 impl Room {
     pub(super) fn side_effect_asked(&mut self, call: CallId, ordinal: u32, side_effect: SideEffect) {

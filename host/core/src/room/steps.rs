@@ -11,24 +11,24 @@ use serde_json::Value;
 pub(super) use judge::is_empty;
 
 use super::acting::Acting;
-use super::astray::Astray;
-use super::circles::Circles;
-use super::ending::Ending;
 use super::frame::{Attempt, Frame, Read, Responder, Wait};
 use super::knowledge::newest_said;
-use super::micro::with_message;
+use super::loop_detection::Circles;
+use super::prompt_agent::with_message;
+use super::stuck_detection::Astray;
+use super::termination::Ending;
 use super::tools::failed;
 use super::{Invariant, Purpose, Room};
-use crate::action::{Action, Turn};
-use crate::budget::Budget;
-use crate::effect::Effect;
-use crate::fault::Fault;
-use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::{Blob, Entity, Label, Message};
-use crate::notice::Notice;
-use crate::outcome::Status;
+use crate::policy::budget::Budget;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
-use crate::view::Peer;
+use crate::types::action::{Action, Turn};
+use crate::types::fault::Fault;
+use crate::types::ids::{CallId, FrameId, TaskName};
+use crate::types::message::{Blob, Entity, Label, Message};
+use crate::types::outcome::Status;
+use crate::types::view::Peer;
 
 /// Faults in a row after which an agent is given up: its next step would most likely fail in the same way.
 const MAX_FAULTS: u32 = 3;
@@ -85,8 +85,10 @@ impl Room {
     /// Tasks that a task's agent may hand work to: its sub-tasks, and those that it may delegate to.
     fn peers(&self, task: &TaskName) -> Vec<Peer> {
         let Some((name, task)) = self.setup.tasks.get_key_value(task) else { return Vec::new() };
-        let granted =
-            self.setup.rights_in(&task.agent, name).filter(|rights| rights.manifest.ask(crate::manifest::Capability::Delegate).is_some());
+        let granted = self
+            .setup
+            .rights_in(&task.agent, name)
+            .filter(|rights| rights.manifest.ask(crate::types::capability::Capability::Delegate).is_some());
         let delegates = granted.and_then(|rights| rights.grants.delegate.as_ref()).map_or(&[][..], |grant| &grant.tasks);
         let left = delegates.iter().filter(|other| granted.is_none_or(|rights| rights.leaves_delegate(other).is_ok()));
         let names = task.subtasks.iter().chain(left.filter(|name| !task.subtasks.contains(name)));

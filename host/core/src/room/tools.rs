@@ -12,12 +12,13 @@ use super::approvals::Asked;
 use super::frame::{Said, Slot, ToolRound, Wait};
 use super::steps::MAX_WEIGHT;
 use super::{Invariant, Room};
-use crate::fault::CallReport;
-use crate::ids::{FrameId, PluginName, TaskName};
-use crate::message::{Entity, Label, Message, ToolCall, ToolResult};
-use crate::notice::Notice;
+use crate::protocol::notice::Notice;
 use crate::setup::{AgentSeat, NoTool};
-use crate::toolbox::{HostTool, ToolTarget, Toolbox};
+use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::types::fault::CallReport;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{FrameId, PluginName, TaskName};
+use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
 
 pub(crate) use start::{naming_task_list, wider_tools};
 
@@ -82,7 +83,7 @@ impl Room {
         let pending = frame.pending.clone().filter(|message| message.sender == Entity::Llm && message.action.is_none())?;
         let toolbox = self.toolbox(&name);
         // L-149: whoever is to name recipients and named none is asked for one.
-        if super::memory::is_at_work(&toolbox, HostTool::RecipientMessage) {
+        if super::histories::is_at_work(&toolbox, HostTool::RecipientMessage) {
             return match pending.recipient {
                 Some(_) => None,
                 None => Some(Wait::Ready(Some(Arc::new(self.ask_for_recipient(id, pending.text().to_owned(), &pending.labels))))),

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::assemble::assemble;
 use conclave_core::config::Config;
-use conclave_core::consult::Risk;
-use conclave_core::control::confirm::{ConfirmPolicy, ConfirmRules};
-use conclave_core::control::stuck::{Recovery, StuckRules};
-use conclave_core::ids::{PluginName, TaskName};
+use conclave_core::config::assemble::assemble;
 use conclave_core::setup::{CondenseRules, PluginFacts, PluginKind, TaskSetup};
+use conclave_core::types::confirm::{ConfirmPolicy, ConfirmRules};
+use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::risk::Risk;
+use conclave_core::types::stuck_rules::{Recovery, StuckRules};
 
 use crate::support::{Parts, assembled, bad, good, misfit, named, plugin};
 

@@ -1,6 +1,7 @@
 //! No bytes make the reader of manifests panic, and what it takes in is within what it promises.
 
-use conclave_core::manifest::{Capability, Manifest};
+use conclave_core::permissions::manifest::Manifest;
+use conclave_core::types::capability::Capability;
 use proptest::prelude::*;
 
 const RIGHT: &str = r#"{"format": 1, "name": "weather", "version": "0.1.0", "contract": "0.1", "description": "d", "asks": {

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use conclave_core::channel::{Binding, ChannelKind};
-use conclave_core::ids::{ChannelId, PluginName, TaskName};
-use conclave_core::model::ToolFormat;
 use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::types::channel::{Binding, ChannelKind};
+use conclave_core::types::completion::ToolFormat;
+use conclave_core::types::ids::{ChannelId, PluginName, TaskName};
 use serde_json::json;
 
 use crate::support::{LIBRARY, Parts, assembled, library, misfit, named, plugin, settings, tool};
@@ -141,7 +141,7 @@ fn a_plugin_that_is_not_loaded_is_said_once() {
 fn tools_are_declared_as_the_contract_says() {
     let mut tools: Vec<_> = ["find", "find", "Find", "", "a-b", "ok_1"].into_iter().map(tool).collect();
     tools.push(tool(&"x".repeat(65)));
-    let with = |description: String, schema| conclave_core::tool::ToolSpec { description, input_schema: schema, ..tool("odd") };
+    let with = |description: String, schema| conclave_core::types::tool::ToolSpec { description, input_schema: schema, ..tool("odd") };
     let object = || json!({ "type": "object" });
     let mut shown = String::new();
     let lone = [

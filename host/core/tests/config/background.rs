@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::delegation::{BackgroundRules, OnClose};
-use conclave_core::ids::PluginName;
 use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::types::delegation::{BackgroundRules, OnClose};
+use conclave_core::types::ids::PluginName;
 use serde_json::json;
 
 use crate::support::{assembled, bad, misfit, named, plugin};

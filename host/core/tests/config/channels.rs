@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::channel::{Access, Binding, ChannelKind, Visibility};
-use conclave_core::ids::{ChannelId, PluginName};
 use conclave_core::setup::PluginKind;
+use conclave_core::types::channel::{Access, Binding, ChannelKind, Visibility};
+use conclave_core::types::ids::{ChannelId, PluginName};
 
 use crate::support::{Parts, assembled, bad, good, named, plugin};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::ids::{PluginName, TaskName};
 use conclave_core::setup::{GatePoint, GateRule, PluginFacts, PluginKind};
+use conclave_core::types::ids::{PluginName, TaskName};
 
 use crate::support::{Parts, assembled, bad, good, misfit, named, plugin};
 

@@ -1,11 +1,11 @@
 //! What a config that is right means.
 
 use conclave_core::config::{KEYS, ModelKind, PluginSource, Position};
-use conclave_core::grant::{FileMode, ToolPattern};
-use conclave_core::ids::{ModelName, PluginName, TaskName};
-use conclave_core::limits::{PluginLimits, RunLimits, WhenUsedUp};
-use conclave_core::message::Entity;
+use conclave_core::permissions::grant::{FileMode, ToolPattern};
 use conclave_core::setup::{AgentSeat, NoTool};
+use conclave_core::types::ids::{ModelName, PluginName, TaskName};
+use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
+use conclave_core::types::message::Entity;
 use serde_json::json;
 
 use crate::support::{LIBRARY, Parts, good, parse};

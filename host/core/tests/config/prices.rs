@@ -1,7 +1,7 @@
 //! The file of prices.
 
 use conclave_core::config::{Config, Price, Prices};
-use conclave_core::ids::ModelName;
+use conclave_core::types::ids::ModelName;
 
 const FILE: &str = "[\"large-*\"]\ninput = 3\noutput = 15.00\ncached_input = 0.30\n[\"large-2-mini\"]\ninput = 0.1\noutput = 0.4\n[\"*\"]\ninput = 0\noutput = 0\n";
 

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conclave_core::rights::{RightsRow, data_can_leave, rights_table};
+use conclave_core::inspect::permission_summary::{RightsRow, data_can_leave, rights_table};
 use conclave_core::setup::PluginKind;
 
 use crate::support::{LIBRARY, Parts, assembled, good, library, named, plugin};

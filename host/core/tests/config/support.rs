@@ -2,12 +2,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use conclave_core::assemble::{Assembly, assemble};
+use conclave_core::config::assemble::{Assembly, assemble};
 use conclave_core::config::{Config, Problems};
-use conclave_core::ids::PluginName;
-use conclave_core::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
 use conclave_core::setup::{PluginFacts, PluginKind};
-use conclave_core::tool::ToolSpec;
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::tool::ToolSpec;
 use serde_json::{Value, json};
 
 /// The smallest config, with lines put into its parts.

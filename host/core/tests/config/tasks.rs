@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::calling::sequence::Sequence;
-use conclave_core::control::stuck::StuckRules;
-use conclave_core::ids::{PluginName, TaskName};
-use conclave_core::message::{Entity, ToolCall};
-use conclave_core::model::ToolFormat;
-use conclave_core::narrow::Narrow;
-use conclave_core::setup::{AgentSeat, LoopRules, NoTool, Overflow, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules};
+use conclave_core::permissions::task_scope::Narrow;
+use conclave_core::setup::{AgentSeat, LoopRules, NoTool, PluginFacts, PluginKind, ReturnType, TaskSetup, TextRules};
+use conclave_core::tool_calls::sequence::Sequence;
+use conclave_core::types::completion::ToolFormat;
+use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::message::{Entity, ToolCall};
+use conclave_core::types::stuck_rules::StuckRules;
+use conclave_core::types::task_options::Overflow;
 use serde_json::json;
 
 use crate::support::{Parts, RULES, assembled, good, named, parse, plugin};

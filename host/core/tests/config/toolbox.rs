@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
-use conclave_core::ids::{PluginName, TaskName};
 use conclave_core::setup::{PluginFacts, PluginKind};
-use conclave_core::toolbox::{HostTool, TaskTool, Toolbox};
+use conclave_core::tool_calls::toolbox::{TaskTool, Toolbox};
+use conclave_core::types::host_tool::HostTool;
+use conclave_core::types::ids::{PluginName, TaskName};
 use serde_json::json;
 
 use crate::support::{Parts, RULES, assembled, misfit, named, plugin};

@@ -1,6 +1,6 @@
 //! One edit in each form in which TOML lets a config be written.
 
-use conclave_core::config_edit::{EditError, Edited, Fragment};
+use conclave_core::config::edit::{EditError, Edited, Fragment};
 
 use super::{DESK, granted, open, revoked, shown};
 
@@ -76,7 +76,7 @@ fn what_is_taken_back_is_granted_by_nothing_else() {
             (Err(EditError::Wider { entry, wider }), Some(expected)) => assert_eq!((entry.as_str(), wider.as_str()), (taken, expected)),
             (Ok(edited), None) => {
                 let left = tools(&edited, "librarian");
-                let covered = conclave_core::grant::ToolPattern(taken.to_owned());
+                let covered = conclave_core::permissions::grant::ToolPattern(taken.to_owned());
                 assert!(left.iter().all(|name| !covered.covers(name)), "{granted}: {left:?}");
             }
             (other, _) => panic!("{granted} without {taken}: {other:?}"),
@@ -259,7 +259,7 @@ fn a_plugin_is_added_behind_the_others() {
         edit.grant("notes", &Fragment::parse("files = [\"notes\"]").unwrap()).unwrap();
         let edited = edit.text().to_owned();
         assert_eq!(toml::from_str::<toml::Table>(&edited).unwrap()["plugins"]["notes"]["source"].as_str(), Some("./notes.wasm"));
-        let changes = conclave_core::config_edit::changes(&before, &edited);
+        let changes = conclave_core::config::edit::changes(&before, &edited);
         let lines: String = changes.iter().map(|change| format!("{change}\n")).collect();
         text += &format!("{:?}…\n{lines}\n", before.chars().take(40).collect::<String>());
     }
@@ -291,14 +291,14 @@ fn a_config_that_was_wrong_before_can_be_edited_and_gets_no_worse() {
     let edited = granted(&before, "librarian", "tools = [\"search.list\"]").unwrap();
     assert!(edited.config.is_none() && edited.changes.len() == 1);
     assert!(matches!(granted(&before, "librarian", "tools = [\"nothing\"]"), Err(EditError::Wrong(problems)) if problems.0.len() == 1));
-    let broken = conclave_core::config_edit::ConfigText::open("conclave.toml", "", "entry = \"desk");
+    let broken = conclave_core::config::edit::ConfigText::open("conclave.toml", "", "entry = \"desk");
     assert!(matches!(broken, Err(EditError::Unreadable(problems)) if problems.has_errors()));
 }
 
 #[test]
 fn nesting_does_not_exhaust_the_stack() {
     for text in [vec!["a"; 10_000].join(".") + " = 1", format!("a = {}", "[".repeat(10_000)), "[a.".repeat(10_000)] {
-        assert!(conclave_core::config_edit::ConfigText::open("conclave.toml", "", &text).is_err());
+        assert!(conclave_core::config::edit::ConfigText::open("conclave.toml", "", &text).is_err());
         assert!(Fragment::parse(&text).is_err());
     }
 }

@@ -1,6 +1,6 @@
 //! In how many ways a grant can be said.
 
-use conclave_core::config_edit::{Fragment, FragmentError};
+use conclave_core::config::edit::{Fragment, FragmentError};
 
 #[test]
 fn a_grant_is_read_in_each_of_its_forms() {

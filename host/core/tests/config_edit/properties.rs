@@ -1,7 +1,7 @@
 //! Whatever is edited in whatever order: comments stay, the config stays right, and taking back undoes granting.
 
 use conclave_core::config::Config;
-use conclave_core::config_edit::{ConfigText, Fragment};
+use conclave_core::config::edit::{ConfigText, Fragment};
 use proptest::prelude::*;
 
 use super::{DESK, open};

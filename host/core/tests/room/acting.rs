@@ -1,12 +1,12 @@
 //! Actions and background commands that mean no good: floods, foreign observations, ids that are not theirs; and what they cost.
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fault::CallReport;
-use conclave_core::ids::CallId;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
 use conclave_core::room::Room;
-use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::CallId;
+use conclave_core::types::tool::{ToolError, ToolOutcome};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};

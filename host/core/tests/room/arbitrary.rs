@@ -1,21 +1,23 @@
 //! Arbitrary setups, events and answers, chosen by a row of numbers: shrinking the row shrinks what is made of it.
 
-use conclave_core::action::{Action, PlanState, Reply, Turn};
-use conclave_core::channel::{Access, Activity, Binding, ChannelKind, Visibility};
-use conclave_core::consult::{Advice, Condensation, GateVerdict, Masked, Question, Risk, Span, Verdict};
-use conclave_core::delegation::{Delegation, HandBack};
-use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, HistoryChange, SeatCall, Spent, UsedByPlugin};
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
-use conclave_core::message::{Blob, Entity, Message, ToolCall};
-use conclave_core::model::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
-use conclave_core::outcome::EndCause;
-use conclave_core::policy::{Approval, ApprovalAuthor};
-use conclave_core::request::{Announcement, Inbound, Request, RequestId};
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, HistoryChange, SeatCall};
+use conclave_core::setup::plugin_query::{Advice, Condensation, GateVerdict, Masked, Question, Span, Verdict};
+use conclave_core::types::action::{Action, PlanState, Reply, Turn};
+use conclave_core::types::approval::{Approval, ApprovalAuthor};
+use conclave_core::types::channel::{Access, Activity, Binding, ChannelKind, Visibility};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::delegation::{Delegation, HandBack};
+use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{BackgroundId, CallId, ChannelId, TaskName, TimerId};
+use conclave_core::types::message::{Blob, Entity, Message, ToolCall};
+use conclave_core::types::outcome::EndCause;
+use conclave_core::types::request::{Announcement, Inbound, Request, RequestId};
+use conclave_core::types::risk::Risk;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET};

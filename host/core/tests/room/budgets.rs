@@ -4,14 +4,15 @@
 use std::collections::VecDeque;
 
 use conclave_core::config::KEYS;
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Spent};
-use conclave_core::event::{Principal, RULES, Record};
-use conclave_core::ids::{CallId, Millis};
-use conclave_core::journal::fold;
-use conclave_core::model::{Completion, ModelError, Stop, Usage};
-use conclave_core::notice::Notice;
+use conclave_core::journal::record::fold;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::event::{Principal, RULES, Record};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
+use conclave_core::types::completion::{Completion, ModelError, Stop, Usage};
+use conclave_core::types::ids::{CallId, Millis};
+use conclave_core::types::usage::Spent;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};

@@ -3,26 +3,28 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use conclave_core::calling::sequence::Sequence;
-use conclave_core::channel::{Binding, ChannelKind};
-use conclave_core::control::confirm::ConfirmRules;
-use conclave_core::control::stuck::StuckRules;
-use conclave_core::event::Opening;
-use conclave_core::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
-use conclave_core::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
-use conclave_core::limits::{PluginLimits, RunLimits, WhenUsedUp};
-use conclave_core::manifest::{Ask, Manifest};
-use conclave_core::message::Entity;
-use conclave_core::model::ToolFormat;
-use conclave_core::narrow::Narrow;
-use conclave_core::policy::Rule;
-use conclave_core::room_secret::RoomSecret;
+use conclave_core::permissions::grant::{DelegateGrant, Grants, ModelGrant, RoomsGrant, RouteGrant, ToolPattern, ToolsGrant};
+use conclave_core::permissions::manifest::{Ask, Manifest};
+use conclave_core::permissions::policy_rules::Rule;
+use conclave_core::permissions::task_scope::Narrow;
+use conclave_core::protocol::event::Opening;
 use conclave_core::setup::{
-    AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, Overflow, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup,
-    TaskSetup, TextRules,
+    AgentSeat, CondenseRules, Knowledge, LoopRules, ModelSetup, NoTool, PluginFacts, PluginKind, PluginSetup, ReturnType, Setup, TaskSetup,
+    TextRules,
 };
-use conclave_core::tool::ToolSpec;
-use conclave_core::toolbox::{HostTool, TaskTool};
+use conclave_core::tool_calls::sequence::Sequence;
+use conclave_core::tool_calls::toolbox::TaskTool;
+use conclave_core::types::channel::{Binding, ChannelKind};
+use conclave_core::types::completion::ToolFormat;
+use conclave_core::types::confirm::ConfirmRules;
+use conclave_core::types::host_tool::HostTool;
+use conclave_core::types::ids::{ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
+use conclave_core::types::limits::{PluginLimits, RunLimits, WhenUsedUp};
+use conclave_core::types::message::Entity;
+use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::stuck_rules::StuckRules;
+use conclave_core::types::task_options::Overflow;
+use conclave_core::types::tool::ToolSpec;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -124,12 +126,12 @@ struct TaskPlan {
     /// Without one, the plugin has the task's name.
     agent: Option<String>,
     subtasks: Vec<String>,
-    hand_back: Option<conclave_core::delegation::HandBack>,
+    hand_back: Option<conclave_core::types::delegation::HandBack>,
     deadline_ms: Option<u64>,
-    on_close: conclave_core::delegation::OnClose,
+    on_close: conclave_core::types::delegation::OnClose,
     structured: Option<u32>,
     budget: conclave_core::setup::TaskBudget,
-    background: conclave_core::delegation::BackgroundRules,
+    background: conclave_core::types::delegation::BackgroundRules,
     /// Narrows what is granted.
     tools: Option<Vec<String>>,
     narrow: Narrow,
@@ -184,10 +186,10 @@ impl Default for TaskPlan {
             handoff: None,
             hand_back: None,
             deadline_ms: None,
-            on_close: conclave_core::delegation::OnClose::default(),
+            on_close: conclave_core::types::delegation::OnClose::default(),
             structured: None,
             budget: conclave_core::setup::TaskBudget::default(),
-            background: conclave_core::delegation::BackgroundRules::default(),
+            background: conclave_core::types::delegation::BackgroundRules::default(),
             narrow: Narrow::default(),
             text: of_config.text,
             tool_format: of_config.tool_format,
@@ -440,8 +442,8 @@ impl PluginPlan {
     fn setup(self, name: &str) -> PluginSetup {
         let grants = self.grants.grants();
         let granted = || {
-            let all =
-                ["model", "tools", "delegate", "route", "rooms"].map(|name| conclave_core::manifest::Capability::named(name).expect(name));
+            let all = ["model", "tools", "delegate", "route", "rooms"]
+                .map(|name| conclave_core::types::capability::Capability::named(name).expect(name));
             all.into_iter().filter(|capability| grants.has(*capability)).map(|capability| capability.to_string()).collect()
         };
         let asks: Vec<String> = self.asks.unwrap_or_else(granted);

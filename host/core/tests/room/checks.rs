@@ -1,8 +1,9 @@
 //! What must hold of every room, whatever happened in it.
 
-use conclave_core::event::{Event, Record, Spent};
-use conclave_core::journal::{fold, from_lines, to_line};
+use conclave_core::journal::record::{fold, from_lines, to_line};
+use conclave_core::protocol::event::{Event, Record};
 use conclave_core::room::Room;
+use conclave_core::types::usage::Spent;
 use serde_json::{Value, json};
 
 /// What is wrong with the room that these records led to; empty when nothing is.

@@ -1,13 +1,13 @@
 //! What a condensed history looks like to its agent and to its model, and what does not become of it (O-123, O-125, O-159).
 
-use conclave_core::action::{Action, Reply, Turn};
-use conclave_core::consult::LEFT_OUT;
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, TaskName};
-use conclave_core::message::{Entity, Label, ToolCall};
-use conclave_core::tool::ToolOutcome;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::setup::plugin_query::LEFT_OUT;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, TaskName};
+use conclave_core::types::message::{Entity, Label, ToolCall};
+use conclave_core::types::tool::ToolOutcome;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -48,7 +48,7 @@ fn advise(recorded: &mut Recorded, call: CallId, condensation: Value) {
     recorded.handle(Event::Consulted { call, answer: Ok(advice), report: CallReport::default() }, START);
 }
 
-fn history(recorded: &Recorded) -> conclave_core::history::History {
+fn history(recorded: &Recorded) -> conclave_core::types::history::History {
     recorded.room.history(&TaskName::from("desk"))
 }
 
@@ -73,7 +73,7 @@ fn a_call_is_forgotten_with_its_result_and_a_summary_stands_in_their_place() {
     let view = recorded.room.agent_view(call).expect("it is under way");
     assert_eq!(view.pending.map(|message| message.text().to_owned()).as_deref(), Some("two"));
     // Nothing was taken out of the log.
-    assert!(conclave_core::journal::fold(recorded.records.iter().cloned()) == recorded.room);
+    assert!(conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room);
 }
 
 #[test]

@@ -1,15 +1,15 @@
 //! No kind of action escapes consent (O-109, O-110, C-316), whatever it is called; who waits has started nothing, also after a crash.
 
-use conclave_core::action::{Action, Observation, Reply, Turn};
-use conclave_core::consult::{Advice, GateVerdict, Question};
-use conclave_core::delegation::Delegation;
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::CallId;
-use conclave_core::message::ToolCall;
-use conclave_core::policy::{Approval, ApprovalAuthor, ApprovalRequest};
-use conclave_core::unfinished::Unfinished;
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::setup::plugin_query::{Advice, GateVerdict, Question};
+use conclave_core::types::action::{Action, Observation, Reply, Turn};
+use conclave_core::types::approval::{Approval, ApprovalAuthor, ApprovalRequest};
+use conclave_core::types::delegation::Delegation;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::CallId;
+use conclave_core::types::message::ToolCall;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -299,7 +299,7 @@ fn changed(recorded: &mut Recorded, effects: &[Effect], from: &str, to: &str) ->
 
 fn decide(recorded: &mut Recorded, call: CallId, approval: Approval) -> Vec<Effect> {
     recorded.handle(Event::Decided { call, approval, author: ApprovalAuthor::Program }, START);
-    assert!(conclave_core::journal::fold(recorded.records.iter().cloned()) == recorded.room);
+    assert!(conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room);
     recorded.take_effects()
 }
 

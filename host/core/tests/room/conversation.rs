@@ -3,20 +3,21 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::channel::{Access, Activity, Binding, ChannelKind, Visibility};
-use conclave_core::consult::{Advice, GateVerdict};
-use conclave_core::delegation::Delegation;
-use conclave_core::delivery::{EndedTask, Speech};
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, ChannelId, Millis, TimerId};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
-use conclave_core::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::{Room, RoomStatus};
-use conclave_core::unfinished::Unfinished;
+use conclave_core::setup::plugin_query::{Advice, GateVerdict};
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::channel::{Access, Activity, Binding, ChannelKind, Visibility};
+use conclave_core::types::delegation::Delegation;
+use conclave_core::types::delivery::{EndedTask, Speech};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, ChannelId, Millis, TimerId};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -170,7 +171,7 @@ impl World {
         let written = serde_json::to_value(self.room()).expect("a room is serialisable");
         let read: Room = serde_json::from_value(written.clone()).expect("and can be read");
         assert_eq!(serde_json::to_value(&read).expect("again"), written);
-        let line = |record| conclave_core::journal::to_line(record).expect("it is not deep");
+        let line = |record| conclave_core::journal::record::to_line(record).expect("it is not deep");
         let lines: Vec<String> = self.recorded.records.iter().map(line).collect();
         let records = lines.iter().map(|line| serde_json::from_str(line).expect("a line is a record"));
         assert!(Unfinished::fold(records).room == *self.room(), "the fold of the lines is another room");
@@ -334,7 +335,7 @@ fn an_interactive_task_in_a_held_room_is_answered_on_any_channel() {
     let mut world = World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |_| {});
     world.says("web", "one").expect("it counts");
     let call = world.step();
-    let reply = Action::Reply(conclave_core::action::Reply { content: Some("and?".into()), ..Default::default() });
+    let reply = Action::Reply(conclave_core::types::action::Reply { content: Some("and?".into()), ..Default::default() });
     let turn = Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     world.told();
     world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
@@ -352,7 +353,7 @@ fn a_room_that_is_closed_while_it_waits_for_its_user_is_over() {
     let mut world =
         World::open(json!({ "tasks": { "desk": { "interactive": true } } }), two(), |opening| opening.content = Some("hi".into()));
     let call = world.step();
-    let reply = Action::Reply(conclave_core::action::Reply { content: Some("and?".into()), ..Default::default() });
+    let reply = Action::Reply(conclave_core::types::action::Reply { content: Some("and?".into()), ..Default::default() });
     let turn = Turn { action: reply, thought: String::new(), wait_for_response: false, extra: Vec::new() };
     world.happened(Event::AgentStepped { call, answer: Ok(turn), report: CallReport::default() });
     world.hear(None);
@@ -614,7 +615,7 @@ fn a_task_that_fails_says_so_on_the_channels_and_the_room_goes_on() {
     world.says("web", "two").expect("it counts");
     for _ in 0..3 {
         let call = world.step();
-        let fault = conclave_core::fault::Fault::new(conclave_core::fault::FaultKind::Trap, "boom");
+        let fault = conclave_core::types::fault::Fault::new(conclave_core::types::fault::FaultKind::Trap, "boom");
         world.happened(Event::AgentStepped { call, answer: Err(fault), report: CallReport::default() });
     }
     let told = world.told();

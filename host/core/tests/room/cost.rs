@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fault::CallReport;
-use conclave_core::history::History;
-use conclave_core::ids::CallId;
-use conclave_core::model::PromptPiece;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
 use conclave_core::room::Room;
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::completion::PromptPiece;
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::history::History;
+use conclave_core::types::ids::CallId;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};

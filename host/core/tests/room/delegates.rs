@@ -1,8 +1,8 @@
 //! Delegates where scripts do not reach: floods, and hosts that stop in the middle.
 
-use conclave_core::action::Action;
-use conclave_core::journal::fold;
+use conclave_core::journal::record::fold;
 use conclave_core::room::Room;
+use conclave_core::types::action::Action;
 use serde_json::{Value, json};
 
 use crate::case::Case;

@@ -3,16 +3,17 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::delegation::Delegation;
-use conclave_core::delivery::EndedTask;
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Spent};
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, Millis, TaskName};
-use conclave_core::model::{Completion, ModelError, Stop, Usage};
-use conclave_core::notice::Notice;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::completion::{Completion, ModelError, Stop, Usage};
+use conclave_core::types::delegation::Delegation;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, Millis, TaskName};
+use conclave_core::types::usage::Spent;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use serde_json::{Value, json};

@@ -1,16 +1,16 @@
 //! Gates: what passes, what is changed, what is blocked; one that fails in whatever way blocks, and nothing else waits for it
 //!
 
-use conclave_core::consult::{Advice, GateVerdict, PASSING_MAX, Passing, Question};
-use conclave_core::delegation::Delegation;
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening};
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::{CallId, ChannelId, Millis, TimerId};
-use conclave_core::notice::Notice;
-use conclave_core::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::GatePoint;
-use conclave_core::unfinished::Unfinished;
+use conclave_core::setup::plugin_query::{Advice, GateVerdict, PASSING_MAX, Passing, Question};
+use conclave_core::types::delegation::Delegation;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{CallId, ChannelId, Millis, TimerId};
+use conclave_core::types::request::{Inbound, Refusal, RefusalCode, Reply, Request, RequestId};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -112,7 +112,7 @@ fn heard(recorded: &Recorded) -> Vec<String> {
 }
 
 fn folds(recorded: &Recorded) {
-    assert!(conclave_core::journal::fold(recorded.records.iter().cloned()) == recorded.room);
+    assert!(conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room);
     let json = serde_json::to_string(&recorded.room).expect("a room is serialisable");
     let read: conclave_core::room::Room = serde_json::from_str(&json).expect("and can be read again");
     assert!(read == recorded.room);

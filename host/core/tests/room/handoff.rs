@@ -1,14 +1,14 @@
 //! Handing the conversation over: it moves to one task at a time, only where it may, and never in circles.
 
-use conclave_core::action::{Action, Reply, Turn};
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening};
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, TaskName};
-use conclave_core::message::{Label, ToolCall};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
-use conclave_core::request::RefusalCode;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, TaskName};
+use conclave_core::types::message::{Label, ToolCall};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::request::RefusalCode;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -101,7 +101,7 @@ fn rejected(recorded: &Recorded) -> (RefusalCode, Vec<String>) {
 }
 
 fn folds(recorded: &Recorded) {
-    assert!(conclave_core::journal::fold(recorded.records.iter().cloned()) == recorded.room);
+    assert!(conclave_core::journal::record::fold(recorded.records.iter().cloned()) == recorded.room);
     let json = serde_json::to_string(&recorded.room).expect("a room is serialisable");
     let read: conclave_core::room::Room = serde_json::from_str(&json).expect("and can be read again");
     assert!(read == recorded.room);
@@ -230,7 +230,7 @@ fn what_else_was_called_in_the_turn_comes_to_its_end_first() {
     assert!(moved(&recorded).is_empty(), "a tool is still at work");
     folds(&recorded);
     let [Effect::CallTool { call, .. }] = recorded.take_effects()[..] else { panic!("the tool is called") };
-    let answer = Ok(conclave_core::tool::ToolOutcome { content: Some("done".to_owned()), ..Default::default() });
+    let answer = Ok(conclave_core::types::tool::ToolOutcome { content: Some("done".to_owned()), ..Default::default() });
     recorded.handle(Event::ToolAnswered { call, answer, report: CallReport::default() }, START);
     assert_eq!(step(&mut recorded).1.as_str(), "billing");
 }

@@ -1,13 +1,13 @@
 //! Rooms that stay open for long: what they hold depends on what their histories hold, not on how much was ever said in them.
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::channel::{Binding, ChannelKind};
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening};
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, ChannelId, TaskName};
-use conclave_core::request::{Inbound, RefusalCode, Reply as Answer, Request, RequestId};
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening};
 use conclave_core::room::Room;
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::channel::{Binding, ChannelKind};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, ChannelId, TaskName};
+use conclave_core::types::request::{Inbound, RefusalCode, Reply as Answer, Request, RequestId};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};

@@ -1,17 +1,17 @@
 //! A run that is paused begins nothing, loses nothing, and goes on exactly where it was (O-122); what somebody says to an agent at work is
 //! read by it in its next step (O-053…O-055).
 
-use conclave_core::action::{Action, Reply, Turn};
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record};
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, ControlId, TaskName, TimerId};
-use conclave_core::message::{Entity, Label, ToolCall};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::{EndCause, Status};
-use conclave_core::policy::{Approval, ApprovalAuthor};
-use conclave_core::tool::ToolOutcome;
-use conclave_core::unfinished::Unfinished;
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Principal, RULES, Record};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::approval::{Approval, ApprovalAuthor};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, ControlId, TaskName, TimerId};
+use conclave_core::types::message::{Entity, Label, ToolCall};
+use conclave_core::types::outcome::{EndCause, Status};
+use conclave_core::types::tool::ToolOutcome;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -291,8 +291,8 @@ fn a_journal_from_before_pauses_reads() {
     let state = serde_json::to_value(&recorded.room).expect("a room is serialisable");
     assert!(state.get("pausing").is_none(), "what is not there is not written");
     let record = Record { seq: 0, at: START, principal: Principal("tester".into()), rules: RULES, event: pause() };
-    let line = conclave_core::journal::to_line(&record).expect("it is not deep");
-    assert_eq!(conclave_core::journal::from_lines(&(line + "\n")).expect("it reads"), [record]);
+    let line = conclave_core::journal::record::to_line(&record).expect("it is not deep");
+    assert_eq!(conclave_core::journal::record::from_lines(&(line + "\n")).expect("it reads"), [record]);
 }
 
 #[test]

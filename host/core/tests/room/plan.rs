@@ -1,15 +1,15 @@
 //! What an entry of a script means: the short forms of turns, tool answers, decisions, endings and completions.
 
-use conclave_core::action::{Action, Reply, Turn};
-use conclave_core::consult::Advice;
-use conclave_core::delegation::Delegation;
-use conclave_core::delivery::{BackgroundStatus, Decision, EndedTask};
-use conclave_core::event::Spent;
-use conclave_core::fault::{Fault, FaultKind};
-use conclave_core::ids::{BackgroundId, TaskName};
-use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, ModelError, ModelRequest, Stop, ToolChoice, Usage};
-use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::setup::plugin_query::Advice;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest, Stop, ToolChoice, Usage};
+use conclave_core::types::delegation::Delegation;
+use conclave_core::types::delivery::{BackgroundStatus, Decision, EndedTask};
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::ids::{BackgroundId, TaskName};
+use conclave_core::types::message::ToolCall;
+use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::usage::Spent;
 use serde::Deserialize;
 use serde_json::{Value, json};
 

@@ -1,7 +1,7 @@
 //! What limits a plan in a room, and what a room says of its agents to whoever embeds it.
 
-use conclave_core::action::Action;
-use conclave_core::control::agent_state::AgentState;
+use conclave_core::types::action::Action;
+use conclave_core::types::agent_state::AgentState;
 use serde_json::{Value, json};
 
 use crate::case::Case;

@@ -2,11 +2,11 @@
 
 use std::collections::VecDeque;
 
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Principal, RULES, Record};
-use conclave_core::ids::Millis;
-use conclave_core::notice::Notice;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
+use conclave_core::types::ids::Millis;
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::action::{Observation, Past};
-use conclave_core::effect::Effect;
-use conclave_core::message::{Entity, Message};
-use conclave_core::model::PromptPiece;
-use conclave_core::notice::Notice;
-use conclave_core::view::AgentView;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::action::{Observation, Past};
+use conclave_core::types::completion::PromptPiece;
+use conclave_core::types::message::{Entity, Message};
+use conclave_core::types::view::AgentView;
 use serde_json::{Value, json};
 
 const KINDS: [&str; 15] = [
@@ -256,7 +256,7 @@ fn past(past: &Past) -> Value {
         Observation::Error { content } => format!("error: {content}"),
         other => serde_json::to_string(other).expect("it is JSON"),
     });
-    json!([past.action.as_ref().map(conclave_core::action::Action::name), observation])
+    json!([past.action.as_ref().map(conclave_core::types::action::Action::name), observation])
 }
 
 fn kind(effect: &Effect) -> &'static str {

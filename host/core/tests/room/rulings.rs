@@ -1,18 +1,19 @@
 //! What scripts cannot say: events of the wrong kind, journals that were damaged, setups that do not fit, floods.
 
-use conclave_core::action::{Action, Reply, Turn};
-use conclave_core::delivery::Decision;
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening, Principal, RULES, Record, UsedByPlugin};
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::{CallId, Millis, PluginName};
-use conclave_core::journal::{self, JournalError, RecordTooDeep, from_lines};
-use conclave_core::json_depth::JSON_DEPTH_MAX;
-use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, Stop, Usage};
+use conclave_core::journal::record::{self, JournalError, RecordTooDeep, from_lines};
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
-use conclave_core::tool::ToolOutcome;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::completion::{Completion, Stop, Usage};
+use conclave_core::types::delivery::Decision;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{CallId, Millis, PluginName};
+use conclave_core::types::json_depth::JSON_DEPTH_MAX;
+use conclave_core::types::message::ToolCall;
+use conclave_core::types::tool::ToolOutcome;
+use conclave_core::types::usage::UsedByPlugin;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};
@@ -51,7 +52,7 @@ fn call(name: &str) -> ToolCall {
 }
 
 fn line_of(record: &Record) -> String {
-    journal::to_line(record).expect("it is not deep")
+    record::to_line(record).expect("it is not deep")
 }
 
 fn record(seq: u64, event: Event) -> Record {
@@ -225,7 +226,7 @@ fn a_strategy_that_waits_for_ever_does_not_hold_the_room_for_ever() {
             let event = match effect {
                 Effect::StepAgent { call, .. } if round > 0 => stepped(call.0, finish()),
                 Effect::StartBackground { call, .. } => {
-                    let ended = conclave_core::delivery::EndedTask::interrupted("x".to_owned());
+                    let ended = conclave_core::types::delivery::EndedTask::interrupted("x".to_owned());
                     Event::BackgroundEnded { call, ended, spent: room.spent(), used: UsedByPlugin::new() }
                 }
                 Effect::WakeStrategy { call, .. } => {
@@ -266,7 +267,7 @@ fn a_grant_for_the_whole_run_does_not_start_anew_in_a_child_room() {
     // The child starts two more, and comes to its end.
     let mut used = opening.used.clone();
     used.entry(desk).or_default().background = 3;
-    let ended = conclave_core::delivery::EndedTask::interrupted("x".to_owned());
+    let ended = conclave_core::types::delivery::EndedTask::interrupted("x".to_owned());
     room.handle(Event::BackgroundEnded { call, ended, spent: room.spent(), used }, START);
     let step = room.calls_in_flight().next().expect("the next step");
     room.handle(stepped(step.0, delegate()), START);
@@ -318,9 +319,9 @@ fn a_record_that_could_not_be_read_again_is_not_written() {
     };
     // The record, its opening, and the rest.
     let most = JSON_DEPTH_MAX - 2;
-    let line = journal::to_line(&deep(most)).expect("as deep as a line may be");
+    let line = record::to_line(&deep(most)).expect("as deep as a line may be");
     assert!(matches!(from_lines(&(line + "\n")), Err(JournalError::Gap { found: 7, .. })), "it is read");
-    let refused = journal::to_line(&deep(most + 1)).expect_err("it would never be read");
+    let refused = record::to_line(&deep(most + 1)).expect_err("it would never be read");
     assert_eq!(refused, RecordTooDeep { seq: 7 });
     assert!(refused.to_string().contains("record_too_deep"), "{refused}");
 }
@@ -352,9 +353,9 @@ fn the_secret_of_a_room_is_in_its_journal_and_in_nothing_else_that_is_written_of
     // A journal without it is none of this host's.
     let without = line.replace(&format!(",\"secret\":\"{hex}\""), "") + "\n";
     assert!(matches!(from_lines(&without), Err(JournalError::Malformed { .. })));
-    let room = journal::fold([opened.clone()]);
+    let room = record::fold([opened.clone()]);
     assert_eq!(room.secret(), Some(&SECRET));
-    let told = journal::retold([opened.clone()]);
+    let told = record::retold([opened.clone()]);
     let written = [
         serde_json::to_string(&opened).expect("a record is JSON"),
         serde_json::to_string(&opened.event).expect("an event is JSON"),

@@ -3,15 +3,16 @@
 
 use std::sync::Arc;
 
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fetch::UrlPattern;
-use conclave_core::grant::{FetchGrant, FetchRule, Layer};
-use conclave_core::ids::CallId;
-use conclave_core::manifest::Ask;
-use conclave_core::notice::Notice;
+use conclave_core::permissions::fetch::UrlPattern;
+use conclave_core::permissions::grant::{FetchGrant, FetchRule};
+use conclave_core::permissions::manifest::Ask;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::denial::Layer;
+use conclave_core::types::ids::CallId;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use serde_json::json;
 
 use crate::case::{Case, SECRET, START};

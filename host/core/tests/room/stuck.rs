@@ -1,11 +1,11 @@
 //! The watch over agents that go astray: what it costs, and that a room that is read back remembers what it saw.
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fault::CallReport;
-use conclave_core::journal::fold;
+use conclave_core::journal::record::fold;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
 use conclave_core::room::Room;
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::fault::CallReport;
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};

@@ -1,11 +1,11 @@
 //! A run as rows in time: of every case, of any events, and of one run looked at closely.
 
-use conclave_core::event::{Event, Opening, Principal, RULES, Record};
-use conclave_core::ids::{Millis, RoomId};
-use conclave_core::journal::retold;
-use conclave_core::timeline::{Given, Timeline, What};
+use conclave_core::inspect::timeline::{Given, Timeline, What};
+use conclave_core::inspect::{audit, export};
+use conclave_core::journal::record::retold;
+use conclave_core::protocol::event::{Event, Opening, Principal, RULES, Record};
 use conclave_core::trajectory::Era;
-use conclave_core::{audit, export};
+use conclave_core::types::ids::{Millis, RoomId};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, proptest};
 use serde_json::{Value, json};
@@ -195,7 +195,7 @@ fn what_is_under_way_has_no_end_and_the_time_without_a_host_is_left_out() {
     records[1].at = START.plus(100);
     records.push(record(2, 3_600_100, Event::Resumed { down_ms: 3_600_000 }));
     let last = records.len() as u64;
-    let mut reads = record(last, 3_600_400, Event::ReadsKept { call: conclave_core::ids::CallId(0), reads: Vec::new() });
+    let mut reads = record(last, 3_600_400, Event::ReadsKept { call: conclave_core::types::ids::CallId(0), reads: Vec::new() });
     reads.seq = last;
     records.push(reads);
     let timeline = Timeline::of([records]).expect("a timeline");
@@ -251,7 +251,7 @@ fn a_long_text_is_cut() {
         What::Tool { arguments, .. } => Some(arguments.chars().count()),
         _ => None,
     });
-    assert_eq!(texts.max(), Some(conclave_core::timeline::TEXT + 1));
+    assert_eq!(texts.max(), Some(conclave_core::inspect::timeline::TEXT + 1));
 }
 
 #[test]

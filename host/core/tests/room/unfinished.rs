@@ -4,20 +4,20 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use conclave_core::action::{Action, Observation, Reply, Turn};
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record};
-use conclave_core::fault::{CallReport, FaultKind};
-use conclave_core::ids::{CallId, Millis, TaskName};
-use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, ModelRequest, Stop, Usage};
-use conclave_core::notice::Notice;
+use conclave_core::journal::recovery::{INTERRUPTED, Resumption, Unfinished};
+use conclave_core::protocol::call_log::{Before, Read};
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Principal, RULES, Record};
+use conclave_core::protocol::notice::Notice;
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
-use conclave_core::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
-use conclave_core::tool::{ToolError, ToolOutcome};
-use conclave_core::trace::{Before, Read};
-use conclave_core::unfinished::{INTERRUPTED, Resumption, Unfinished};
+use conclave_core::types::action::{Action, Observation, Reply, Turn};
+use conclave_core::types::completion::{Completion, ModelRequest, Stop, Usage};
+use conclave_core::types::fault::{CallReport, FaultKind};
+use conclave_core::types::ids::{CallId, Millis, TaskName};
+use conclave_core::types::message::ToolCall;
+use conclave_core::types::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
+use conclave_core::types::tool::{ToolError, ToolOutcome};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, any, prop_assert, prop_assert_eq, proptest};
 use proptest::sample::Index;
@@ -98,7 +98,7 @@ fn stepping(events: Vec<Event>) -> Unfinished {
 }
 
 fn fetch() -> SideEffect {
-    SideEffect::SetKey { key: "k".to_owned(), value: conclave_core::side_effect::Digest { sha256: "00".repeat(32), length: 1 } }
+    SideEffect::SetKey { key: "k".to_owned(), value: conclave_core::types::side_effect::Digest { sha256: "00".repeat(32), length: 1 } }
 }
 
 fn asked(ordinal: u32) -> Event {

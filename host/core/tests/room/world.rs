@@ -2,13 +2,14 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use conclave_core::delivery::EndedTask;
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Principal, RULES, Record, Spent, UsedByPlugin};
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, Millis, TimerId};
-use conclave_core::policy::ApprovalAuthor;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Principal, RULES, Record};
 use conclave_core::room::Room;
+use conclave_core::types::approval::ApprovalAuthor;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, Millis, TimerId};
+use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde_json::{Value, json};
 
 use crate::case::{Case, SECRET, START};

@@ -1,7 +1,7 @@
 //! What the client's person is asked before a call runs, and what their answer means. Only a plain yes is one.
 
-use conclave_core::policy::{Approval, ApprovalRequest};
-use conclave_core::text::{is_deceptive, show_duration};
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::text::{is_deceptive, show_duration};
 use rmcp::model::{ClientCapabilities, ElicitRequestParams, ElicitResult, ElicitationAction};
 use serde_json::{Value, json};
 

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
+use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::Stopper;
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;

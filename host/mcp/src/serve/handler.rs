@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conclave_core::event::Principal;
-use conclave_core::policy::Approval;
+use conclave_core::protocol::event::Principal;
+use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{Ids, RandomIds};
 use conclave_runtime::subscribe::Subscriber;
 use conclave_runtime::{Caller, RunOptions, Stopper};

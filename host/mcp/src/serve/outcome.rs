@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conclave_core::outcome::Outcome;
-use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::tool::{ToolError, ToolOutcome};
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::message::Blob;
 use rmcp::model::{CallToolResult, ContentBlock};

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use conclave_core::policy::{Decide, derived};
+use conclave_core::permissions::policy_rules::Decide;
+use conclave_core::policy::decision::derived;
 use conclave_core::setup::{PluginSetup, Setup};
-use conclave_core::tool::ToolSpec;
-use conclave_core::toolbox::ToolTarget;
+use conclave_core::tool_calls::toolbox::ToolTarget;
+use conclave_core::types::tool::ToolSpec;
 use conclave_runtime::Prepared;
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};

@@ -3,7 +3,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use conclave_core::tool::ToolOutcome;
+use conclave_core::types::tool::ToolOutcome;
 use conclave_runtime::blobs::Blobs;
 use conclave_runtime::message::Blob;
 use conclave_runtime::native::Failure;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use conclave_core::ids::SecretName;
-use conclave_core::secret::{Scrubber, SecretValue};
+use conclave_core::permissions::secret::{Scrubber, SecretValue};
+use conclave_core::types::ids::SecretName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

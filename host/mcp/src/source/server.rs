@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use conclave_core::tool::ToolOutcome;
+use conclave_core::types::tool::ToolOutcome;
 use conclave_runtime::native::{Call, Failure, Plugin, Tool};
 use conclave_runtime::servers::ServerStart;
 use conclave_runtime::subscribe::Level;

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use conclave_mcp::serve::{Selection, ServeError, Service, serve};
+use conclave_runtime::capability::Capability;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Tool};
 use conclave_runtime::{Host, HostOptions, RunOptions};
 use serde_json::{Value, json};
@@ -321,7 +321,7 @@ async fn every_call_has_a_journal_that_says_who_called() {
 
 #[tokio::test]
 async fn a_selection_narrows_and_names_can_have_underscores() {
-    let patterns = vec![conclave_core::grant::ToolPattern("app.double".to_owned())];
+    let patterns = vec![conclave_core::permissions::grant::ToolPattern("app.double".to_owned())];
     let mut client = Client::new(Selection { patterns, underscores: true, ..Selection::default() }).await;
     let params = json!({ "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": { "name": "t", "version": "1" } });
     client.ask("initialize", params).await;

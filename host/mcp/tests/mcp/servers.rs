@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use conclave_core::config::{ConfigPath, KeyRef, McpReach, PluginSource};
-use conclave_core::message::Label;
+use conclave_core::types::message::Label;
 use conclave_mcp::source::Servers;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::MemoryJournals;
@@ -40,7 +40,7 @@ fn host(servers: bool) -> Host {
             [answer, ..] => native::finish(answer.content.clone()),
         })
     })
-    .asks(conclave_runtime::manifest::Capability::Tools, "Calls.");
+    .asks(conclave_runtime::capability::Capability::Tools, "Calls.");
     let servers = servers.then(|| Arc::new(Servers::new(|name| std::env::var(name).ok())) as _);
     let secrets = Arc::new(Sources::new(|_| None));
     Host::new(HostOptions { native: vec![agent], servers, secrets, ..HostOptions::default() }).unwrap()
@@ -312,8 +312,8 @@ async fn the_head_of_a_run_says_what_no_sandbox_holds() {
     let warned = warned.lock().unwrap().join("\n");
     assert!(warned.contains("mcp python3: this program runs outside the sandbox, as you"), "{warned}");
     let setup = prepared.setup();
-    let rows = conclave_core::rights::rights_table(setup, prepared.sources());
+    let rows = conclave_core::inspect::permission_summary::rights_table(setup, prepared.sources());
     let row = rows.iter().find(|row| row.plugin.as_str() == "it").unwrap();
     assert!(row.may[0].contains("outside the sandbox"), "{row:?}");
-    assert!(conclave_core::rights::data_can_leave(setup).contains("wherever the MCP server it sends it"));
+    assert!(conclave_core::inspect::permission_summary::data_can_leave(setup).contains("wherever the MCP server it sends it"));
 }

@@ -1,7 +1,7 @@
 //! A completion as it grows out of chunks. A whole reply is one chunk that holds everything.
 
-use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, Stop, Usage};
+use conclave_core::types::completion::{Completion, Stop, Usage};
+use conclave_core::types::message::ToolCall;
 use serde_json::Value;
 
 use super::names::ToolNames;

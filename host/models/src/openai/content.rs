@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use base64::display::Base64Display;
 use base64::engine::general_purpose::STANDARD;
-use conclave_core::message::Blob;
-use conclave_core::model::ModelError;
-use conclave_core::text::{is_deceptive, show_size};
+use conclave_core::types::completion::ModelError;
+use conclave_core::types::message::Blob;
+use conclave_core::types::text::{is_deceptive, show_size};
 use conclave_trajectory::fence;
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -121,8 +121,8 @@ impl Serialize for DataUrl<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use conclave_core::message::Blob;
-    use conclave_core::model::ModelError;
+    use conclave_core::types::completion::ModelError;
+    use conclave_core::types::message::Blob;
     use serde_json::{Value, json};
 
     use super::{IMAGES_MAX, ImageCount, TEXT_MAX};

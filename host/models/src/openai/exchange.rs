@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use conclave_core::model::{Completion, ModelError, Prompt};
+use conclave_core::types::completion::{Completion, ModelError, Prompt};
 use reqwest::header::LOCATION;
 use reqwest::{Request, Response};
 use serde::Deserialize;

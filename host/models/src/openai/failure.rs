@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use conclave_core::model::{ModelError, Trouble, TroubleKind};
-use conclave_core::text::show_size;
+use conclave_core::types::completion::{ModelError, Trouble, TroubleKind};
+use conclave_core::types::text::show_size;
 use reqwest::{StatusCode, Url};
 
 use super::quote::Quoter;

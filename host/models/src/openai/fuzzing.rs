@@ -1,6 +1,6 @@
 //! Drives [`Reply`] as the exchange over HTTP does.
 
-use conclave_core::model::Completion;
+use conclave_core::types::completion::Completion;
 
 use super::names::ToolNames;
 use super::quote::Quoter;

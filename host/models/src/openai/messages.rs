@@ -4,8 +4,8 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 
-use conclave_core::message::{Blob, Entity, ToolCall, ToolResult};
-use conclave_core::model::{Prompt, PromptPiece};
+use conclave_core::types::completion::{Prompt, PromptPiece};
+use conclave_core::types::message::{Blob, Entity, ToolCall, ToolResult};
 
 /// Told in place of a result that the prompt does not hold.
 pub(crate) const NO_RESULT: &str = "There is no result of this call.";
@@ -189,11 +189,11 @@ mod tests {
     use std::borrow::Cow;
     use std::sync::Arc;
 
-    use conclave_core::action::Action;
+    use conclave_core::types::action::Action;
 
-    use conclave_core::history::History;
-    use conclave_core::message::{Entity, Message, ToolCall, ToolResult};
-    use conclave_core::model::{Draft, Prompt, PromptPiece, ToolChoice, ToolFormat};
+    use conclave_core::types::completion::{Draft, Prompt, PromptPiece, ToolChoice, ToolFormat};
+    use conclave_core::types::history::History;
+    use conclave_core::types::message::{Entity, Message, ToolCall, ToolResult};
     use proptest::prelude::*;
     use serde_json::json;
 

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use conclave_core::model::{Prompt, PromptPiece, ToolChoice};
+use conclave_core::types::completion::{Prompt, PromptPiece, ToolChoice};
 
 const LENGTH: usize = 64;
 

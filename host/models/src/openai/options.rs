@@ -1,7 +1,7 @@
 //! Options of a request. The operator's go in as they are, but for what the host sets; a plugin may set only what changes how the
 //! model speaks, never what is sent where.
 
-use conclave_core::model::ModelError;
+use conclave_core::types::completion::ModelError;
 use serde_json::{Map, Value};
 
 /// One list with the config, which refuses them at their line.
@@ -53,7 +53,7 @@ pub(crate) fn merged(operator: &Map<String, Value>, plugin: &[(String, Value)]) 
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::model::ModelError;
+    use conclave_core::types::completion::ModelError;
     use serde_json::{Value, json};
 
     use super::merged;

@@ -3,7 +3,7 @@
 
 use base64::Engine;
 use base64::prelude::{BASE64_STANDARD_NO_PAD, BASE64_URL_SAFE_NO_PAD};
-use conclave_core::text::is_deceptive;
+use conclave_core::types::text::is_deceptive;
 
 use super::secrets::{Letters, Secrets};
 use crate::Key;

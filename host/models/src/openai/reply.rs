@@ -1,7 +1,7 @@
 //! The body of a reply, from bytes as they come to an answer. Whether it is one JSON value or a stream of events is seen from its first
 //! byte: servers stream what was not to be streamed, send whole what was, and label both as they like. Pure; cut anywhere.
 
-use conclave_core::model::Completion;
+use conclave_core::types::completion::Completion;
 
 use super::answer::{Answer, AnswerTooLong};
 use super::names::ToolNames;

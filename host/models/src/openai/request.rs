@@ -3,9 +3,9 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use conclave_core::message::{ToolCall, ToolResult};
-use conclave_core::model::{ModelError, Prompt, ToolChoice, ToolFormat};
-use conclave_core::tool::ToolSummary;
+use conclave_core::types::completion::{ModelError, Prompt, ToolChoice, ToolFormat};
+use conclave_core::types::message::{ToolCall, ToolResult};
+use conclave_core::types::tool::ToolSummary;
 use serde::ser::{SerializeMap, SerializeSeq};
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::model::Stop;
-use conclave_core::tool::ToolSummary;
+use conclave_core::types::completion::Stop;
+use conclave_core::types::tool::ToolSummary;
 use conclave_models::openai::OpenAi;
 use conclave_models::test_server::{Answer, Server};
 use conclave_models::{ModelClient, NoText};

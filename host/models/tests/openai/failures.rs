@@ -1,6 +1,6 @@
 //! Servers that refuse, fail or talk nonsense: what the plugin reads and what the operator is told.
 
-use conclave_core::model::{ModelError, TroubleKind};
+use conclave_core::types::completion::{ModelError, TroubleKind};
 use conclave_models::openai::OpenAi;
 use conclave_models::test_server::{Answer, Server};
 use serde_json::json;

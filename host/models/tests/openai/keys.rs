@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conclave_core::model::{ModelError, TroubleKind};
+use conclave_core::types::completion::{ModelError, TroubleKind};
 use conclave_models::openai::{OpenAi, OpenAiError};
 use conclave_models::test_server::{Answer, Request, Server};
 use conclave_models::{BoxFuture, Key, KeySource};

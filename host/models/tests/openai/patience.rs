@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::model::{ModelError, TroubleKind};
+use conclave_core::types::completion::{ModelError, TroubleKind};
 use conclave_models::ModelClient;
 use conclave_models::openai::{OpenAi, OpenAiSettings};
 use conclave_models::test_server::{Answer, Server};

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conclave_core::model::{Completion, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat, TroubleKind};
+use conclave_core::types::completion::{Completion, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat, TroubleKind};
 use conclave_models::openai::{OpenAi, OpenAiSettings};
 use conclave_models::test_server::Server;
 use conclave_models::{Key, ModelClient, ModelFailure, TextSink};

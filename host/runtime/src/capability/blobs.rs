@@ -3,11 +3,11 @@
 
 use std::collections::HashMap;
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::grant::Layer;
-use conclave_core::manifest::Capability;
-use conclave_core::message::{Blob, Message};
-use conclave_core::tool::ToolOutcome;
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::message::{Blob, Message};
+use conclave_core::types::tool::ToolOutcome;
 
 use crate::bindings::conclave::plugin::blobs::{self, BlobError};
 use crate::bindings::conclave::plugin::types;
@@ -143,8 +143,8 @@ impl blobs::Host for CallState {
 mod tests {
     use std::sync::Arc;
 
-    use conclave_core::action::Reply;
-    use conclave_core::message::Entity;
+    use conclave_core::types::action::Reply;
+    use conclave_core::types::message::Entity;
 
     use super::*;
     use crate::sandbox::testing::{setup, state, view};

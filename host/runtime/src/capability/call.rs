@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use conclave_core::ids::{CallId, RoomId};
+use conclave_core::types::ids::{CallId, RoomId};
 use sha2::{Digest, Sha256};
 use wasmtime::component::Resource;
 

@@ -1,6 +1,6 @@
 //! `delivery-context.context`: what a strategy sees of the room.
 
-use conclave_core::delivery::DeliveryView;
+use conclave_core::types::delivery::DeliveryView;
 use wasmtime::component::Resource;
 
 use crate::bindings::conclave::plugin::delivery_context as context;

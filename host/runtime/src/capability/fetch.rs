@@ -21,8 +21,8 @@ pub struct Response {
 mod sending {
     use std::time::Instant;
 
-    use conclave_core::fetch::{TargetError, target};
-    use conclave_core::secret::Parts;
+    use conclave_core::permissions::fetch::{TargetError, target};
+    use conclave_core::permissions::secret::Parts;
     use wasmtime::component::Resource;
 
     use super::Response;
@@ -88,7 +88,7 @@ impl fetch::Host for CallState {
 
     #[cfg(not(feature = "fetch"))]
     async fn send(&mut self, request: fetch::Request) -> wasmtime::Result<Result<Resource<Response>, FetchError>> {
-        let denial = self.not_yet(conclave_core::manifest::Capability::Fetch, &request.url)?;
+        let denial = self.not_yet(conclave_core::types::capability::Capability::Fetch, &request.url)?;
         Ok(Err(FetchError::Denied(denial)))
     }
 }

@@ -7,7 +7,7 @@ mod write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::grant::DenialRecord;
+use conclave_core::types::denial::DenialRecord;
 use serde::{Deserialize, Serialize};
 
 use super::folder::{Entry, Trouble, read_at};
@@ -249,8 +249,8 @@ fn entry_out(entry: Entry) -> files::Entry {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::grant::{FileGrant, FileMode};
-    use conclave_core::manifest::Ask;
+    use conclave_core::permissions::grant::{FileGrant, FileMode};
+    use conclave_core::permissions::manifest::Ask;
 
     use super::*;
     use crate::sandbox::testing::{setup, state};

@@ -13,8 +13,8 @@ use std::io;
 use cap_fs_ext::{MetadataExt, OpenOptionsSyncExt};
 use cap_std::ambient_authority;
 use cap_std::fs::{Dir, File, FileExt, Metadata, OpenOptions};
-use conclave_core::grant::{FileGrant, FileMode};
-use conclave_core::ids::PluginName;
+use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::types::ids::PluginName;
 use serde::{Deserialize, Serialize};
 
 use ledger::{Ledger, Usage};

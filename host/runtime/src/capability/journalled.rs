@@ -3,8 +3,8 @@
 
 use std::time::Instant;
 
-use conclave_core::grant::Layer;
-use conclave_core::side_effect::{Digest, SideEffect, SideEffectAnswer};
+use conclave_core::types::denial::Layer;
+use conclave_core::types::side_effect::{Digest, SideEffect, SideEffectAnswer};
 
 use crate::bindings::conclave::plugin::types;
 use crate::convert::denial_out;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use conclave_core::grant::{KvGrant, Layer};
-use conclave_core::manifest::Capability;
-use conclave_core::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
+use conclave_core::permissions::grant::KvGrant;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::side_effect::{FailureCause, SideEffect, SideEffectAnswer};
 
 use serde::{Deserialize, Serialize};
 

@@ -4,9 +4,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::limits::TICK_MS;
-use conclave_core::manifest::Capability;
-use conclave_core::model::{Completion, ModelError};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::completion::{Completion, ModelError};
+use conclave_core::types::limits::TICK_MS;
 use wasmtime::component::Resource;
 
 use crate::bindings::conclave::plugin::model;

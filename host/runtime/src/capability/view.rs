@@ -1,7 +1,7 @@
 //! `state.view`: the task as a step may see it, read lazily from a snapshot. A step pays for what it reads, not for what has happened.
 
-use conclave_core::history::History;
-use conclave_core::view::AgentView;
+use conclave_core::types::history::History;
+use conclave_core::types::view::AgentView;
 use wasmtime::component::Resource;
 
 use crate::bindings::conclave::plugin::{actions, state, types};
@@ -140,7 +140,7 @@ fn length(message: &types::Message) -> usize {
 mod tests {
     use std::sync::Arc;
 
-    use conclave_core::message::{Blob, Entity, Message, ToolCall, ToolResult};
+    use conclave_core::types::message::{Blob, Entity, Message, ToolCall, ToolResult};
     use serde_json::{Value, json};
 
     use super::*;

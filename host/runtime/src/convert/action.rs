@@ -1,8 +1,8 @@
 //! Turns and the actions in them.
 
-use conclave_core::action::{Action, PlanState, Reply, Turn};
-use conclave_core::delegation::{Delegation, STRUCTURED_RETRIES};
-use conclave_core::fault::Fault;
+use conclave_core::types::action::{Action, PlanState, Reply, Turn};
+use conclave_core::types::delegation::{Delegation, STRUCTURED_RETRIES};
+use conclave_core::types::fault::Fault;
 
 use super::message::{blob_in, blob_out, tool_call_in, tool_call_out};
 use super::{extras_in, json_in, object_in};
@@ -153,7 +153,7 @@ mod tests {
             Action::Reply(Reply {
                 completion: Some(s("m-1")),
                 content: Some(s("hi")),
-                tool_calls: vec![conclave_core::message::ToolCall {
+                tool_calls: vec![conclave_core::types::message::ToolCall {
                     id: s("1"),
                     name: s("a.b"),
                     arguments: json!({ "x": 1 }),

@@ -1,9 +1,10 @@
 //! What plugins are asked beside steps and tool calls, and what they say: memories, how risky an action is, what a history may forget, what
 //! may pass. What is longer than anybody reads is a bad answer, whoever gave it.
 
-use conclave_core::consult::{Advice, Condensation, CondenseReason, GateVerdict, Masked, PASSING_MAX, Passing, Risk, Span, Verdict};
-use conclave_core::fault::{Fault, FaultKind};
 use conclave_core::setup::GatePoint;
+use conclave_core::setup::plugin_query::{Advice, Condensation, CondenseReason, GateVerdict, Masked, PASSING_MAX, Passing, Span, Verdict};
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::risk::Risk;
 
 use super::{denied_fault, text_in};
 use crate::bindings::exports::conclave::plugin::{condenser, gate, security_analyzer as analyzer};

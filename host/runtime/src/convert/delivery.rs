@@ -1,6 +1,6 @@
 //! What a delivery strategy sees and decides.
 
-use conclave_core::delivery::{Activity, BackgroundStatus, Channel, ChannelKind, Decision, EndedTask, Wake};
+use conclave_core::types::delivery::{Activity, BackgroundStatus, Channel, ChannelKind, Decision, EndedTask, Wake};
 
 use crate::bindings::conclave::plugin::delivery_context as context;
 use crate::bindings::exports::conclave::plugin::delivery_strategy as strategy;

@@ -1,7 +1,7 @@
 //! Messages and what is in them.
 
-use conclave_core::fault::Fault;
-use conclave_core::message::{Blob, Entity, Label, Message, ToolCall, ToolResult};
+use conclave_core::types::fault::Fault;
+use conclave_core::types::message::{Blob, Entity, Label, Message, ToolCall, ToolResult};
 
 use super::json_in;
 use crate::bindings::conclave::plugin::types;

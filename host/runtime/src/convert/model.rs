@@ -1,7 +1,7 @@
 //! Model requests, completions and errors.
 
-use conclave_core::fault::Fault;
-use conclave_core::model::{Completion, Draft, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::completion::{Completion, Draft, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::fault::Fault;
 
 use super::message::{entity_in, result_in, tool_call_in, tool_call_out};
 use super::{denial_out, extras_in, json_in};

@@ -1,9 +1,9 @@
 //! What an agent sees of its task.
 
-use conclave_core::action::{Observation, Past};
-use conclave_core::event::Spent;
-use conclave_core::tool::ToolSummary;
-use conclave_core::view::Remaining;
+use conclave_core::types::action::{Observation, Past};
+use conclave_core::types::tool::ToolSummary;
+use conclave_core::types::usage::Spent;
+use conclave_core::types::view::Remaining;
 
 use super::action::action_out;
 use crate::bindings::conclave::plugin::{actions, state};
@@ -72,7 +72,7 @@ pub(crate) fn metrics_out(spent: Spent) -> state::Metrics {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::message::ToolResult;
+    use conclave_core::types::message::ToolResult;
     use serde_json::json;
 
     use super::*;

@@ -1,7 +1,7 @@
 //! Tools: how they describe themselves and how a call of one ends.
 
-use conclave_core::fault::Fault;
-use conclave_core::tool::{ToolError, ToolOutcome, ToolSpec};
+use conclave_core::types::fault::Fault;
+use conclave_core::types::tool::{ToolError, ToolOutcome, ToolSpec};
 
 use super::message::{blob_in, tool_call_in};
 use super::{denial_in, json_in, object_in, text_in};

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
-use conclave_core::ids::PluginName;
-use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest, Decide};
+use conclave_core::permissions::policy_rules::Decide;
 use conclave_core::setup::Setup;
+use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
+use conclave_core::types::ids::PluginName;
 use serde_json::Value;
 
 use super::Shared;

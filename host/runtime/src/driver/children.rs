@@ -4,10 +4,11 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use conclave_core::delivery::EndedTask;
-use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
-use conclave_core::ids::{BackgroundId, CallId, ControlId};
+use conclave_core::protocol::event::{Event, Opening};
 use conclave_core::setup::Setup;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::ids::{BackgroundId, CallId, ControlId};
+use conclave_core::types::usage::{Spent, UsedByPlugin};
 
 use super::pausing::pause_as;
 use super::{Driver, Inlet, Shared, UnderWay};

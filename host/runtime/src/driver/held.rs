@@ -4,10 +4,10 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use conclave_core::delegation::BackgroundRecord;
-use conclave_core::effect::Effect;
-use conclave_core::ids::ControlId;
-use conclave_core::unfinished::Start;
+use conclave_core::journal::recovery::Start;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::types::delegation::BackgroundRecord;
+use conclave_core::types::ids::ControlId;
 
 use crate::clock::BoxFuture;
 use crate::journal::JournalFailure;

@@ -1,6 +1,6 @@
 //! A pause reaches the rooms below: each child room is told what its parent was told. What a pause means is the core's.
 
-use conclave_core::event::Event;
+use conclave_core::protocol::event::Event;
 
 use super::{Driver, UnderWay};
 

@@ -3,16 +3,16 @@
 use std::future::Future;
 use std::sync::Arc;
 
-use conclave_core::budget::TopUp;
-use conclave_core::consult::Question;
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::{CallId, ModelName};
-use conclave_core::model::{ModelError, Prompt};
-use conclave_core::policy::{Approval, ApprovalAnswer, ApprovalAuthor};
-use conclave_core::tool::ToolError;
-use conclave_core::unfinished::Start;
+use conclave_core::journal::recovery::Start;
+use conclave_core::policy::budget::TopUp;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::setup::plugin_query::Question;
+use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor};
+use conclave_core::types::completion::{ModelError, Prompt};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{CallId, ModelName};
+use conclave_core::types::tool::ToolError;
 
 use super::approving::Asking;
 use super::port::RoomPort;
@@ -98,7 +98,7 @@ impl Driver {
         self.under_way.insert(call, UnderWay::Work(task.abort_handle()));
     }
 
-    fn call_start(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, start: Start) -> CallStart {
+    fn call_start(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, start: Start) -> CallStart {
         CallStart {
             room: self.id.clone(),
             secret: self.room.secret().unwrap_or(&self.secret).clone(),
@@ -127,7 +127,7 @@ impl Driver {
         }
     }
 
-    fn step_agent(&mut self, call: CallId, agent: conclave_core::ids::PluginName, start: Option<Start>) {
+    fn step_agent(&mut self, call: CallId, agent: conclave_core::types::ids::PluginName, start: Option<Start>) {
         let Some(start) = start else { return };
         let Some(view) = start.agent.clone() else { return };
         let (start, plugins) = (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
@@ -138,7 +138,7 @@ impl Driver {
         });
     }
 
-    fn ask_responder(&mut self, call: CallId, agent: conclave_core::ids::PluginName, start: Option<Start>) {
+    fn ask_responder(&mut self, call: CallId, agent: conclave_core::types::ids::PluginName, start: Option<Start>) {
         let Some(start) = start else { return };
         let Some(view) = start.agent.clone() else { return };
         let (start, plugins) = (self.call_start(call, agent, start), Arc::clone(&self.shared.plugins));
@@ -149,7 +149,7 @@ impl Driver {
         });
     }
 
-    fn consult(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, question: Question, start: Option<Start>) {
+    fn consult(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, question: Question, start: Option<Start>) {
         let Some(start) = start else { return };
         let view = start.agent.clone();
         let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
@@ -160,7 +160,7 @@ impl Driver {
         });
     }
 
-    fn call_tool(&mut self, call: CallId, plugin: conclave_core::ids::PluginName, start: Option<Start>, tool: ToolStart) {
+    fn call_tool(&mut self, call: CallId, plugin: conclave_core::types::ids::PluginName, start: Option<Start>, tool: ToolStart) {
         let Some(start) = start else { return };
         let (start, plugins) = (self.call_start(call, plugin, start), Arc::clone(&self.shared.plugins));
         let fallback = Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault: broke_off() }), report: CallReport::default() };
@@ -271,7 +271,7 @@ struct Follower {
     batch: u64,
     events: UnboundedSender<Event>,
     progressing: Option<Progressing>,
-    plugin: conclave_core::ids::PluginName,
+    plugin: conclave_core::types::ids::PluginName,
 }
 
 impl Observer for Follower {
@@ -286,7 +286,7 @@ impl Observer for Follower {
         self.gate.tell(self.batch, || What::Progressed { call, plugin: self.plugin.clone(), done, total, message: message.to_owned() });
     }
 
-    fn denied(&self, call: CallId, record: &conclave_core::grant::DenialRecord) {
+    fn denied(&self, call: CallId, record: &conclave_core::types::denial::DenialRecord) {
         // The room may be over; then the report of the call has it.
         let _ = self.events.send(Event::Refused { call, plugin: self.plugin.clone(), record: record.clone() });
     }

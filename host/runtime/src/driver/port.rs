@@ -4,9 +4,9 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::event::Event;
-use conclave_core::ids::CallId;
-use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::protocol::event::Event;
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::ids::CallId;
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::ids::{CallId, PluginName, RoomId};
+use conclave_core::journal::recovery::{Again, Resumption, Unfinished};
+use conclave_core::protocol::call_log::Trace;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
 use conclave_core::setup::{PluginSetup, Setup};
-use conclave_core::trace::Trace;
-use conclave_core::unfinished::{Again, Resumption, Unfinished};
+use conclave_core::types::ids::{CallId, PluginName, RoomId};
 
 use super::pausing::paused_after;
 use super::{Driver, Inlet, RoomJournal, Shared, draw_secret};

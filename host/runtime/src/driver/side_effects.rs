@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::event::Event;
-use conclave_core::grant::Denial;
-use conclave_core::ids::CallId;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::trace::Read;
+use conclave_core::protocol::call_log::Read;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::denial::Denial;
+use conclave_core::types::ids::CallId;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 

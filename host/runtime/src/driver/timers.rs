@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use conclave_core::ids::{Millis, TimerId};
+use conclave_core::types::ids::{Millis, TimerId};
 
 use crate::clock::{BoxFuture, Clock};
 

@@ -11,7 +11,7 @@ use std::pin::pin;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use conclave_core::secret::Parts;
+use conclave_core::permissions::secret::Parts;
 use http::header::{ACCEPT, HOST, HeaderName, HeaderValue, USER_AGENT};
 use http::{Request, Response, Uri};
 use http_body_util::{BodyExt, Full};

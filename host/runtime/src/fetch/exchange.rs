@@ -6,13 +6,14 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::fetch::{check_body, next_hop};
-use conclave_core::grant::{Denial, DenialRecord, FetchGrant, Layer, Rights};
-use conclave_core::ids::RoomId;
-use conclave_core::manifest::Capability;
-use conclave_core::secret::{Parts, Plan};
-use conclave_core::side_effect::{Digest, FailureCause, SideEffect, SideEffectAnswer};
-use conclave_core::text::{show_duration, show_size};
+use conclave_core::permissions::fetch::{check_body, next_hop};
+use conclave_core::permissions::grant::{FetchGrant, Rights};
+use conclave_core::permissions::secret::{Parts, Plan};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::side_effect::{Digest, FailureCause, SideEffect, SideEffectAnswer};
+use conclave_core::types::text::{show_duration, show_size};
 use tokio::time::Instant;
 use url::{Host, Url};
 

@@ -1,6 +1,6 @@
 //! Methods and headers as a guest may write them. What frames a request, names its host or asks for compression is the host's own.
 
-use conclave_core::fetch::{is_header_name, is_own_header};
+use conclave_core::permissions::fetch::{is_header_name, is_own_header};
 
 /// Headers of one request.
 const COUNT: usize = 64;

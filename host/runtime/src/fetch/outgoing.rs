@@ -3,8 +3,8 @@
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::grant::Grants;
-use conclave_core::ids::RoomId;
+use conclave_core::permissions::grant::Grants;
+use conclave_core::types::ids::RoomId;
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::resolver::{Resolve, System};

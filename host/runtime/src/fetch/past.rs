@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use conclave_core::grant::Layer;
-use conclave_core::side_effect::{FailureCause, SideEffectAnswer};
-use conclave_core::text::show_size;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};
+use conclave_core::types::text::show_size;
 use url::Url;
 
 use super::Answer;

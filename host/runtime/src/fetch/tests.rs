@@ -8,11 +8,12 @@ use std::net::{IpAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use conclave_core::fetch::{UrlPattern, target};
-use conclave_core::grant::{Denial, FetchGrant, FetchRule};
-use conclave_core::ids::CallId;
-use conclave_core::secret::Parts;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::permissions::fetch::{UrlPattern, target};
+use conclave_core::permissions::grant::{FetchGrant, FetchRule};
+use conclave_core::permissions::secret::Parts;
+use conclave_core::types::denial::Denial;
+use conclave_core::types::ids::CallId;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::resolver::Resolve;
 use super::{Answer, Exchange, Failure, Outgoing};

@@ -5,9 +5,9 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use conclave_core::fetch::target;
-use conclave_core::grant::DenialRecord;
-use conclave_core::secret::Parts;
+use conclave_core::permissions::fetch::target;
+use conclave_core::permissions::secret::Parts;
+use conclave_core::types::denial::DenialRecord;
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use wasmtime::StoreContextMut;

@@ -4,10 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use conclave_core::config::{Config, ModelConfig, ModelKind, OpenAiConfig, Problem, Problems};
-use conclave_core::ids::ModelName;
+use conclave_core::types::ids::ModelName;
 
 #[cfg(feature = "openai")]
-use conclave_core::model::{Trouble, TroubleKind};
+use conclave_core::types::completion::{Trouble, TroubleKind};
 #[cfg(feature = "openai")]
 use std::time::{Duration, Instant};
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use conclave_core::config::{Config, Problems};
-use conclave_core::grant::FileMode;
+use conclave_core::permissions::grant::FileMode;
 
 use super::guarded::{Guard, Guarded, guarded};
 

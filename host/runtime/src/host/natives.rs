@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::config::{Config, McpSource, PluginSource, Problems};
-use conclave_core::ids::PluginName;
-use conclave_core::limits::PluginLimits;
 use conclave_core::setup::{PluginFacts, PluginSetup};
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::limits::PluginLimits;
 
 use super::sources::{Missing, no_servers};
 use super::{Follow, Host, LoadStep};

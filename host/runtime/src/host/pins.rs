@@ -4,10 +4,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use conclave_core::config::lockfile::{Admission, Lock, LockRefusal, admit, is_harmless, is_pinned};
 use conclave_core::config::{Config, PluginSource, Problem, Problems};
-use conclave_core::ids::PluginName;
-use conclave_core::lock::{Admission, Lock, LockRefusal, admit, is_harmless, is_pinned};
 use conclave_core::setup::PluginFacts;
+use conclave_core::types::ids::PluginName;
 
 use super::{Follow, Host, PrepareError};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use conclave_core::config::{Config, KeyRef, Problems};
-use conclave_core::ids::SecretName;
+use conclave_core::types::ids::SecretName;
 
 use super::Host;
 use crate::secrets::vault::Vault;

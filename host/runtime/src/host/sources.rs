@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use conclave_core::config::{Config, PluginSource, Problem};
-use conclave_core::limits::PluginLimits;
-use conclave_core::tool::ToolSpec;
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::tool::ToolSpec;
 
 use super::Host;
 use crate::plugin::{LoadError, read_component};

@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::fault::CallReport;
-use conclave_core::grant::{DenialRecord, Rights};
-use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
-use conclave_core::manifest::Capability;
-use conclave_core::model::{Completion, ModelError, ModelRequest};
+use conclave_core::permissions::grant::Rights;
+use conclave_core::protocol::call_log::{Before, Trace};
 use conclave_core::setup::PluginSetup;
-use conclave_core::trace::{Before, Trace};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId};
 use serde_json::Value;
 
 use super::failure::Unanswered;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::Action;
-use conclave_core::consult::{Advice, CondenseReason, Passing, Question};
-use conclave_core::view::AgentView;
+use conclave_core::setup::plugin_query::{Advice, CondenseReason, Passing, Question};
+use conclave_core::types::action::Action;
+use conclave_core::types::view::AgentView;
 
 use super::access::Access;
 use super::failure::Failure;

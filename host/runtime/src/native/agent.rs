@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::{Action, Reply, Turn};
-use conclave_core::message::{Message, ToolCall, ToolResult};
-use conclave_core::model::{Completion, ModelRequest};
-use conclave_core::view::AgentView;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::completion::{Completion, ModelRequest};
+use conclave_core::types::message::{Message, ToolCall, ToolResult};
+use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
 use super::access::Access;

@@ -4,10 +4,10 @@ use std::error::Error;
 use std::fmt;
 use std::time::Duration;
 
-use conclave_core::fault::{Fault, FaultKind};
-use conclave_core::grant::Denial;
-use conclave_core::model::ModelError;
-use conclave_core::tool::ToolError;
+use conclave_core::types::completion::ModelError;
+use conclave_core::types::denial::Denial;
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::tool::ToolError;
 
 /// Why there is no answer. `?` makes one of any error; **the error's text goes to the agent and its model**, so an error that names what
 /// they should not know is better mapped by hand.

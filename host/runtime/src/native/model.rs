@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::model::{Completion, Prompt, Stop, Usage};
+use conclave_core::types::completion::{Completion, Prompt, Stop, Usage};
 
 use crate::clock::BoxFuture;
 use crate::models::{ModelClient, ModelFailure, TextSink};
@@ -11,7 +11,7 @@ use crate::models::{ModelClient, ModelFailure, TextSink};
 /// waits for the answer any more. One that has text while it is generated implements [`ModelClient`] itself.
 ///
 /// ```
-/// use conclave_runtime::model::Prompt;
+/// use conclave_runtime::completion::Prompt;
 /// use conclave_runtime::native::{self, Plugin, Step};
 /// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config, manifest::Capability};
 ///

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use conclave_core::consult::{Advice, Condensation, GateVerdict, Verdict};
-use conclave_core::manifest::{Ask, CONTRACT, Capability, FORMAT, Manifest};
+use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use conclave_core::setup::plugin_query::{Advice, Condensation, GateVerdict, Verdict};
 use conclave_core::setup::{PluginFacts, PluginKind};
+use conclave_core::types::capability::Capability;
 use serde_json::Value;
 
 use super::advisor::{AdvisorBody, Assess, Check, Condense, Consultation, Recall};
@@ -21,7 +22,7 @@ const OFFERED: [Capability; 4] = [Capability::Model, Capability::Tools, Capabili
 /// told to. Cloning is cheap.
 ///
 /// ```
-/// use conclave_runtime::manifest::Capability;
+/// use conclave_runtime::capability::Capability;
 /// use conclave_runtime::native::{self, Plugin, Step};
 /// use serde_json::json;
 ///
@@ -109,7 +110,7 @@ impl Plugin {
     /// A plugin that says what may pass: a `[[gates]]` names it. Should the closure fail, panic or run out of time, nothing passes.
     ///
     /// ```
-    /// use conclave_runtime::consult::GateVerdict;
+    /// use conclave_runtime::plugin_query::GateVerdict;
     /// use conclave_runtime::native::{Check, Plugin};
     ///
     /// let guard = Plugin::gate("guard", |ask: Check| async move {

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
-use conclave_core::ids::{PluginName, TaskName};
-use conclave_core::tool::{ToolOutcome, ToolSpec};
+use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::tool::{ToolOutcome, ToolSpec};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! What can be read from a component's bytes without compiling or running it: its manifest, its imports, its exports.
 
-use conclave_core::manifest::SECTION;
+use conclave_core::permissions::manifest::SECTION;
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::LoadError;

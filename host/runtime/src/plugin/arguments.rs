@@ -8,7 +8,7 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use super::schema::Schema;
-use conclave_core::text::show_size as size;
+use conclave_core::types::text::show_size as size;
 
 /// Steps that are taken on the spot, well below a millisecond for any schema but a hostile one; handing over costs about as much.
 const INLINE: u64 = 20_000;
@@ -65,7 +65,7 @@ impl Arguments {
 mod tests {
     use std::time::Instant;
 
-    use conclave_core::tool::ToolSpec;
+    use conclave_core::types::tool::ToolSpec;
     use serde_json::json;
 
     use super::super::schema::compile_all;

@@ -10,8 +10,8 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
-use conclave_core::limits::PluginLimits;
-use conclave_core::text::{show_duration as duration, show_size as size};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::text::{show_duration as duration, show_size as size};
 
 use super::LoadError;
 use crate::sandbox::log::excerpt;

@@ -3,8 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use conclave_core::manifest::{Capability, Manifest};
+use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::PluginKind;
+use conclave_core::types::capability::Capability;
 
 use super::LoadError;
 use super::anatomy::Anatomy;
@@ -103,7 +104,7 @@ pub(crate) fn check_asks(manifest: &Manifest) -> Result<(), LoadError> {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::manifest::Ask;
+    use conclave_core::permissions::manifest::Ask;
 
     use super::*;
 

@@ -5,9 +5,9 @@ use std::error::Error;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use conclave_core::fetch::is_inside;
-use conclave_core::limits::COMPONENT_BYTES;
-use conclave_core::text::show_size as size;
+use conclave_core::permissions::fetch::is_inside;
+use conclave_core::types::limits::COMPONENT_BYTES;
+use conclave_core::types::text::show_size as size;
 use reqwest::redirect::Policy;
 use reqwest::{Client, Response};
 use url::Url;

@@ -1,6 +1,6 @@
 //! Puts a manifest into a component that a toolchain made without one.
 
-use conclave_core::manifest::{Manifest, SECTION};
+use conclave_core::permissions::manifest::{Manifest, SECTION};
 
 use super::{LoadError, anatomy};
 
@@ -40,7 +40,7 @@ fn write_length(bytes: &mut Vec<u8>, mut length: usize) {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::manifest::Manifest;
+    use conclave_core::permissions::manifest::Manifest;
 
     use super::{anatomy, embed};
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use conclave_core::limits::{COMPONENT_BYTES, PluginLimits};
-use conclave_core::manifest::Manifest;
+use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::PluginFacts;
-use conclave_core::tool::ToolSpec;
+use conclave_core::types::limits::{COMPONENT_BYTES, PluginLimits};
+use conclave_core::types::tool::ToolSpec;
 use serde_json::Value;
 use wasmtime::component::{Component, InstancePre};
 
@@ -21,7 +21,7 @@ use crate::digest;
 use crate::engine::Engine;
 use crate::sandbox::log::excerpt;
 use crate::sandbox::{CallState, network};
-use conclave_core::text::{show_duration, show_size as size};
+use conclave_core::types::text::{show_duration, show_size as size};
 
 /// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes a fraction of it.
 pub(super) const COMPILING: Duration = Duration::from_secs(5);

@@ -4,15 +4,16 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conclave_core::fault::Fault;
-use conclave_core::grant::{DenialRecord, Grants};
-use conclave_core::hidden::{code_point, in_tool};
-use conclave_core::ids::{CallId, Millis, PluginName, RoomId};
-use conclave_core::limits::PluginLimits;
-use conclave_core::model::{Completion, ModelError, ModelRequest};
-use conclave_core::room_secret::RoomSecret;
+use conclave_core::config::invisible_chars::{code_point, in_tool};
+use conclave_core::permissions::grant::Grants;
 use conclave_core::setup::{PluginFacts, PluginSetup};
-use conclave_core::tool::ToolSpec;
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::Fault;
+use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::tool::ToolSpec;
 use serde_json::Value;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};

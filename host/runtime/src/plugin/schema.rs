@@ -3,7 +3,7 @@
 
 use std::time::Instant;
 
-use conclave_core::tool::ToolSpec;
+use conclave_core::types::tool::ToolSpec;
 use jsonschema::{Draft, PatternOptions, Validator};
 use serde_json::Value;
 

@@ -7,9 +7,9 @@ use std::path::Path;
 use cap_fs_ext::OpenOptionsSyncExt;
 use cap_std::ambient_authority;
 use cap_std::fs::{File, OpenOptions};
-use conclave_core::limits::COMPONENT_BYTES;
+use conclave_core::types::limits::COMPONENT_BYTES;
 
-use conclave_core::text::show_size as size;
+use conclave_core::types::text::show_size as size;
 
 /// Reads a component's file; a link counts as what it leads to.
 ///

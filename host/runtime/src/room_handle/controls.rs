@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use conclave_core::ids::ControlId;
+use conclave_core::types::ids::ControlId;
 use tokio::sync::oneshot;
 
 /// Control messages that were handed to a room.

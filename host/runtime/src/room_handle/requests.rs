@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use conclave_core::event::Event;
-use conclave_core::request::{Refusal, RefusalCode, Reply, RequestId};
+use conclave_core::protocol::event::Event;
+use conclave_core::types::request::{Refusal, RefusalCode, Reply, RequestId};
 use tokio::sync::oneshot;
 
 pub(super) type Answer = Result<Reply, Refusal>;
@@ -90,7 +90,7 @@ impl Requests {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::request::Request;
+    use conclave_core::types::request::Request;
 
     use super::*;
 

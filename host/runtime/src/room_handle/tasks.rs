@@ -4,9 +4,9 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::channel::Binding;
-use conclave_core::delegation::BackgroundRecord;
-use conclave_core::ids::{BackgroundId, ChannelId};
+use conclave_core::types::channel::Binding;
+use conclave_core::types::delegation::BackgroundRecord;
+use conclave_core::types::ids::{BackgroundId, ChannelId};
 use tokio::sync::oneshot;
 
 /// Why nobody can say how a task ended.
@@ -130,9 +130,9 @@ impl Known {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::delegation::BackgroundState;
-    use conclave_core::delivery::DeliveryRecord;
-    use conclave_core::ids::{Millis, RoomId, TaskName};
+    use conclave_core::types::delegation::BackgroundState;
+    use conclave_core::types::delivery::DeliveryRecord;
+    use conclave_core::types::ids::{Millis, RoomId, TaskName};
 
     use super::*;
 

@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 
-use conclave_core::delegation::BackgroundState;
-use conclave_core::delivery::EndedTask;
-use conclave_core::ids::{ControlId, RoomId};
+use conclave_core::types::delegation::BackgroundState;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::ids::{ControlId, RoomId};
 use tokio::sync::watch;
 
 use super::{ProgressStream, Reins, Submission, Submitted, TaskRunner};

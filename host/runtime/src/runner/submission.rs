@@ -4,10 +4,11 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use conclave_core::delegation::BackgroundState;
-use conclave_core::delivery::{BackgroundStatus, EndedTask};
-use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
-use conclave_core::ids::{BackgroundId, ControlId, RoomId};
+use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::types::delegation::BackgroundState;
+use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
+use conclave_core::types::ids::{BackgroundId, ControlId, RoomId};
+use conclave_core::types::usage::{Spent, UsedByPlugin};
 use serde::{Deserialize, Serialize};
 use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;

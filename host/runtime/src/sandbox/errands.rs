@@ -1,10 +1,10 @@
 //! One errand per export: call it, and read its answer into the core's words.
 
-use conclave_core::action::{Action, Turn};
-use conclave_core::consult::{Advice, CondenseReason, Passing};
-use conclave_core::delivery::{Decision, Wake};
-use conclave_core::fault::{Fault, FaultKind};
-use conclave_core::tool::{ToolError, ToolOutcome};
+use conclave_core::setup::plugin_query::{Advice, CondenseReason, Passing};
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::delivery::{Decision, Wake};
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::tool::{ToolError, ToolOutcome};
 use wasmtime::Store;
 use wasmtime::component::{Instance, Resource};
 

@@ -1,6 +1,6 @@
 //! What a trap means: which limit was broken or what went wrong in the guest, in one sentence for people.
 
-use conclave_core::fault::{Fault, FaultKind};
+use conclave_core::types::fault::{Fault, FaultKind};
 use wasmtime::component::ResourceTableError;
 use wasmtime::{Error, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
@@ -102,7 +102,7 @@ fn last_words(stderr: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::tool::ToolError;
+    use conclave_core::types::tool::ToolError;
 
     use super::*;
     use crate::sandbox::testing::{setup, state};

@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use conclave_core::fault::FaultKind;
-use conclave_core::grant::Rights;
-use conclave_core::ids::{PluginName, TaskName};
-use conclave_core::limits::PluginLimits;
-use conclave_core::narrow::Narrowed;
+use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::task_scope::Narrowed;
 use conclave_core::setup::{PluginSetup, TaskSetup};
-use conclave_core::text::{show_duration as duration, show_size as size};
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::text::{show_duration as duration, show_size as size};
 
 use crate::blobs::{Blobs, MemoryBlobs};
 use crate::capability::folder::{Folder, FolderError};

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::ids::CallId;
-use conclave_core::text::is_deceptive;
+use conclave_core::types::ids::CallId;
+use conclave_core::types::text::is_deceptive;
 
 use crate::calls::Observer;
 use crate::subscribe::Level;
@@ -117,7 +117,7 @@ fn is_steering(c: char) -> bool {
 mod tests {
     use std::sync::Mutex;
 
-    use conclave_core::grant::DenialRecord;
+    use conclave_core::types::denial::DenialRecord;
 
     use super::*;
 

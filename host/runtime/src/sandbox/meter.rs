@@ -4,8 +4,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use conclave_core::fault::FaultKind;
-use conclave_core::limits::{MEMORIES, MEMORY_MAX, PluginLimits, TABLES, TICK_MS};
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::limits::{MEMORIES, MEMORY_MAX, PluginLimits, TABLES, TICK_MS};
 use wasmtime::ResourceLimiter;
 
 /// Attempts that are run again use up to one part in so many of a limit.

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::grant::{Denial, DenialRecord, Layer};
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
 use wasmtime::component::types::{ComponentFunc, ComponentItem};
 use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceAny, ResourceType, Type, Val};
 use wasmtime::{AsContextMut, StoreContextMut};

@@ -9,11 +9,12 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use conclave_core::fault::{Fault, FaultKind};
-use conclave_core::grant::{DenialRecord, FileMode, Grants};
-use conclave_core::ids::CallId;
-use conclave_core::model::{Completion, ModelError};
-use conclave_core::trace::Trace;
+use conclave_core::permissions::grant::{FileMode, Grants};
+use conclave_core::protocol::call_log::Trace;
+use conclave_core::types::completion::{Completion, ModelError};
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::ids::CallId;
 use tokio::sync::Notify;
 
 use super::grantee::Grantee;
@@ -182,7 +183,7 @@ fn can_act(grants: &Grants) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::side_effect::{Digest, SideEffect};
+    use conclave_core::types::side_effect::{Digest, SideEffect};
 
     use super::super::testing::{setup, state};
     use super::*;

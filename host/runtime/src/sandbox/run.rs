@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use conclave_core::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wasmtime::component::{Instance, InstancePre};

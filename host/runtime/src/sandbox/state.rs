@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use conclave_core::delivery::DeliveryView;
-use conclave_core::fault::CallReport;
-use conclave_core::grant::{Denial, DenialRecord, Layer, Rights};
-use conclave_core::view::AgentView;
+use conclave_core::permissions::grant::Rights;
+use conclave_core::types::delivery::DeliveryView;
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::view::AgentView;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::{WasiCtxView, WasiView};
 
@@ -207,7 +208,11 @@ impl CallState {
 
     /// The refusal of what this build of the host cannot do.
     #[cfg(not(feature = "fetch"))]
-    pub(crate) fn not_yet(&mut self, capability: conclave_core::manifest::Capability, target: &str) -> wasmtime::Result<types::Denial> {
+    pub(crate) fn not_yet(
+        &mut self,
+        capability: conclave_core::types::capability::Capability,
+        target: &str,
+    ) -> wasmtime::Result<types::Denial> {
         self.enter()?;
         let record = self.rights().refuse(capability, target, Layer::Host, "this build of the host cannot do it", None);
         Ok(self.refuse(*record))
@@ -251,7 +256,7 @@ impl WasiView for CallState {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::manifest::Capability;
+    use conclave_core::types::capability::Capability;
 
     use super::super::testing::{setup, state};
     use super::*;

@@ -134,8 +134,8 @@ pub(crate) fn panic_message(stderr: &str) -> Option<String> {
 mod tests {
     use std::sync::Mutex as Lock;
 
-    use conclave_core::grant::DenialRecord;
-    use conclave_core::ids::CallId;
+    use conclave_core::types::denial::DenialRecord;
+    use conclave_core::types::ids::CallId;
 
     use super::*;
     use crate::calls::Observer;

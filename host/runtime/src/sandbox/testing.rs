@@ -3,17 +3,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use conclave_core::event::Spent;
-use conclave_core::grant::{Denial, DenialRecord, Grants};
-use conclave_core::history::History;
-use conclave_core::ids::{CallId, Millis, PluginName, RoomId, TaskName};
-use conclave_core::limits::PluginLimits;
-use conclave_core::manifest::Manifest;
-use conclave_core::model::{Completion, ModelError, ModelRequest};
-use conclave_core::room_secret::RoomSecret;
+use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::manifest::Manifest;
 use conclave_core::setup::{PluginFacts, PluginSetup};
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::view::{AgentView, Remaining};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::denial::{Denial, DenialRecord};
+use conclave_core::types::history::History;
+use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::usage::Spent;
+use conclave_core::types::view::{AgentView, Remaining};
 use serde_json::json;
 
 use super::{CallState, Grantee, Lent};

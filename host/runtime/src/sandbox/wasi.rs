@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use chacha20::ChaCha20Rng;
 use chacha20::rand_core::SeedableRng;
-use conclave_core::ids::{CallId, PluginName};
-use conclave_core::room_secret::RoomSecret;
+use conclave_core::types::ids::{CallId, PluginName};
+use conclave_core::types::room_secret::RoomSecret;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
@@ -103,7 +103,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use chacha20::rand_core::Rng as _;
-    use conclave_core::ids::RoomId;
+    use conclave_core::types::ids::RoomId;
     use sha2::Digest as _;
     use wasmtime_wasi::p2::bindings::random::{insecure::Host as _, insecure_seed::Host as _, random::Host as _};
 

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::grant::DenialRecord;
-use conclave_core::ids::CallId;
-use conclave_core::secret::{Scrubber, mask};
+use conclave_core::permissions::secret::{Scrubber, mask};
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::CallId;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;

@@ -1,5 +1,5 @@
 //! The values of `[secrets.NAME]`: read at first use, put into requests that the core allowed, taken out of what comes back. What is
-//! allowed is decided in `conclave_core::secret`; where a request goes is the business of `fetch`.
+//! allowed is decided in `conclave_core::permissions::secret`; where a request goes is the business of `fetch`.
 //!
 //! For whoever sends requests (`state.secrets()` gives a [`CallSecrets`]), in this order:
 //! 1. `let plan = secrets.check(&parts)?` with the request as the guest wrote it. A refusal: record it, answer it, send nothing.
@@ -16,10 +16,11 @@ use std::fmt;
 use std::sync::{Arc, PoisonError, RwLock};
 
 use conclave_core::config::KeyRef;
-use conclave_core::grant::{DenialRecord, Layer, Rights};
-use conclave_core::ids::{CallId, RoomId, SecretName};
-use conclave_core::manifest::Capability;
-use conclave_core::secret::{Parts, Placeholders, Plan, Scrubber, SecretValue, Seed, check, is_same_origin};
+use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::secret::{Parts, Placeholders, Plan, Scrubber, SecretValue, Seed, check, is_same_origin};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{DenialRecord, Layer};
+use conclave_core::types::ids::{CallId, RoomId, SecretName};
 use sha2::{Digest, Sha256};
 use url::Url;
 

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::ids::{ControlId, RoomId};
+use conclave_core::types::ids::{ControlId, RoomId};
 
 use super::mail::ReceivedMail;
 use super::{Mail, Reader, Standing, Store, Word};

@@ -10,10 +10,10 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use conclave_core::event::Event;
-use conclave_core::ids::{CallId, ControlId, RoomId, TaskName};
-use conclave_core::policy::{Approval, ApprovalAuthor};
-use conclave_core::request::Request;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::approval::{Approval, ApprovalAuthor};
+use conclave_core::types::ids::{CallId, ControlId, RoomId, TaskName};
+use conclave_core::types::request::Request;
 use serde::{Deserialize, Serialize};
 
 use super::{StoreError, schema};

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use conclave_core::event::Record;
+use conclave_core::protocol::event::Record;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow};
 
 use super::record::{Row, RowError};

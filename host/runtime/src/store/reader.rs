@@ -6,8 +6,8 @@ mod lists;
 
 use std::path::{Path, PathBuf};
 
-use conclave_core::event::Record;
-use conclave_core::ids::{ControlId, Millis, RoomId};
+use conclave_core::protocol::event::Record;
+use conclave_core::types::ids::{ControlId, Millis, RoomId};
 use rusqlite::Connection;
 use serde::Serialize;
 

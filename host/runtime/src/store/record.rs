@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::event::{Event, Opening, Principal, Record};
-use conclave_core::journal::RecordTooDeep;
-use conclave_core::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep};
-use conclave_core::room_secret::RoomSecret;
+use conclave_core::journal::record::RecordTooDeep;
+use conclave_core::protocol::event::{Event, Opening, Principal, Record};
 use conclave_core::setup::Setup;
+use conclave_core::types::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep};
+use conclave_core::types::room_secret::RoomSecret;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -194,7 +194,7 @@ impl Row {
             JsonError::Malformed(error) => malformed(&error),
         })?;
         let principal = Principal(Arc::clone(&self.principal));
-        Ok(Record { seq: self.seq, at: conclave_core::ids::Millis(self.at), principal, rules: self.rules, event })
+        Ok(Record { seq: self.seq, at: conclave_core::types::ids::Millis(self.at), principal, rules: self.rules, event })
     }
 
     /// The whole event as JSON: an object.
@@ -227,10 +227,10 @@ fn malformed(error: &serde_json::Error) -> RowError {
 
 #[cfg(test)]
 mod tests {
-    use conclave_core::event::RULES;
-    use conclave_core::ids::Millis;
+    use conclave_core::protocol::event::RULES;
     use conclave_core::room::Room;
     use conclave_core::setup::PluginSetup;
+    use conclave_core::types::ids::Millis;
 
     use super::*;
 

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-use conclave_core::event::Spent;
-use conclave_core::ids::{Millis, RoomId};
-use conclave_core::outcome::Status;
-use conclave_core::waits::Wait;
+use conclave_core::journal::pending_work::Wait;
+use conclave_core::types::ids::{Millis, RoomId};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::usage::Spent;
 use serde::Serialize;
 
 /// Where a run is.

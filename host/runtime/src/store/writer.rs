@@ -16,8 +16,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-use conclave_core::event::Record;
-use conclave_core::ids::{Millis, RoomId};
+use conclave_core::protocol::event::Record;
+use conclave_core::types::ids::{Millis, RoomId};
 use rusqlite::{Connection, OptionalExtension};
 use serde::Serialize;
 use tokio::sync::oneshot;

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use conclave_core::ids::{CallId, ModelName, PluginName, RoomId, TaskName};
 use conclave_core::setup::Setup;
+use conclave_core::types::ids::{CallId, ModelName, PluginName, RoomId, TaskName};
 use tracing::field::Empty;
 use tracing::{Span, info_span};
 

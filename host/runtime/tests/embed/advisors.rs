@@ -2,17 +2,18 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::{Action, Reply};
-use conclave_core::consult::{Advice, Condensation, CondenseReason, Question, Risk, Span, Verdict};
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::grant::DenialRecord;
-use conclave_core::history::History;
-use conclave_core::ids::{CallId, Millis, PluginName};
-use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, ModelError, ModelRequest};
-use conclave_core::room_secret::RoomSecret;
 use conclave_core::setup::PluginKind;
-use conclave_core::view::{AgentView, Remaining};
+use conclave_core::setup::plugin_query::{Advice, Condensation, CondenseReason, Question, Span, Verdict};
+use conclave_core::types::action::{Action, Reply};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::history::History;
+use conclave_core::types::ids::{CallId, Millis, PluginName};
+use conclave_core::types::message::ToolCall;
+use conclave_core::types::risk::Risk;
+use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::view::{AgentView, Remaining};
 use conclave_runtime::Prepared;
 use conclave_runtime::calls::{CallStart, ModelPort, NoEffects, Observer};
 use conclave_runtime::clock::BoxFuture;
@@ -63,7 +64,7 @@ fn view() -> AgentView {
         intent: None,
         plan: Arc::default(),
         outputs: Arc::default(),
-        spent: conclave_core::event::Spent::default(),
+        spent: conclave_core::types::usage::Spent::default(),
         level: 3,
         last_error: None,
         tools: Arc::default(),

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use conclave_runtime::RunOptions;
+use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
+use conclave_runtime::capability::Capability;
 use conclave_runtime::clock::BoxFuture;
-use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
-use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use serde_json::json;
 
 use crate::support::{config, prepared, run};

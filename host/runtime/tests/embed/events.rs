@@ -3,30 +3,31 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::PlanState;
-use conclave_core::channel::{Binding, ChannelKind};
-use conclave_core::consult::Risk;
-use conclave_core::control::agent_state::AgentState;
-use conclave_core::control::stuck::Recovery;
-use conclave_core::delivery::{BackgroundStatus, EndedTask};
-use conclave_core::grant::{Denial, DenialRecord, Layer};
-use conclave_core::ids::BackgroundId;
-use conclave_core::model::{Trouble, TroubleKind};
-use conclave_core::outcome::Outcome;
-use conclave_core::plan::Plan;
-use conclave_core::request::{Refusal, RefusalCode};
 use conclave_core::setup::GatePoint;
+use conclave_core::types::action::PlanState;
+use conclave_core::types::agent_state::AgentState;
+use conclave_core::types::channel::{Binding, ChannelKind};
+use conclave_core::types::completion::{Trouble, TroubleKind};
+use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
+use conclave_core::types::ids::BackgroundId;
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::plan::Plan;
+use conclave_core::types::request::{Refusal, RefusalCode};
+use conclave_core::types::risk::Risk;
+use conclave_core::types::stuck_rules::Recovery;
+use conclave_runtime::approval::{Approval, ApprovalAuthor, ApprovalCause, ApprovalRequest};
 use conclave_runtime::budget::{Budget, TopUp};
-use conclave_runtime::event::{Event, Principal, RULES, Record, Spent};
+use conclave_runtime::completion::{Stop, Usage};
+use conclave_runtime::event::{Event, Principal, RULES, Record};
 use conclave_runtime::fault::{CallReport, Fault, FaultKind};
 use conclave_runtime::ids::{CallId, ChannelId, Millis, ModelName, PluginName, RoomId, TaskName};
 use conclave_runtime::message::{Entity, Message};
-use conclave_runtime::model::{Stop, Usage};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Status;
-use conclave_runtime::policy::{Approval, ApprovalAuthor, ApprovalCause, ApprovalRequest};
 use conclave_runtime::side_effect::{SideEffect, SideEffectAnswer};
 use conclave_runtime::subscribe::{Happening, Level, What};
+use conclave_runtime::usage::Spent;
 use serde_json::json;
 
 const PAGE: &str = include_str!("../../../../docs/events.md");

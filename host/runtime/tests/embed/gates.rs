@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use conclave_core::consult::{GateVerdict, Passing};
+use conclave_core::setup::plugin_query::{GateVerdict, Passing};
 use conclave_runtime::RunOptions;
-use conclave_runtime::manifest::Capability;
+use conclave_runtime::capability::Capability;
 use conclave_runtime::native::{self, Check, Failure, Plugin, Step};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::request::RefusalCode;

@@ -3,11 +3,11 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use conclave_runtime::capability::Capability;
 use conclave_runtime::clock::{BoxFuture, Clock};
+use conclave_runtime::completion::Prompt;
 use conclave_runtime::ids::{Millis, RoomId};
 use conclave_runtime::journal::MemoryJournals;
-use conclave_runtime::manifest::Capability;
-use conclave_runtime::model::Prompt;
 use conclave_runtime::native::{self, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};
@@ -171,6 +171,6 @@ async fn every_run_is_over_once_however_it_ends() {
 #[tokio::test]
 async fn where_native_code_sends_data_is_not_known_and_said() {
     let prepared = host_saying("aye").load(&parse(TEXT)).await.unwrap();
-    let places = conclave_core::rights::data_can_leave(prepared.setup());
+    let places = conclave_core::inspect::permission_summary::data_can_leave(prepared.setup());
     assert_eq!(places, "wherever the native plugin desk sends it, wherever this program's client sends it (model default)");
 }

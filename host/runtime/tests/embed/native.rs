@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use conclave_runtime::capability::Capability;
+use conclave_runtime::completion::{Completion, Usage};
 use conclave_runtime::fault::FaultKind;
-use conclave_runtime::manifest::Capability;
-use conclave_runtime::model::{Completion, Usage};
 use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::subscribe::{Level, What};

@@ -4,13 +4,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::fault::FaultKind;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::message::ToolCall;
 use conclave_runtime::native::{Call, Failure, Plugin, Step, Tool};
-use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::tool::{ToolError, ToolOutcome};
 use conclave_runtime::{CallToolError, RunOptions};
 use serde_json::{Value, json};

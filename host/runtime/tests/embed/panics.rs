@@ -2,15 +2,15 @@
 
 use std::sync::Arc;
 
+use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
+use conclave_runtime::capability::Capability;
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::completion::Prompt;
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::journal::{Journals, MemoryJournals};
-use conclave_runtime::manifest::Capability;
-use conclave_runtime::model::Prompt;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::outcome::{Outcome, Status};
-use conclave_runtime::policy::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
 use serde_json::json;
 

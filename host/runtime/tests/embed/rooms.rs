@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use conclave_core::event::Event;
-use conclave_core::ids::Millis;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::ids::Millis;
 use conclave_runtime::binding::{Activity, Binding, ChannelKind};
 use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
 use conclave_runtime::clock::{BoxFuture, Clock};
@@ -415,7 +415,7 @@ async fn a_task_that_is_let_go_comes_to_its_end_after_its_room() {
     let waits = runner.wait(&alone.room, None);
     bench.go_on();
     assert_eq!(waits.await.unwrap().output.as_deref(), Some("done: wait alone"));
-    let folded = conclave_core::journal::fold(journals.records(&alone.room).iter().map(|record| (**record).clone()));
+    let folded = conclave_core::journal::record::fold(journals.records(&alone.room).iter().map(|record| (**record).clone()));
     assert_eq!(folded.outcome().and_then(|outcome| outcome.content.clone()).as_deref(), Some("done: wait alone"));
     assert_eq!(runner.list(), []);
 }
@@ -533,7 +533,7 @@ async fn what_a_task_was_told_right_before_its_host_stopped_is_read_once() {
 fn put(journals: &MemoryJournals, room: &RoomId, records: impl Iterator<Item = Arc<conclave_runtime::event::Record>>) {
     let records: Vec<_> = records.collect();
     let mut journal = futures_executor::block_on(journals.open(room).unwrap()).unwrap();
-    let spent = conclave_core::event::Spent::default();
+    let spent = conclave_core::types::usage::Spent::default();
     journal.append(&Entry { records: &records, waits: &[], outcome: None, spent }).map(drop).unwrap();
 }
 

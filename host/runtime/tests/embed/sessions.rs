@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use conclave_core::event::{Event, HistoryChange};
-use conclave_core::journal::{fold, from_lines, to_line};
+use conclave_core::journal::record::{fold, from_lines, to_line};
+use conclave_core::protocol::event::{Event, HistoryChange};
 use conclave_runtime::ids::{RoomId, TaskName};
 use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};
 use conclave_runtime::limits::RunLimits;

@@ -5,11 +5,11 @@ use std::fmt::Debug;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use conclave_runtime::capability::Capability;
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
+use conclave_runtime::completion::{Completion, ModelError, Prompt, Usage};
 use conclave_runtime::ids::{ChannelId, TaskName};
-use conclave_runtime::manifest::Capability;
-use conclave_runtime::model::{Completion, ModelError, Prompt, Usage};
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, Subscribers, What};
@@ -149,7 +149,7 @@ async fn desk() -> Prepared {
     .asks(Capability::Tools, "Looks.")
     .asks(Capability::Delegate, "Digests.");
     let look = Tool::new("look", "Looks.", json!({}), |call: Call| async move {
-        let _ = call.host.ask(conclave_runtime::model::ModelRequest::default()).await;
+        let _ = call.host.ask(conclave_runtime::completion::ModelRequest::default()).await;
         Err::<String, _>(native::Failure::new("a secret failure"))
     });
     let digest = Plugin::agent("digest", |step: Step| async move {

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use conclave_runtime::action::Action;
 use conclave_runtime::clock::{BoxFuture, Clock, SteadyClock};
+use conclave_runtime::completion::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::config::Config;
 use conclave_runtime::event::Event;
 use conclave_runtime::ids::{Millis, RoomId};
-use conclave_runtime::model::{Completion, Prompt, Stop, Usage};
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{self, IntoTurn, Plugin, Step};
 use conclave_runtime::outcome::{Outcome, Status};
@@ -44,7 +44,7 @@ async fn prepared(talker: &Arc<Talker>) -> Prepared {
         }
         Ok(native::finish(format!("{}", length > 0)))
     })
-    .asks(conclave_runtime::manifest::Capability::Model, "Talks.");
+    .asks(conclave_runtime::capability::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::clone(talker) as Arc<dyn ModelClient>)].into();
     let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap()
@@ -133,7 +133,7 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
         }
         Ok(native::finish("well"))
     })
-    .asks(conclave_runtime::manifest::Capability::Model, "Talks.");
+    .asks(conclave_runtime::capability::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
     let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let prepared = host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap();
@@ -147,7 +147,7 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
     let times: Vec<u64> = records.iter().map(|record| record.at.0).collect();
     // A room's own time never goes back, so nothing took less than no time.
     assert!(times.is_sorted(), "{times:?}");
-    let room = conclave_core::journal::fold(records);
+    let room = conclave_core::journal::record::fold(records);
     assert_eq!(room.now().0, *times.iter().max().unwrap());
     assert!(reader.verify(None).unwrap().problems.is_empty());
 }
@@ -165,7 +165,7 @@ async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outc
             Ok(if is_last { native::finish("well") } else { Action::Think { thought: "on".to_owned() }.into_turn() })
         }
     })
-    .asks(conclave_runtime::manifest::Capability::Model, "Talks.");
+    .asks(conclave_runtime::capability::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
     let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let config = format!("{CONFIG}\n[limits.run]\nwall = \"10 min\"\n");

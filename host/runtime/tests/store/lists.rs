@@ -2,15 +2,16 @@
 
 use std::sync::Arc;
 
-use conclave_core::ids::TimerId;
-use conclave_core::waits::{Wait, WaitChange, WaitKey};
+use conclave_core::journal::pending_work::{Wait, WaitChange, WaitKey};
+use conclave_core::types::ids::TimerId;
 use conclave_runtime::config::Config;
-use conclave_runtime::event::{Event, HistoryChange, Spent};
+use conclave_runtime::event::{Event, HistoryChange};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::Entry;
 use conclave_runtime::native::{Failure, Plugin, Step};
 use conclave_runtime::outcome::Status;
 use conclave_runtime::store::{Durability, Found, Reader, RunFilter, Standing, Store};
+use conclave_runtime::usage::Spent;
 use conclave_runtime::{Host, HostOptions, RunOptions};
 
 use crate::support::{about, append, copied, end, ended, kept, open, opened, record, reopen, run, said};

@@ -1,6 +1,6 @@
 //! Control messages of other processes, as files.
 
-use conclave_core::policy::Approval;
+use conclave_core::types::approval::Approval;
 use conclave_runtime::ids::{CallId, RoomId};
 use conclave_runtime::store::{Mail, MailState, Store, StoreError, Word};
 

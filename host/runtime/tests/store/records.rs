@@ -128,7 +128,7 @@ fn the_lines_are_those_of_a_journal_of_lines() {
     let store = Store::open(temp.path()).unwrap();
     drop(run(&store, "a", 3));
     let lines = Reader::open(temp.path()).unwrap().lines(&RoomId::from("a")).unwrap();
-    let read = conclave_core::journal::from_lines(&(lines.join("\n") + "\n")).unwrap();
+    let read = conclave_core::journal::record::from_lines(&(lines.join("\n") + "\n")).unwrap();
     assert_eq!(read, records(temp.path(), "a"));
 }
 

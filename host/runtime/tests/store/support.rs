@@ -3,13 +3,14 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use conclave_runtime::event::{Event, Opening, Principal, RULES, Record, Spent};
+use conclave_runtime::event::{Event, Opening, Principal, RULES, Record};
 use conclave_runtime::ids::{CallId, Millis, RoomId, TaskName};
 use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Reopened};
 use conclave_runtime::outcome::{Outcome, Status};
 use conclave_runtime::room_secret::RoomSecret;
 use conclave_runtime::setup::Setup;
 use conclave_runtime::store::{About, Durability, Reader, Store};
+use conclave_runtime::usage::Spent;
 use futures_executor::block_on;
 
 /// The secret of every room here.

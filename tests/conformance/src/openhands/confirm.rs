@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use conclave_runtime::action::{Action, Observation, Reply, Turn};
-use conclave_runtime::consult::{Risk, Verdict};
+use conclave_runtime::approval::Approval;
 use conclave_runtime::message::ToolCall;
 use conclave_runtime::native::{Assess, Failure, IntoTurn, Plugin};
-use conclave_runtime::policy::Approval;
+use conclave_runtime::plugin_query::Verdict;
+use conclave_runtime::risk::Risk;
 use serde_json::{Value, json};
 
 use super::Case;

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_runtime::config::Config;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Ask, RunOptions};

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::ids::RoomId;
-use conclave_core::unfinished::INTERRUPTED;
+use conclave_core::journal::recovery::INTERRUPTED;
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::JsonLines;
 use conclave_runtime::native::{Plugin, Tool};

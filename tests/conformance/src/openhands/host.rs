@@ -1,8 +1,8 @@
 //! Where this host does better than the reference: what is stored, what a broken guard and a broken log mean, and what goes round in circles.
 //! Whatever needs a conversation is one on the whole host, with components.
 
-use conclave_core::outcome::Status;
 use conclave_core::trajectory;
+use conclave_core::types::outcome::Status;
 use serde_json::{Value, json};
 
 use super::Case;

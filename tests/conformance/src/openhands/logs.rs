@@ -1,8 +1,8 @@
 //! Logs: what is found in them, how they are played again, and what `conclave trajectory show` says of one of the SDK: which of its events
 //! led to one of them, what is wrong with its tree, and which actions nothing answered.
 
-use conclave_core::control::triggers;
 use conclave_core::trajectory::{self, Event, Filter, Loaded, Replay, Source, tree_of, unmatched_events};
+use conclave_core::types::triggers;
 use serde_json::{Value, json};
 
 use super::Case;

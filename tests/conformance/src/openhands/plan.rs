@@ -1,6 +1,6 @@
 //! Changes of a plan, one after the other, by the plan that the room keeps for an agent.
 
-use conclave_core::plan::{Plan, PlanError};
+use conclave_core::types::plan::{Plan, PlanError};
 use serde_json::{Value, json};
 
 use super::Case;

@@ -4,21 +4,21 @@
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use conclave_core::control::agent_state::AgentState;
-use conclave_core::export;
+use conclave_core::inspect::export;
 use conclave_core::trajectory::Era;
+use conclave_core::types::agent_state::AgentState;
 use conclave_runtime::action::{Action, Past, Reply, Turn};
+use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
+use conclave_runtime::capability::Capability;
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::{Event, Record};
 use conclave_runtime::ids::{ChannelId, TaskName};
-use conclave_runtime::manifest::Capability;
 use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, Tool, finish};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::outcome::Outcome;
-use conclave_runtime::policy::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Ask, Host, HostOptions, RunOptions};
 use serde_json::{Value, json};

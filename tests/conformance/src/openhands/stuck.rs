@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::control::stuck::StuckKind;
+use conclave_core::room::StuckKind;
 use conclave_runtime::action::Action;
 use conclave_runtime::message::{Entity, Message};
 use conclave_runtime::native::{IntoTurn, say};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use conclave_core::ids::BackgroundId;
+use conclave_core::types::ids::BackgroundId;
 use conclave_runtime::delegation::{BackgroundRecord, Delegation, Deliver, HandBack, OnClose, STRUCTURED_RETRIES};
 use conclave_runtime::delivery::{Decision, DeliveryState};
 use conclave_runtime::ids::{PluginName, RoomId, TaskName};

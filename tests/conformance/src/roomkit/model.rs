@@ -1,6 +1,6 @@
 //! A result by itself: its JSON, which is that of the journal (`Event::BackgroundEnded`), gives back what was written.
 
-use conclave_core::ids::BackgroundId;
+use conclave_core::types::ids::BackgroundId;
 use conclave_runtime::delivery::{BackgroundStatus, EndedTask};
 use conclave_runtime::ids::TaskName;
 use serde_json::{Value, json};

@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::consult::GateVerdict;
-use conclave_core::ids::BackgroundId;
+use conclave_core::setup::plugin_query::GateVerdict;
+use conclave_core::types::ids::BackgroundId;
 use conclave_runtime::binding::{Binding, ChannelKind, Visibility};
 use conclave_runtime::clock::{Clock, SystemClock};
 use conclave_runtime::config::Config;

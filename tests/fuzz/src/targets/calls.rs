@@ -2,13 +2,14 @@
 
 use std::sync::LazyLock;
 
-use conclave_core::calling::arguments::{check as fits, explain, explanation_fields};
-use conclave_core::calling::reading::Reader;
-use conclave_core::calling::sequence::Sequence;
-use conclave_core::calling::{json, routing, xml};
-use conclave_core::ids::PluginName;
-use conclave_core::message::{Entity, Message};
-use conclave_core::toolbox::{HostTool, TaskTool, Toolbox};
+use conclave_core::tool_calls::arguments::{check as fits, explain, explanation_fields};
+use conclave_core::tool_calls::parse::Reader;
+use conclave_core::tool_calls::sequence::Sequence;
+use conclave_core::tool_calls::toolbox::{TaskTool, Toolbox};
+use conclave_core::tool_calls::{json, routing, xml};
+use conclave_core::types::host_tool::HostTool;
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::message::{Entity, Message};
 use serde_json::{Map, Value};
 
 use super::facts;
@@ -94,7 +95,7 @@ fn arguments_fit(schema: &Value, arguments: &Value) {
         }
     }
     let empty = Map::new();
-    let _ = conclave_core::calling::arguments::infer(TOOLBOX.iter(), arguments.as_object().unwrap_or(&empty));
+    let _ = conclave_core::tool_calls::arguments::infer(TOOLBOX.iter(), arguments.as_object().unwrap_or(&empty));
 }
 
 fn routes(text: &str) {

@@ -1,6 +1,6 @@
 //! A component's bytes, before any of it is compiled.
 
-use conclave_core::manifest::{CONTRACT, FORMAT, Manifest, SECTION};
+use conclave_core::permissions::manifest::{CONTRACT, FORMAT, Manifest, SECTION};
 use conclave_runtime::plugin::{embed, inspect};
 
 pub(super) fn check(input: &[u8]) {

@@ -1,6 +1,6 @@
 //! A config: problems stand in the text, and what is assembled of it reads back from a journal.
 
-use conclave_core::assemble::assemble;
+use conclave_core::config::assemble::assemble;
 use conclave_core::config::{Config, Problems, Severity};
 use conclave_core::setup::Setup;
 

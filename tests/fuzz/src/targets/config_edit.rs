@@ -1,7 +1,7 @@
 //! A config and edits of it. The input is a config, a line `=====`, and edits, one in a line: `grant PLUGIN TOML`, `revoke PLUGIN TOML`,
 //! `add NAME SOURCE`, `set PATH TOML`, `remove PATH`.
 
-use conclave_core::config_edit::{ConfigText, EditError, Fragment};
+use conclave_core::config::edit::{ConfigText, EditError, Fragment};
 use toml::Value;
 
 use super::config::stand_in;

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::ids::PluginName;
-use conclave_core::manifest::{Ask, CONTRACT, Capability, FORMAT, Manifest};
+use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
 use conclave_core::setup::{PluginFacts, PluginKind};
-use conclave_core::tool::ToolSpec;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::tool::ToolSpec;
 use serde_json::json;
 
 /// A plugin that is of every kind, asks for everything without requiring it, and has two tools.

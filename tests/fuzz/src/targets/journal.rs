@@ -5,16 +5,16 @@
 
 use std::sync::{Arc, LazyLock};
 
-use conclave_core::assemble::assemble;
-use conclave_core::audit;
+use conclave_core::config::assemble::assemble;
 use conclave_core::config::{Config, Problems};
-use conclave_core::event::{Event, Opening, RULES, Record};
-use conclave_core::ids::Millis;
-use conclave_core::journal::{fold, from_lines, retold, to_line};
+use conclave_core::inspect::audit;
+use conclave_core::inspect::timeline::Timeline;
+use conclave_core::journal::record::{fold, from_lines, retold, to_line};
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::event::{Event, Opening, RULES, Record};
 use conclave_core::room::Room;
 use conclave_core::setup::Setup;
-use conclave_core::timeline::Timeline;
-use conclave_core::unfinished::Unfinished;
+use conclave_core::types::ids::Millis;
 
 use super::facts;
 use crate::drive::hash;

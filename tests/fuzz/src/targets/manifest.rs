@@ -1,6 +1,6 @@
 //! A manifest in both of its forms.
 
-use conclave_core::manifest::{CONTRACT, FORMAT, Manifest};
+use conclave_core::permissions::manifest::{CONTRACT, FORMAT, Manifest};
 
 pub(super) fn check(input: &[u8]) {
     match Manifest::parse(input) {

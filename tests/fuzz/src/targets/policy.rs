@@ -4,11 +4,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::grant::{FileGrant, FileMode, Grants, ToolPattern};
-use conclave_core::ids::PluginName;
-use conclave_core::limits::{PluginLimits, RunLimits};
-use conclave_core::policy::{ApprovalCause, ApprovalRequest, Decide, Rule, decide, leave};
+use conclave_core::permissions::grant::{FileGrant, FileMode, Grants, ToolPattern};
+use conclave_core::permissions::policy_rules::{Decide, Rule};
+use conclave_core::policy::decision::decide;
+use conclave_core::policy::permit::leave;
 use conclave_core::setup::{PluginSetup, Setup};
+use conclave_core::types::approval::{ApprovalCause, ApprovalRequest};
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::limits::{PluginLimits, RunLimits};
 use serde_json::{Value, json};
 
 use super::facts;

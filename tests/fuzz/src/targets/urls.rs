@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use conclave_core::config::Config;
-use conclave_core::fetch::{AddressKind, HostPattern, UrlPattern, is_inside, next_hop, target};
-use conclave_core::grant::{FetchGrant, FetchRule, Grants, Rights};
-use conclave_core::manifest::Manifest;
+use conclave_core::permissions::fetch::{AddressKind, HostPattern, UrlPattern, is_inside, next_hop, target};
+use conclave_core::permissions::grant::{FetchGrant, FetchRule, Grants, Rights};
+use conclave_core::permissions::manifest::Manifest;
 use url::{Host, Url};
 
 use super::facts;

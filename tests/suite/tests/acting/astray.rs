@@ -1,7 +1,7 @@
 //! Agents that do the same again and again, and hide it behind thoughts that vary (C-325).
 
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig};
 use serde_json::{Value, json};
 

@@ -1,6 +1,6 @@
 //! Pages, through the stock browser: read as text, and where there is none, an observation that says why.
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::Rig;
 use serde_json::{Value, json};

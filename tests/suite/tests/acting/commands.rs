@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use conclave_core::config::Config;
-use conclave_core::ids::{ChannelId, TaskName};
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::ids::{ChannelId, TaskName};
+use conclave_core::types::outcome::Status;
 use conclave_runtime::RunOptions;
 use conclave_runtime::channel::{Answer, Channels, Speech};
 use conclave_runtime::clock::BoxFuture;

@@ -1,6 +1,6 @@
 //! Several delegates at once, each a real agent in a sandbox of its own.
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};
 

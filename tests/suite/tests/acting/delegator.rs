@@ -1,6 +1,6 @@
 //! The stock delegator: study, work, verify; again when the work is not good, and not for ever.
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Ran, Rig};
 use serde_json::{Value, json};
 

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use conclave_core::config::Config;
-use conclave_core::fault::FaultKind;
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::outcome::Status;
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
 use conclave_runtime::{Host, Prepared, RunOptions};
 use conclave_test_support::{Ran, Rig, block_on, host};

@@ -1,7 +1,7 @@
 //! Micro-agents: a text file is an agent, on the stock component.
 
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::outcome::Status;
 use conclave_models::test_server::Answer;
 use conclave_test_support::{Ran, Rig, refused};
 use serde_json::{Value, json};

@@ -1,7 +1,7 @@
 //! The stock planner with a scripted model: a plan of three levels worked through to its end, and a model that does not always make sense.
 
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::outcome::Status;
 use conclave_models::test_server::Answer;
 use conclave_test_support::{Ran, Rig};
 use serde_json::{Value, json};

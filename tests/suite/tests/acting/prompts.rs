@@ -1,6 +1,6 @@
 //! What a model sees of what its agent did: its actions and what came of them, in their order.
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::Rig;
 use serde_json::json;
 

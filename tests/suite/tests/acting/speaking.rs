@@ -1,7 +1,7 @@
 //! Only the user speaks as the user: what files, pages, memories and strategies say reaches a model as the result of a call or in a
 //! fence. Held against the requests that a model's server gets.
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_models::test_server::{Answer, Server};
 use conclave_test_support::{Rig, guest};
 use serde_json::{Value, json};

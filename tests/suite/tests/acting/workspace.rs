@@ -1,6 +1,6 @@
 //! Files, through the stock workspace: what is written is there, what goes wrong is read and never the end, and what is missing is told.
 
-use conclave_core::outcome::Status;
+use conclave_core::types::outcome::Status;
 use conclave_test_support::{Rig, refused};
 use serde_json::{Value, json};
 

@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::message::{Entity, Message, ToolCall};
-use conclave_core::notice::Notice;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::message::{Entity, Message, ToolCall};
+use conclave_runtime::completion::{Completion, Stop};
 use conclave_runtime::engine::EngineSettings;
-use conclave_runtime::model::{Completion, Stop};
 use conclave_test_support::{block_on, until_so as until};
 use serde_json::json;
 

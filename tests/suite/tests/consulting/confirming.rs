@@ -2,10 +2,10 @@
 
 use std::path::Path;
 
-use conclave_core::consult::Risk;
-use conclave_core::event::Event;
-use conclave_core::notice::Notice;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::risk::Risk;
 use conclave_test_support::block_on;
 use serde_json::{Value, json};
 

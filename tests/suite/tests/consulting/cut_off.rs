@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::RoomId;
-use conclave_core::outcome::Outcome;
-use conclave_core::policy::{Approval, ApprovalRequest};
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Outcome;
 use conclave_runtime::RunOptions;
 use conclave_runtime::engine::EngineSettings;
 use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, MemoryJournals, Opening};

@@ -1,7 +1,7 @@
 //! `recall`: what a memory says reaches the agent, bounded; what goes wrong with it is an observation.
 
-use conclave_core::event::Record;
-use conclave_core::notice::Notice;
+use conclave_core::protocol::event::Record;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::trajectory::Era;
 use conclave_test_support::block_on;
 use serde_json::{Value, json};
@@ -81,7 +81,7 @@ fn a_long_memory_is_cut_in_its_middle() {
     block_on(async {
         let world = World::new();
         world.run(&config, "go").await;
-        let log = conclave_core::export::log(world.records().iter().map(|record| Record::clone(record)), Era::V2024);
+        let log = conclave_core::inspect::export::log(world.records().iter().map(|record| Record::clone(record)), Era::V2024);
         let recalled = log.iter().find(|event| event["observation"] == "recall").unwrap_or_else(|| panic!("it recalled: {log:#?}"));
         let bytes = recalled.to_string().len();
         assert!((30_000..35_000).contains(&bytes), "one of 200 000 bytes comes with its two ends: {bytes}");

@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use conclave_core::config::Config;
-use conclave_core::manifest::Manifest;
+use conclave_core::permissions::manifest::Manifest;
 use conclave_test_support::{Rig, guest, stock, toml_inline};
 use serde_json::{Map, Value, json};
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::fault::FaultKind;
-use conclave_core::notice::Notice;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::fault::FaultKind;
 use conclave_runtime::RunOptions;
 use conclave_runtime::channel::{Answer, Channels, Nobody, Speech};
 use conclave_runtime::clock::BoxFuture;

@@ -3,11 +3,12 @@
 use std::io::Write;
 use std::path::Path;
 
+use conclave_core::config::edit::example_of;
 use conclave_core::config::{Config, ToolEntry};
-use conclave_core::config_edit::{example_of, quoted};
-use conclave_core::grant::ToolPattern;
-use conclave_core::manifest::Capability;
+use conclave_core::permissions::grant::ToolPattern;
 use conclave_core::setup::PluginKind;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::Inspection;
 use serde::Serialize;
 

@@ -3,11 +3,13 @@
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use conclave_core::config::edit::Fragment;
 use conclave_core::config::{Config, default_place};
-use conclave_core::config_edit::{Fragment, quoted};
-use conclave_core::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
-use conclave_core::grant::ToolPattern;
-use conclave_core::manifest::{Ask, Capability};
+use conclave_core::permissions::fetch::{UrlPattern, is_header_name, is_own_header, is_usual_header};
+use conclave_core::permissions::grant::ToolPattern;
+use conclave_core::permissions::manifest::Ask;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::wording::quoted;
 use conclave_runtime::plugin::Inspection;
 
 use crate::ask::{confirm, line, names};

@@ -1,8 +1,9 @@
 //! The config of a single call: one plugin, what the command line grants it, and a task that does nothing, because a config has one.
 
+use conclave_core::config::edit::{ConfigText, EditError, Fragment, proposed_name};
 use conclave_core::config::{Config, Problem, check_name};
-use conclave_core::config_edit::{ConfigText, EditError, Fragment, proposed_name, quoted};
-use conclave_core::manifest::Manifest;
+use conclave_core::permissions::manifest::Manifest;
+use conclave_core::types::wording::quoted;
 use conclave_runtime::{Host, HostOptions, native};
 use serde_json::Value;
 

@@ -4,10 +4,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use anstyle::Style;
-use conclave_core::config_edit::Fragment;
-use conclave_core::grant::DenialRecord;
-use conclave_core::notice::Notice;
-use conclave_core::side_effect::SideEffectAnswer;
+use conclave_core::config::edit::Fragment;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::side_effect::SideEffectAnswer;
 use conclave_runtime::subscribe::{Happening, Level, Subscriber, What};
 use serde_json::{Value, json};
 

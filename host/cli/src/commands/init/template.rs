@@ -62,7 +62,7 @@ fn next<'a>(rest: &'a str, values: &[(&'a str, &'a str)]) -> Option<(&'a str, (&
 }
 
 fn quoted(text: &str) -> String {
-    conclave_core::config_edit::quoted(text)
+    conclave_core::types::wording::quoted(text)
 }
 
 const DESK: &str = r#"# A desk that answers from the text files in <SHOWN>/. No model, no key, no network.

@@ -4,8 +4,8 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use conclave_core::lock::Lock;
-use conclave_core::text::show_size;
+use conclave_core::config::lockfile::Lock;
+use conclave_core::types::text::show_size;
 use conclave_runtime::lock_of;
 
 use crate::commands::add::file_option;

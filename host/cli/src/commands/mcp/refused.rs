@@ -4,10 +4,11 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::ids::{CallId, RoomId};
-use conclave_core::notice::Notice;
-use conclave_core::policy::{Approval, ApprovalRequest, leave};
+use conclave_core::policy::permit::leave;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::ids::{CallId, RoomId};
 use conclave_runtime::subscribe::{Happening, Subscriber, What};
 
 use crate::screen::Screen;

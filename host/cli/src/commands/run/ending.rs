@@ -6,9 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anstyle::Style;
-use conclave_core::ids::TaskName;
-use conclave_core::message::ToolCall;
-use conclave_core::outcome::{EndCause, Outcome, Status};
+use conclave_core::types::ids::TaskName;
+use conclave_core::types::message::ToolCall;
+use conclave_core::types::outcome::{EndCause, Outcome, Status};
 use conclave_runtime::Prepared;
 
 use crate::args::Output;

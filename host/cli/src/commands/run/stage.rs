@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::delegation::OnClose;
-use conclave_core::ids::{RoomId, TaskName};
-use conclave_core::outcome::Outcome;
+use conclave_core::types::delegation::OnClose;
+use conclave_core::types::ids::{RoomId, TaskName};
+use conclave_core::types::outcome::Outcome;
 use conclave_runtime::runner::{LocalRunner, TaskRunner};
 use conclave_runtime::store::{Found, Reader, Store};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers};

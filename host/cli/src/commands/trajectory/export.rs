@@ -3,7 +3,7 @@
 use std::io::{ErrorKind, Write};
 use std::path::Path;
 
-use conclave_core::export;
+use conclave_core::inspect::export;
 use conclave_runtime::durable_file::{self, Access};
 use serde_json::{Value, json};
 

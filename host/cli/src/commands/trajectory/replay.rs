@@ -5,8 +5,8 @@ use std::io::Write;
 use std::sync::Arc;
 use std::time::Instant;
 
-use conclave_core::action::Turn;
 use conclave_core::trajectory::{Event, Loaded, Replay};
+use conclave_core::types::action::Turn;
 use conclave_runtime::RunOptions;
 use conclave_runtime::ids::{Ids, RandomIds};
 
@@ -65,8 +65,8 @@ fn again(loaded: &Loaded, args: &TrajectoryReplay) -> Result<(String, Vec<Turn>)
 #[cfg(test)]
 mod tests {
     use clap::Parser;
-    use conclave_core::action::Action;
     use conclave_core::trajectory::load;
+    use conclave_core::types::action::Action;
 
     use super::*;
     use crate::args::{Cli, Command, Trajectory};

@@ -4,8 +4,8 @@
 use std::io::Write;
 
 use anstyle::Style;
-use conclave_core::ids::PluginName;
-use conclave_core::lock::{Change, Part, is_harmless};
+use conclave_core::config::lockfile::{Change, Part, is_harmless};
+use conclave_core::types::ids::PluginName;
 
 use crate::screen::total_columns;
 use crate::show::{BAD, FAINT, GOOD, NAME, ODD, foreign, one_line, paint};

@@ -2,9 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use conclave_core::event::{Event, Record};
-use conclave_core::ids::RoomId;
-use conclave_core::journal::{Retold, retold};
+use conclave_core::journal::record::{Retold, retold};
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::RoomId;
 use conclave_runtime::store::{Reader, RunFilter, RunRow};
 
 use super::folder::Folder;

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 use std::{fs, io};
 
-use conclave_core::event::Record;
-use conclave_core::journal::from_lines;
+use conclave_core::journal::record::from_lines;
+use conclave_core::protocol::event::Record;
 
 use super::find::{Journal, journal};
 use crate::error::CliError;

@@ -3,15 +3,15 @@
 use std::collections::HashMap;
 use std::fmt;
 
-use conclave_core::event::Event;
-use conclave_core::explain::Question;
-use conclave_core::grant::{Denial, DenialRecord};
-use conclave_core::ids::{CallId, PluginName, TaskName};
-use conclave_core::journal::Retold;
-use conclave_core::manifest::Capability;
-use conclave_core::notice::Notice;
-use conclave_core::policy::{Approval, ApprovalRequest};
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::inspect::explain::Question;
+use conclave_core::journal::record::Retold;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::approval::{Approval, ApprovalRequest};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{Denial, DenialRecord};
+use conclave_core::types::ids::{CallId, PluginName, TaskName};
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 /// Who asked for something.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use conclave_core::timeline::{Effected, Given, Row, What};
+use conclave_core::inspect::timeline::{Effected, Given, Row, What};
 
 use super::html::{escape, span};
 use crate::show::amounts::{thousands, took};

@@ -1,10 +1,10 @@
 //! A page of hostile texts is still a page: every text is data, nothing on it runs or loads.
 
-use conclave_core::grant::Layer;
-use conclave_core::ids::{Millis, PluginName, RoomId, TaskName};
-use conclave_core::model::Usage;
-use conclave_core::outcome::Status;
-use conclave_core::timeline::{Effected, Ended, Given, Lane, Row, Sandbox, Timeline, Totals, What};
+use conclave_core::inspect::timeline::{Effected, Ended, Given, Lane, Row, Sandbox, Timeline, Totals, What};
+use conclave_core::types::completion::Usage;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::ids::{Millis, PluginName, RoomId, TaskName};
+use conclave_core::types::outcome::Status;
 use conclave_runtime::store::Standing;
 
 use super::*;
@@ -81,7 +81,7 @@ fn rows(text: &str) -> Vec<Row> {
         },
         What::Message { task, text: text.into() },
         What::Replaced { plugin, sha256: text.into() },
-        What::Stopped { task: None, by: conclave_core::message::Entity::User, reason: text.into() },
+        What::Stopped { task: None, by: conclave_core::types::message::Entity::User, reason: text.into() },
         What::Other { event: text.into() },
     ];
     whats.into_iter().zip(0..).map(|(what, at)| row(u32::from(at > 0), at * 10, Some(at * 10 + 5), what)).collect()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-use conclave_core::timeline::{Row, Sandbox, What};
+use conclave_core::inspect::timeline::{Row, Sandbox, What};
 
 use crate::show::amounts::{thousands, took};
 

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use conclave_core::model::Usage;
-use conclave_core::timeline::{Effected, Given, Row, Sandbox, What};
+use conclave_core::inspect::timeline::{Effected, Given, Row, Sandbox, What};
+use conclave_core::types::completion::Usage;
 
 use crate::show::amounts::{money, thousands, took};
 use crate::show::{bytes, time};

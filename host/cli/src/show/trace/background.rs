@@ -3,9 +3,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use conclave_core::delivery::{BackgroundStatus, EndedTask};
-use conclave_core::ids::{BackgroundId, RoomId, TaskName};
-use conclave_core::outcome::Status;
+use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
+use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
+use conclave_core::types::outcome::Status;
 
 use super::calls::name_of;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use conclave_core::fault::CallReport;
-use conclave_core::ids::{CallId, RoomId, TaskName};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::{CallId, RoomId, TaskName};
 
 /// Calls in one message from which on they are told together: a screen full of the same line tells nothing.
 pub(super) const TOGETHER: usize = 4;

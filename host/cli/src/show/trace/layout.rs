@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::ops::RangeInclusive;
 use std::time::Instant;
 
-use conclave_core::ids::{RoomId, TaskName};
 use conclave_core::setup::Setup;
+use conclave_core::types::ids::{RoomId, TaskName};
 
 use crate::screen::total_columns;
 use crate::show::entry::Entry;

@@ -1,17 +1,17 @@
 //! Each notice of a run as an entry of its trace.
 
 use anstyle::Style;
-use conclave_core::action::Action;
-use conclave_core::budget::Budget;
-use conclave_core::delivery::EndedTask;
-use conclave_core::fault::FaultKind;
-use conclave_core::grant::DenialRecord;
-use conclave_core::ids::{BackgroundId, RoomId, TaskName};
-use conclave_core::message::{Entity, Message, Signal};
-use conclave_core::model::Stop;
-use conclave_core::notice::Notice;
-use conclave_core::outcome::Status;
-use conclave_core::side_effect::SideEffectAnswer;
+use conclave_core::policy::budget::Budget;
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::action::Action;
+use conclave_core::types::completion::Stop;
+use conclave_core::types::delivery::EndedTask;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::ids::{BackgroundId, RoomId, TaskName};
+use conclave_core::types::message::{Entity, Message, Signal};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::side_effect::SideEffectAnswer;
 use serde_json::Value;
 
 use super::calls::{TOGETHER, name_of};

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use conclave_core::fault::CallReport;
-use conclave_core::grant::DenialRecord;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::text::show_size;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::text::show_size;
 
 use super::calls::Progress;
 use crate::show::entry::Entry;

@@ -7,19 +7,19 @@ use serde_json::{Value, json};
 
 use super::super::approvals::Asked;
 use super::super::frame::{Said, Slot, ToolRound};
-use super::super::posting::{text_form, unknown_plugin};
+use super::super::messages::{text_form, unknown_plugin};
 use super::super::{Invariant, Room};
 use super::{text_of, unsupported};
-use crate::action::{Action, Observation, exit_code};
-use crate::calling::fit;
-use crate::grant::Layer;
-use crate::ids::{FrameId, PluginName};
-use crate::manifest::Capability;
-use crate::message::ToolCall;
-use crate::tool::{ToolError, ToolOutcome};
-use crate::toolbox::ToolTarget;
+use crate::tool_calls::toolbox::ToolTarget;
+use crate::tool_calls::truncate;
 use crate::trajectory::observation::MAX_COMMAND_OUTPUT;
 use crate::trajectory::{self, Era, truncate};
+use crate::types::action::{Action, Observation, exit_code};
+use crate::types::capability::Capability;
+use crate::types::denial::Layer;
+use crate::types::ids::{FrameId, PluginName};
+use crate::types::message::ToolCall;
+use crate::types::tool::{ToolError, ToolOutcome};
 
 /// Bytes of an observation's text; a command's has a limit of its own (O-043).
 const MAX_CONTENT: u64 = 1 << 20;
@@ -239,6 +239,6 @@ fn words(observation: &Observation) -> String {
 /// Cuts a text that nobody could read as a whole.
 pub(super) fn cut(content: &mut String) {
     if content.len() as u64 > MAX_CONTENT {
-        *content = fit::cut(content, MAX_CONTENT, 1);
+        *content = truncate::cut(content, MAX_CONTENT, 1);
     }
 }

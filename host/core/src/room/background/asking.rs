@@ -5,18 +5,18 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::super::Room;
-use super::super::ending::Ending;
 use super::super::frame::Said;
+use super::super::termination::Ending;
 use super::ending::Told;
 use super::opening::cut;
-use crate::delegation::{BackgroundRecord, BackgroundState};
-use crate::delivery::DeliveryState;
-use crate::effect::Effect;
-use crate::ids::{BackgroundId, ControlId, FrameId, TaskName};
-use crate::message::{Label, ToolCall};
-use crate::outcome::{EndCause, Status};
-use crate::request::{Refusal, RefusalCode, Reply, RequestId};
-use crate::toolbox::HostTool;
+use crate::protocol::effect::Effect;
+use crate::types::delegation::{BackgroundRecord, BackgroundState};
+use crate::types::delivery::DeliveryState;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{BackgroundId, ControlId, FrameId, TaskName};
+use crate::types::message::{Label, ToolCall};
+use crate::types::outcome::{EndCause, Status};
+use crate::types::request::{Refusal, RefusalCode, Reply, RequestId};
 
 /// Tasks in one answer.
 const LISTED: usize = 10;

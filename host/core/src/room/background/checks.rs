@@ -8,12 +8,12 @@ use serde_json::{Value, json};
 
 use super::super::{Phase, Room};
 use super::{Delegating, Origin};
-use crate::channel::Binding;
-use crate::delegation::{CHAIN_MAX, Delegation, Deliver};
-use crate::grant::Layer;
-use crate::ids::{ChannelId, FrameId, PluginName, TaskName};
-use crate::manifest::Capability;
-use crate::request::{Refusal, RefusalCode};
+use crate::types::capability::Capability;
+use crate::types::channel::Binding;
+use crate::types::delegation::{CHAIN_MAX, Delegation, Deliver};
+use crate::types::denial::Layer;
+use crate::types::ids::{ChannelId, FrameId, PluginName, TaskName};
+use crate::types::request::{Refusal, RefusalCode};
 
 /// What a delegation leads to, once nothing is wrong with it.
 pub(super) struct Checked {

@@ -1,11 +1,11 @@
 //! What becomes of background tasks when their parent is stopped or closed: each one's own `on_close` says (R-063 done right).
 
 use super::super::Room;
-use super::super::ending::Ending;
+use super::super::termination::Ending;
 use super::ending::Told;
-use crate::delegation::OnClose;
-use crate::ids::BackgroundId;
-use crate::outcome::{Outcome, Status};
+use crate::types::delegation::OnClose;
+use crate::types::ids::BackgroundId;
+use crate::types::outcome::{Outcome, Status};
 
 impl Room {
     /// The room is closed: tasks are stopped, go on alone, or are waited for in silence.

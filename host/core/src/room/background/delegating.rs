@@ -12,15 +12,15 @@ use super::super::gates::Passing;
 use super::super::{Invariant, Purpose, Room};
 use super::checks::Checked;
 use super::{BackgroundTask, Delegating, Origin, Waiter, Wish};
-use crate::action::Action;
-use crate::delegation::Delegation;
-use crate::effect::Effect;
-use crate::event::Spent;
-use crate::ids::{BackgroundId, FrameId, PluginName, TaskName};
-use crate::message::{Message, ToolCall};
-use crate::notice::Notice;
-use crate::request::{Refusal, RefusalCode, Reply, RequestId};
-use crate::toolbox::HostTool;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
+use crate::types::action::Action;
+use crate::types::delegation::Delegation;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{BackgroundId, FrameId, PluginName, TaskName};
+use crate::types::message::{Message, ToolCall};
+use crate::types::request::{Refusal, RefusalCode, Reply, RequestId};
+use crate::types::usage::Spent;
 
 impl Room {
     pub(in crate::room) fn delegate_on_request(&mut self, request: RequestId, delegation: Delegation, by: Option<TaskName>) {
@@ -184,7 +184,7 @@ impl Room {
         Ok(Some(checked))
     }
 
-    fn answer_from_before(&mut self, delegating: &Delegating, record: &crate::delegation::BackgroundRecord) {
+    fn answer_from_before(&mut self, delegating: &Delegating, record: &crate::types::delegation::BackgroundRecord) {
         match &delegating.origin {
             Origin::Request { request, .. } => {
                 let (task, room, agent) = (record.id.clone(), record.room.clone(), record.agent.clone());

@@ -4,17 +4,17 @@
 use serde_json::{Value, json};
 
 use super::super::delivery::Undelivered as Delivering;
-use super::super::ending::Ending;
+use super::super::termination::Ending;
 use super::super::{Invariant, Purpose, Room};
 use super::asking::CANCELLED;
 use super::structured::never_handed_in;
 use super::{BackgroundTask, Waiter};
-use crate::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
-use crate::effect::Effect;
-use crate::event::{Spent, UsedByPlugin};
-use crate::ids::{BackgroundId, CallId, TaskName};
-use crate::notice::Notice;
-use crate::outcome::{EndCause, Status};
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
+use crate::types::delivery::{BackgroundStatus, DeliveryRecord, DeliveryState, EndedTask};
+use crate::types::ids::{BackgroundId, CallId, TaskName};
+use crate::types::outcome::{EndCause, Status};
+use crate::types::usage::{Spent, UsedByPlugin};
 
 /// What a task that says nothing at its end is told to have failed of.
 const NO_ANSWER: &str = "it ended without an answer";
@@ -35,7 +35,9 @@ impl Room {
     pub(in crate::room) fn background_ended(&mut self, call: CallId, ended: EndedTask, spent: Spent, used: &UsedByPlugin) {
         let Some(Purpose::Background { id }) = self.calls.get(&call).cloned() else { return };
         self.calls.remove(&call);
-        let Some(task) = self.background.remove(&id) else { return self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>) };
+        let Some(task) = self.background.remove(&id) else {
+            return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
+        };
         self.settle_reserve(task.reserved, spent);
         for (plugin, used) in used {
             let before = task.inherited.get(plugin).copied().unwrap_or_default();
@@ -163,7 +165,7 @@ impl Room {
         if self.effects.iter().any(|effect| effect.starts() == Some(call)) {
             // It has not begun, so it used nothing.
             let Some(task) = self.background.remove(id) else {
-                self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>);
+                self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>);
                 return false;
             };
             self.settle_reserve(task.reserved, Spent::default());
@@ -186,7 +188,7 @@ impl Room {
     }
 
     /// A frame is over, and with it its calls: nobody waits for results that were to answer them.
-    pub(in crate::room) fn stop_waited_for(&mut self, frame: crate::ids::FrameId) {
+    pub(in crate::room) fn stop_waited_for(&mut self, frame: crate::types::ids::FrameId) {
         let waits = |task: &BackgroundTask| !task.is_stopped && task.waiter.is_some_and(|waiter| waiter.frame == frame);
         let ids: Vec<BackgroundId> = self.background.values().filter(|task| waits(task)).map(|task| task.id.clone()).collect();
         for id in ids {
@@ -212,7 +214,7 @@ impl Room {
 
     /// The run is over before the background task is; its room is stopped with it.
     pub(in crate::room) fn background_stopped(&mut self, id: &BackgroundId, why: &Ending) {
-        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>) };
+        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>) };
         // Nobody will say what it used. A room above would hand out again what this one does not report, so there all of it counts.
         let unknown = if self.opening.depth > 0 { task.reserved } else { Spent::default() };
         self.settle_reserve(task.reserved, unknown);
@@ -224,7 +226,7 @@ impl Room {
 
     /// It goes on alone: nobody will say what it used, so all that was set aside for it counts.
     pub(super) fn detach_task(&mut self, id: &BackgroundId, reason: &str) {
-        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::ids::FrameId>) };
+        let Some(task) = self.background.remove(id) else { return self.violated(Invariant::TaskKnown, None::<crate::types::ids::FrameId>) };
         self.settle_reserve(task.reserved, task.reserved);
         self.calls.remove(&task.call);
         self.effects.push_back(Effect::DetachTask { call: task.call });

@@ -7,14 +7,15 @@ use super::super::Room;
 use super::super::confirming::brief_of;
 use super::Origin;
 use super::checks::Checked;
-use crate::delegation::{CONVERSATION_MAX, Delegation};
-use crate::event::{Opening, Spent};
-use crate::ids::{BackgroundId, RoomId, TaskName};
-use crate::limits::RunLimits;
-use crate::message::{Entity, Message};
-use crate::policy::Delegator;
-use crate::text::is_deceptive;
+use crate::protocol::event::Opening;
 use crate::trajectory::fence;
+use crate::types::approval::Delegator;
+use crate::types::delegation::{CONVERSATION_MAX, Delegation};
+use crate::types::ids::{BackgroundId, RoomId, TaskName};
+use crate::types::limits::RunLimits;
+use crate::types::message::{Entity, Message};
+use crate::types::text::is_deceptive;
+use crate::types::usage::Spent;
 
 /// Characters of one message of an excerpt.
 const EXCERPT_CHARS: usize = 600;

@@ -10,9 +10,9 @@ use super::super::Room;
 use super::super::frame::Said;
 use super::structured::Structured;
 use super::{BackgroundTask, Waiter};
-use crate::delegation::{BackgroundRecord, BackgroundState, Delegation};
-use crate::delivery::{DeliveryRecord, DeliveryState, EndedTask};
-use crate::ids::{BackgroundId, Millis, RoomId, TaskName};
+use crate::types::delegation::{BackgroundRecord, BackgroundState, Delegation};
+use crate::types::delivery::{DeliveryRecord, DeliveryState, EndedTask};
+use crate::types::ids::{BackgroundId, Millis, RoomId, TaskName};
 
 /// Records that are kept of tasks that have ended and were told; the oldest go first.
 const KEPT: usize = 1_000;

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::super::frame::{Said, Slot, ToolRound, Wait};
 use super::super::{Invariant, Room};
 use super::Waiter;
-use crate::ids::FrameId;
-use crate::message::Label;
+use crate::types::ids::FrameId;
+use crate::types::message::Label;
 
 /// Where the round of a slot is.
 enum Place {

@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::super::Room;
-use super::super::ending::Ending;
 use super::super::frame::{Frame, Responder, Said};
-use crate::ids::{FrameId, TaskName};
-use crate::message::{Signal, ToolCall};
-use crate::outcome::{EndCause, Status};
-use crate::toolbox::HostTool;
+use super::super::termination::Ending;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{FrameId, TaskName};
+use crate::types::message::{Signal, ToolCall};
+use crate::types::outcome::{EndCause, Status};
 
 const NUDGE: &str = "Your task is not over: hand its result in by calling `submit_result` with `status` (completed, failed or blocked), \
                      `summary` and, where there are facts for a program, `data`.";

@@ -1,13 +1,13 @@
 //! What is said in the room is told on its channels: one that does not take it is reported, and changes nothing for the others.
 
-use crate::channel::Binding;
-use crate::delivery::Speech;
-use crate::effect::Effect;
-use crate::ids::{CallId, ChannelId};
-use crate::notice::Notice;
-use crate::outcome::{Outcome, Status};
-use crate::request::Inbound;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::room::{Purpose, Room};
+use crate::types::channel::Binding;
+use crate::types::delivery::Speech;
+use crate::types::ids::{CallId, ChannelId};
+use crate::types::outcome::{Outcome, Status};
+use crate::types::request::Inbound;
 
 impl Room {
     /// All channels but the one it came from, where they may be told and it is for them.

@@ -2,13 +2,13 @@
 //! programs answer each other too often; then the gates; then it counts: it has a number, the other channels are told, an agent hears it.
 
 use super::limits::Bucket;
-use crate::channel::Binding;
-use crate::ids::TaskName;
-use crate::notice::Notice;
-use crate::request::{Inbound, Refusal, RefusalCode, Reply, RequestId};
+use crate::protocol::notice::Notice;
 use crate::room::gates::Passing;
 use crate::room::pausing::Words;
 use crate::room::{Phase, Room};
+use crate::types::channel::Binding;
+use crate::types::ids::TaskName;
+use crate::types::request::{Inbound, Refusal, RefusalCode, Reply, RequestId};
 
 /// Automatic answers in a row, after which the next one is not taken: two programs that answer each other would never end.
 const CHAIN_DEPTH_MAX: u32 = 5;

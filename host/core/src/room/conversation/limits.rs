@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::Millis;
+use crate::types::ids::Millis;
 
 /// Keys that a room remembers; a message that comes again after so many others counts as new.
 const KEYS_MAX: usize = 10_000;

@@ -1,11 +1,11 @@
 //! What keeps a channel busy: what its client reports, and for the channel that the run is held on what the room itself knows.
 
 use super::Room;
-use crate::channel::Activity;
-use crate::delivery::Wake;
-use crate::ids::{ChannelId, PluginName};
 use crate::room::frame::Wait;
 use crate::room::{Phase, Purpose};
+use crate::types::channel::Activity;
+use crate::types::delivery::Wake;
+use crate::types::ids::{ChannelId, PluginName};
 
 impl Room {
     /// What keeps a channel busy now.

@@ -4,11 +4,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::{ROOM_CLOSED, Room, Saying};
-use crate::delegation::CHAIN_MAX;
-use crate::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
-use crate::ids::ChannelId;
-use crate::request::{Announcement, Refusal, RefusalCode, Reply, RequestId};
 use crate::room::gates::Passing;
+use crate::types::delegation::CHAIN_MAX;
+use crate::types::delivery::{DeliveryRecord, DeliveryState, Speech, transport};
+use crate::types::ids::ChannelId;
+use crate::types::request::{Announcement, Refusal, RefusalCode, Reply, RequestId};
 
 /// Keys that are remembered; those of the oldest announcements are forgotten.
 const MAX_KEYS: usize = 1_000;

@@ -7,11 +7,11 @@ use serde_json::json;
 
 use super::super::Invariant;
 use super::{Room, texts};
-use crate::action::{Observation, Past};
-use crate::delivery::{DeliveryState, EndedTask};
-use crate::ids::{BackgroundId, FrameId};
-use crate::message::{Entity, Label, Message};
-use crate::notice::Notice;
+use crate::protocol::notice::Notice;
+use crate::types::action::{Observation, Past};
+use crate::types::delivery::{DeliveryState, EndedTask};
+use crate::types::ids::{BackgroundId, FrameId};
+use crate::types::message::{Entity, Label, Message};
 
 /// Who says it.
 const HOST: &str = "host";

@@ -6,15 +6,15 @@ use std::sync::Arc;
 
 use super::super::Invariant;
 use super::{Room, Saying, texts};
-use crate::delegation::BackgroundState;
-use crate::delivery::{DeliveryRecord, DeliveryState};
-use crate::effect::Effect;
-use crate::ids::{CallId, FrameId, TaskName};
-use crate::message::Message;
-use crate::notice::Notice;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::room::frame::{Responder, Wait};
 use crate::room::gates::Passing;
 use crate::room::{Phase, Purpose};
+use crate::types::delegation::BackgroundState;
+use crate::types::delivery::{DeliveryRecord, DeliveryState};
+use crate::types::ids::{CallId, FrameId, TaskName};
+use crate::types::message::Message;
 
 /// Who reads what a task is to take a turn about.
 enum Hearer {

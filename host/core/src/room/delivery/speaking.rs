@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{ROOM_CLOSED, Room, Saying, texts};
-use crate::channel::ChannelKind;
 use crate::config::TERMINAL;
-use crate::delegation::{CHAIN_MAX, HandBack};
-use crate::delivery::{DeliveryState, EndedTask, Speech, Wake};
-use crate::effect::Effect;
-use crate::grant::{DenialRecord, Layer};
-use crate::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
-use crate::manifest::Capability;
-use crate::notice::Notice;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::room::Purpose;
 use crate::room::gates::Passing;
-use crate::room::posting::unknown_plugin;
+use crate::room::messages::unknown_plugin;
+use crate::types::capability::Capability;
+use crate::types::channel::ChannelKind;
+use crate::types::delegation::{CHAIN_MAX, HandBack};
+use crate::types::delivery::{DeliveryState, EndedTask, Speech, Wake};
+use crate::types::denial::{DenialRecord, Layer};
+use crate::types::ids::{BackgroundId, CallId, ChannelId, PluginName, TaskName};
 
 /// Speeches about a result that may fail; it is tried no more then.
 const MAX_ATTEMPTS: u32 = 4;
@@ -139,7 +139,7 @@ impl Room {
                 let smallest = || is_channel(TERMINAL).then(|| format!("[plugins.{strategy}] grants.rooms = [\"{TERMINAL}\"]"));
                 rights.require(Capability::Rooms, target, smallest)?;
                 let channels = self.channels_of(strategy);
-                let view = crate::delivery::DeliveryView { channels, ..self.empty_view() };
+                let view = crate::types::delivery::DeliveryView { channels, ..self.empty_view() };
                 match view.transport() {
                     Some(channel) => channel.id.clone(),
                     None if view.channels.iter().any(|channel| channel.kind != ChannelKind::Agent) => {
@@ -161,9 +161,9 @@ impl Room {
         Ok(found)
     }
 
-    fn empty_view(&self) -> crate::delivery::DeliveryView {
+    fn empty_view(&self) -> crate::types::delivery::DeliveryView {
         let room = self.opening.room.clone();
-        crate::delivery::DeliveryView { room, now: self.now, waiting: Vec::new(), channels: Vec::new(), notify: None }
+        crate::types::delivery::DeliveryView { room, now: self.now, waiting: Vec::new(), channels: Vec::new(), notify: None }
     }
 
     /// Why nothing can be said there now.

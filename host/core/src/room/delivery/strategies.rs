@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 
 use super::super::Invariant;
 use super::{Purpose, Room};
-use crate::channel::{Access, Activity, Channel};
-use crate::delivery::{Decision, DeliveryState, DeliveryView, Wake};
-use crate::effect::Effect;
-use crate::fault::{CallReport, Fault};
-use crate::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName};
-use crate::notice::Notice;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::room::TimerPurpose;
+use crate::types::channel::{Access, Activity, Channel};
+use crate::types::delivery::{Decision, DeliveryState, DeliveryView, Wake};
+use crate::types::fault::{CallReport, Fault};
+use crate::types::ids::{BackgroundId, CallId, ChannelId, Millis, PluginName};
 
 /// Wakes in a row after which nothing had changed: a strategy that waits for ever would hold the room open.
 const MAX_WAKES: u32 = 1_000;
@@ -184,7 +184,7 @@ impl Room {
     /// it said nothing about that, after a while.
     fn go_on_waiting(&mut self, strategy: &PluginName, has_changed: bool) {
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
-            return self.violated(Invariant::StrategyKnown, None::<crate::ids::FrameId>);
+            return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
         let (next, shown) = (courier.next.take(), courier.shown);
         if let Some(wake) = next {
@@ -252,7 +252,7 @@ impl Room {
     fn wait_for(&mut self, strategy: &PluginName, channel: Option<String>) {
         let known = channel.and_then(|channel| self.channels_of(strategy).into_iter().find(|known| known.id.as_str() == channel));
         let Some(courier) = self.deliveries.couriers.get_mut(strategy) else {
-            return self.violated(Invariant::StrategyKnown, None::<crate::ids::FrameId>);
+            return self.violated(Invariant::StrategyKnown, None::<crate::types::ids::FrameId>);
         };
         // Idle when it was asked, and it waits all the same: for the next time.
         courier.waits_for = known.map(|channel| {

@@ -3,10 +3,10 @@
 
 use serde_json::{Value, json};
 
-use crate::delivery::{BackgroundStatus, EndedTask};
-use crate::ids::PluginName;
-use crate::text::is_deceptive;
 use crate::trajectory::fence;
+use crate::types::delivery::{BackgroundStatus, EndedTask};
+use crate::types::ids::PluginName;
+use crate::types::text::is_deceptive;
 
 /// Characters of one output that an agent is given.
 const OUTPUT_MAX: usize = 4_000;
@@ -122,7 +122,7 @@ fn cut(text: &str, most: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::outcome::{Outcome, Status};
+    use crate::types::outcome::{Outcome, Status};
 
     fn ended(output: Option<&str>) -> EndedTask {
         let outcome = Outcome { content: output.map(str::to_owned), ..Outcome::new(Status::Done, "because") };

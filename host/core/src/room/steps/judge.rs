@@ -3,16 +3,16 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use super::super::ending::Ending;
 use super::super::frame::{Attempt, Responder, Wait};
+use super::super::termination::Ending;
 use super::super::{Invariant, Room};
 use super::{MAX_CALLS, MAX_IDLE, MAX_WEIGHT};
-use crate::calling::routing::PASS;
-use crate::ids::{FrameId, TaskName};
-use crate::message::{DO_NOT_KNOW, Entity, Label, Message};
-use crate::notice::Notice;
-use crate::outcome::Status;
+use crate::protocol::notice::Notice;
 use crate::setup::TaskSetup;
+use crate::tool_calls::routing::PASS;
+use crate::types::ids::{FrameId, TaskName};
+use crate::types::message::{DO_NOT_KNOW, Entity, Label, Message};
+use crate::types::outcome::Status;
 
 impl Room {
     /// The calls in an answer that this task carries out are attached to it (L-108): an agent's own, and those that a sub-task hands on.

@@ -5,18 +5,19 @@ use std::sync::Arc;
 
 use super::super::approvals::Asked;
 use super::super::frame::{Said, Slot, ToolRound, Wait};
-use super::super::posting::text_form;
+use super::super::messages::text_form;
 use super::super::{Invariant, Purpose, Room};
 use super::{MAX_ROUND, ONE_CALL, TOO_MANY, host_tool_of};
-use crate::action::Observation;
-use crate::calling::{fit, routing};
-use crate::fault::CallReport;
-use crate::ids::{CallId, FrameId, PluginName, TaskName};
-use crate::message::{Label, Message, ToolCall, ToolResult};
-use crate::notice::Notice;
+use crate::protocol::notice::Notice;
 use crate::setup::TaskSetup;
-use crate::tool::{ToolError, ToolOutcome};
-use crate::toolbox::{HostTool, ToolTarget, Toolbox};
+use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::tool_calls::{routing, truncate};
+use crate::types::action::Observation;
+use crate::types::fault::CallReport;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{CallId, FrameId, PluginName, TaskName};
+use crate::types::message::{Label, Message, ToolCall, ToolResult};
+use crate::types::tool::{ToolError, ToolOutcome};
 
 /// Calls that may follow from one another in one answer; more is a loop.
 const MAX_CHAIN: u32 = 8;
@@ -92,7 +93,7 @@ impl Room {
             Some((tokens, task.bytes_per_token))
         });
         match limit {
-            Some((tokens, bytes)) => fit::shortened(&content, tokens, bytes),
+            Some((tokens, bytes)) => truncate::shortened(&content, tokens, bytes),
             None => content,
         }
     }
@@ -265,7 +266,7 @@ impl Room {
             said.iter().map(|(slot, _, message)| format!("Result from {}: {}", slot.call.name, text_of(message))).collect();
         let in_results_alone = task.as_langroid && all_native && said.len() > 1;
         // Results that repeat the message they answer could double it with every step.
-        let content = if in_results_alone { String::new() } else { fit::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1) };
+        let content = if in_results_alone { String::new() } else { truncate::cut(&blocks.join("\n\n"), MAX_TOGETHER, 1) };
         let any_native = native.contains(&true);
         let results: Vec<ToolResult> = said
             .iter()

@@ -2,19 +2,19 @@
 //! each time anew. What is refused says what is missing.
 
 use super::super::approvals::{Asked, Ruling};
-use super::super::posting::unknown_plugin;
+use super::super::messages::unknown_plugin;
 use super::super::{Purpose, Room};
 use super::failed;
-use crate::budget::Budget;
-use crate::effect::Effect;
-use crate::event::Spent;
-use crate::grant::{DenialRecord, Layer};
-use crate::ids::{FrameId, PluginName, TaskName};
-use crate::manifest::Capability;
-use crate::message::{ToolCall, ToolResult};
-use crate::notice::Notice;
+use crate::policy::budget::Budget;
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
 use crate::setup::PluginKind;
-use crate::toolbox::{ToolTarget, Toolbox};
+use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::types::capability::Capability;
+use crate::types::denial::{DenialRecord, Layer};
+use crate::types::ids::{FrameId, PluginName, TaskName};
+use crate::types::message::{ToolCall, ToolResult};
+use crate::types::usage::Spent;
 
 impl Room {
     /// Starts a tool that an approver has let through; everything else is looked at again, for much may have been used up since.
@@ -149,8 +149,8 @@ pub(crate) fn wider_tools(toolbox: &Toolbox, agent: &PluginName, task: &TaskName
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tool::ToolSpec;
-    use crate::toolbox::TaskTool;
+    use crate::tool_calls::toolbox::TaskTool;
+    use crate::types::tool::ToolSpec;
 
     #[test]
     fn a_tool_that_the_task_lists_already_is_not_to_be_added() {

@@ -1,11 +1,11 @@
 //! What a room that closes or is stopped does with its tasks, and which records it keeps.
 
-use conclave_core::delegation::{BackgroundState, Delegation, OnClose};
-use conclave_core::delivery::DeliveryState;
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::ids::CallId;
-use conclave_core::request::{Reply as Answer, Request};
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::types::delegation::{BackgroundState, Delegation, OnClose};
+use conclave_core::types::delivery::DeliveryState;
+use conclave_core::types::ids::CallId;
+use conclave_core::types::request::{Reply as Answer, Request};
 use serde_json::json;
 
 use super::{Desk, abandoned, done, plain, plain_with, to};

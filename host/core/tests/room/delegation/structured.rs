@@ -1,9 +1,9 @@
 //! Results in a fixed form: asked for again, handed in, or never.
 
-use conclave_core::action::Action;
-use conclave_core::delivery::{BackgroundStatus, EndedTask};
-use conclave_core::outcome::{EndCause, Status};
-use conclave_core::toolbox::HostTool;
+use conclave_core::types::action::Action;
+use conclave_core::types::delivery::{BackgroundStatus, EndedTask};
+use conclave_core::types::host_tool::HostTool;
+use conclave_core::types::outcome::{EndCause, Status};
 use serde_json::json;
 
 use super::{Desk, done, finish, offers, plain, plain_with, step};

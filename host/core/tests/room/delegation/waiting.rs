@@ -2,21 +2,22 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::{Action, Reply};
-use conclave_core::control::confirm::{ConfirmPolicy, ConfirmRules};
-use conclave_core::delegation::BackgroundState;
-use conclave_core::delivery::{BackgroundStatus, DeliveryState, EndedTask};
-use conclave_core::effect::Effect;
-use conclave_core::event::Event;
-use conclave_core::fault::CallReport;
-use conclave_core::ids::CallId;
-use conclave_core::message::ToolCall;
-use conclave_core::notice::Notice;
-use conclave_core::outcome::{EndCause, Outcome, Status};
-use conclave_core::policy::{Approval, ApprovalAuthor};
-use conclave_core::request::{Reply as Answer, Request, RequestId};
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::{GatePoint, GateRule, PluginKind, Setup};
-use conclave_core::toolbox::{HostTool, TaskTool, Worker};
+use conclave_core::tool_calls::toolbox::{TaskTool, Worker};
+use conclave_core::types::action::{Action, Reply};
+use conclave_core::types::approval::{Approval, ApprovalAuthor};
+use conclave_core::types::confirm::{ConfirmPolicy, ConfirmRules};
+use conclave_core::types::delegation::BackgroundState;
+use conclave_core::types::delivery::{BackgroundStatus, DeliveryState, EndedTask};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::host_tool::HostTool;
+use conclave_core::types::ids::CallId;
+use conclave_core::types::message::ToolCall;
+use conclave_core::types::outcome::{EndCause, Outcome, Status};
+use conclave_core::types::request::{Reply as Answer, Request, RequestId};
 use serde_json::{Value, json};
 
 use super::{Desk, abandoned, add_tools, background, done, finish, plain, plain_with, step, to};
@@ -79,7 +80,7 @@ fn several_calls_wait_at_once_and_are_answered_in_their_order() {
     let worker = |name: &str| {
         let tool = TaskTool::of_host(HostTool::DelegateTask);
         let worker = Worker { agent: Some("slow".into()), wait: name == "ask_slow" };
-        let summary = conclave_core::delegation::worker_tool(name, "slow", None, worker.wait);
+        let summary = conclave_core::types::delegation::worker_tool(name, "slow", None, worker.wait);
         TaskTool { summary, offered: true, handled: true, worker: Some(worker), ..tool }
     };
     let tools = vec![worker("ask_slow"), worker("send_slow")];
@@ -148,7 +149,7 @@ fn gate(effect: &Effect) -> Option<CallId> {
 
 #[test]
 fn a_slot_waits_for_the_gates_and_reads_that_they_blocked_it() {
-    use conclave_core::consult::{Advice, GateVerdict};
+    use conclave_core::setup::plugin_query::{Advice, GateVerdict};
     let verdict = |verdict: GateVerdict| Ok(Advice::Gate { verdict });
     let mut desk = Desk::open_with(plain(), gated, |_| {});
     desk.calls("delegate_task", json!({ "agent": "slow", "task": "x" }));
@@ -171,7 +172,7 @@ fn a_slot_waits_for_the_gates_and_reads_that_they_blocked_it() {
 
 #[test]
 fn what_passes_the_gates_too_late_starts_nothing() {
-    use conclave_core::consult::{Advice, GateVerdict};
+    use conclave_core::setup::plugin_query::{Advice, GateVerdict};
     let mut setup = plain_with("desk", json!({ "interactive": true }));
     setup["plugins"]["desk"]["grants"]["at_once"] = json!(1);
     let mut desk = Desk::open_with(setup, gated, |_| {});

@@ -1,11 +1,11 @@
 //! Announcements of the program around the host.
 
-use conclave_core::channel::{Access, Binding, ChannelKind};
-use conclave_core::delivery::DeliveryState;
-use conclave_core::event::Event;
-use conclave_core::message::Entity;
-use conclave_core::request::{Announcement, Refusal, RefusalCode, Reply, Request, RequestId};
+use conclave_core::protocol::event::Event;
 use conclave_core::setup::Setup;
+use conclave_core::types::channel::{Access, Binding, ChannelKind};
+use conclave_core::types::delivery::DeliveryState;
+use conclave_core::types::message::Entity;
+use conclave_core::types::request::{Announcement, Refusal, RefusalCode, Reply, Request, RequestId};
 use serde_json::json;
 
 use super::{Desk, asking, interactive, plan, says, speeches, user};

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use conclave_core::channel::{Access, Activity, Binding, ChannelKind};
-use conclave_core::delivery::{self, Decision, DeliveryState, Wake};
-use conclave_core::event::Event;
-use conclave_core::fault::{CallReport, Fault, FaultKind};
-use conclave_core::ids::{BackgroundId, ChannelId};
-use conclave_core::notice::Notice;
+use conclave_core::protocol::event::Event;
+use conclave_core::protocol::notice::Notice;
 use conclave_core::setup::Setup;
+use conclave_core::types::channel::{Access, Activity, Binding, ChannelKind};
+use conclave_core::types::delivery::{self, Decision, DeliveryState, Wake};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{BackgroundId, ChannelId};
 use serde_json::json;
 
 use super::{Desk, draining, finish, interactive, on, plan, says, speak, speeches, timers, user, wait, wakes};

@@ -2,17 +2,17 @@
 
 use std::sync::Arc;
 
-use conclave_core::action::{Action, Observation, Past};
-use conclave_core::delegation::{Delegation, Deliver, HandBack};
-use conclave_core::delivery::{BackgroundStatus, Decision, DeliveryState};
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Opening};
-use conclave_core::fault::CallReport;
-use conclave_core::ids::PluginName;
-use conclave_core::message::{Entity, Label};
-use conclave_core::notice::Notice;
-use conclave_core::request::{Reply, Request, RequestId};
-use conclave_core::unfinished::Unfinished;
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::action::{Action, Observation, Past};
+use conclave_core::types::delegation::{Delegation, Deliver, HandBack};
+use conclave_core::types::delivery::{BackgroundStatus, Decision, DeliveryState};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::message::{Entity, Label};
+use conclave_core::types::request::{Reply, Request, RequestId};
 use serde_json::json;
 
 use super::{Desk, asking, background, delegates, draining, finish, interactive, plan, says, speak, speeches, step, user};

@@ -2,8 +2,8 @@
 
 use std::sync::Mutex;
 
-use conclave_core::message::ToolCall;
-use conclave_core::model::{Completion, Stop, Usage};
+use conclave_core::types::completion::{Completion, Stop, Usage};
+use conclave_core::types::message::ToolCall;
 use serde_json::{Value, json};
 
 use super::Answer;

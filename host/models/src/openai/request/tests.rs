@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use conclave_core::history::History;
-use conclave_core::message::{Blob, Entity, Message, ToolCall, ToolResult};
-use conclave_core::model::{Draft, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
-use conclave_core::tool::ToolSummary;
+use conclave_core::types::completion::{Draft, ModelError, Prompt, PromptPiece, ToolChoice, ToolFormat};
+use conclave_core::types::history::History;
+use conclave_core::types::message::{Blob, Entity, Message, ToolCall, ToolResult};
+use conclave_core::types::tool::ToolSummary;
 use serde_json::{Value, json};
 
 use super::body;

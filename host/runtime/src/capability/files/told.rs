@@ -1,8 +1,9 @@
 //! What there is to tell of something that could not be read or changed, as it is kept for a call that is run again.
 
-use conclave_core::grant::{DenialRecord, Layer, Rights};
-use conclave_core::manifest::Capability;
-use conclave_core::side_effect::{FailureCause, SideEffectAnswer};
+use conclave_core::permissions::grant::Rights;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{DenialRecord, Layer};
+use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};
 use serde::{Deserialize, Serialize};
 
 use crate::capability::folder::Trouble;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use conclave_core::grant::{DenialRecord, Layer};
-use conclave_core::manifest::Capability;
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{DenialRecord, Layer};
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::{FileError, Place, SYNC, Told};
 use crate::capability::folder::{Change, Folder, Trouble};

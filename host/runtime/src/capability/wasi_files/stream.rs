@@ -5,8 +5,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use conclave_core::grant::{DenialRecord, Rights};
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::permissions::grant::Rights;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 use wasmtime_wasi::async_trait;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};

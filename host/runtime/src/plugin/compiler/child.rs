@@ -2,7 +2,7 @@
 
 use std::io::{Read, Write};
 
-use conclave_core::limits::COMPONENT_BYTES;
+use conclave_core::types::limits::COMPONENT_BYTES;
 
 use super::{DONE, REFUSED};
 use crate::engine;

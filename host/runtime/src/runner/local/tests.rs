@@ -1,8 +1,9 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conclave_core::delivery::BackgroundStatus;
-use conclave_core::event::{Event, Opening, Spent, UsedByPlugin};
-use conclave_core::ids::{BackgroundId, TaskName};
+use conclave_core::protocol::event::{Event, Opening};
+use conclave_core::types::delivery::BackgroundStatus;
+use conclave_core::types::ids::{BackgroundId, TaskName};
+use conclave_core::types::usage::{Spent, UsedByPlugin};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use super::super::{Child, Ended, Place, Progressing};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use conclave_core::grant::{Denial, DenialRecord, Layer};
-use conclave_core::side_effect::{SideEffect, SideEffectAnswer};
-use conclave_core::trace::{AskedSideEffect, Before};
+use conclave_core::protocol::call_log::{AskedSideEffect, Before};
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
 
 use super::{Busy, Past};
 

@@ -1,7 +1,7 @@
 //! Model requests of a call: asked once, answered once, however often the call is run.
 
-use conclave_core::model::{ModelError, ModelRequest};
-use conclave_core::trace::{AskedModel, Before};
+use conclave_core::protocol::call_log::{AskedModel, Before};
+use conclave_core::types::completion::{ModelError, ModelRequest};
 
 use super::{Answer, Lost, Past};
 use crate::sandbox::parking::Parked;

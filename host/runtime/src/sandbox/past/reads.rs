@@ -2,7 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use conclave_core::trace::Read;
+use conclave_core::protocol::call_log::Read;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 

@@ -1,10 +1,10 @@
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conclave_core::fetch::HostPattern;
-use conclave_core::grant::{SecretGrant, SecretPlace};
-use conclave_core::ids::PluginName;
-use conclave_core::manifest::Ask;
+use conclave_core::permissions::fetch::HostPattern;
+use conclave_core::permissions::grant::{SecretGrant, SecretPlace};
+use conclave_core::permissions::manifest::Ask;
+use conclave_core::types::ids::PluginName;
 use conclave_models::Key;
 
 use super::*;

@@ -1,9 +1,9 @@
 //! What a store lists: runs, rooms, what they wait for, lines of the audit chain.
 
-use conclave_core::event::Spent;
-use conclave_core::ids::{ControlId, Millis, RoomId, TimerId};
-use conclave_core::outcome::Status;
-use conclave_core::waits::{Wait, WaitKey};
+use conclave_core::journal::pending_work::{Wait, WaitKey};
+use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::usage::Spent;
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row, params};
 

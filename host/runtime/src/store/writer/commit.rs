@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use conclave_core::ids::RoomId;
-use conclave_core::waits::{Wait, WaitChange, WaitKey};
+use conclave_core::journal::pending_work::{Wait, WaitChange, WaitKey};
+use conclave_core::types::ids::RoomId;
 use rusqlite::{Connection, Transaction, TransactionBehavior, params};
 
 use super::queue::Write;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use conclave_core::event::{Event, Record, Spent};
-use conclave_core::ids::RoomId;
-use conclave_core::outcome::{Outcome, Status};
-use conclave_core::unfinished::Unfinished;
-use conclave_core::waits::WaitChange;
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::{Outcome, Status};
+use conclave_core::types::usage::Spent;
 
 use super::Writer;
 use super::journal::StoreJournals;

@@ -5,9 +5,9 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use conclave_core::event::{Event, RULES, Record};
-use conclave_core::ids::RoomId;
-use conclave_core::journal::JournalError;
+use conclave_core::journal::record::JournalError;
+use conclave_core::protocol::event::{Event, RULES, Record};
+use conclave_core::types::ids::RoomId;
 use rusqlite::OptionalExtension;
 use tokio::sync::oneshot;
 

@@ -7,10 +7,10 @@ use std::pin::pin;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use conclave_core::event::Spent;
-use conclave_core::ids::RoomId;
-use conclave_core::outcome::Outcome;
-use conclave_core::waits::WaitChange;
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::usage::Spent;
 use tokio::sync::{Notify, oneshot};
 
 use super::{Collected, Retention};

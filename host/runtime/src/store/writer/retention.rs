@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use conclave_core::ids::RoomId;
+use conclave_core::types::ids::RoomId;
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::thread::Thread;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::ids::RoomId;
+use conclave_core::types::ids::RoomId;
 use rusqlite::Connection;
 use tokio::sync::Notify;
 

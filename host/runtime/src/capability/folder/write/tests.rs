@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 use std::path::PathBuf;
 
-use conclave_core::grant::{FileGrant, FileMode};
-use conclave_core::ids::PluginName;
+use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::types::ids::PluginName;
 use tempfile::TempDir;
 
 use super::*;

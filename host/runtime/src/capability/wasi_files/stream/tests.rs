@@ -2,9 +2,10 @@
 
 use std::task::{Context, Poll, Waker};
 
-use conclave_core::grant::{Denial, FileGrant, FileMode};
-use conclave_core::ids::CallId;
-use conclave_core::manifest::Ask;
+use conclave_core::permissions::grant::{FileGrant, FileMode};
+use conclave_core::permissions::manifest::Ask;
+use conclave_core::types::denial::Denial;
+use conclave_core::types::ids::CallId;
 use tempfile::TempDir;
 
 use super::*;

@@ -1,0 +1,236 @@
+//! A config and its plugins come together: what the operator wrote is held against what the plugins are, ask for and offer. All that does
+//! not fit is reported at once, at the line of the config where it can be put right. Pure; loads nothing.
+
+mod asks;
+mod mentions;
+mod rules;
+mod settings;
+mod toolbox;
+mod tools;
+mod unused;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::config::confusables::pairs;
+use crate::config::{Compat, Config, ModelKind, OpenAiConfig, PluginConfig, Problem, Problems, TaskConfig};
+use crate::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use crate::tool_calls::toolbox::Toolbox;
+use crate::types::ids::{PluginName, TaskName};
+use crate::types::limits::PluginLimits;
+use crate::types::wording::code;
+
+/// Model calls, one after the other, that fit into one call of a plugin whose wall time nobody wrote down.
+const MODEL_CALLS: u64 = 2;
+
+/// A setup, and what is most likely not meant in it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Assembly {
+    pub setup: Setup,
+    /// Such as a grant without effect. Those of the config itself are in [`Config::warnings`].
+    pub warnings: Problems,
+}
+
+/// The plugins that were loaded, by their names in the config.
+type Plugins = BTreeMap<PluginName, PluginFacts>;
+
+/// Makes the setup of a run.
+///
+/// # Errors
+/// All problems, warnings among them, in the order of the config's lines: a plugin of the config that is not among `plugins`; a task whose
+/// agent or strategy exports no such thing; a required ask without its grant, or for what this host does not offer; tools and settings that
+/// are not as declared; a pattern that covers no admitted tool; two tools of a task under one name, and a name that none of its tools has.
+pub fn assemble(config: &Config, plugins: &Plugins) -> Result<Assembly, Problems> {
+    let mut problems = Problems::default();
+    let mut setups = BTreeMap::new();
+    for (name, plugin) in &config.plugins {
+        let Some(facts) = plugins.get(name) else {
+            problems.push(config.problem(&format!("plugins.{name}.source"), format!("the plugin `{name}` is not loaded")));
+            continue;
+        };
+        asks::check(config, name, facts, plugins, &mut problems);
+        tools::check_declared(config, name, facts, &mut problems);
+        let settings = settings::check(config, name, facts, &plugin.config, &mut problems);
+        let limits = limits_of(config, name, plugin);
+        let setup = PluginSetup { facts: facts.clone(), grants: plugin.grants.clone(), limits, config: settings };
+        setups.insert(name.clone(), Arc::new(setup));
+    }
+    check_lookalikes(config, &mut problems);
+    check_gates(config, plugins, &mut problems);
+    tools::check_patterns(config, plugins, &mut problems);
+    let admitted = tools::admitted(plugins);
+    let is_whole = config.plugins.keys().all(|name| plugins.contains_key(name));
+    if is_whole {
+        rules::check(config, plugins, &mut problems);
+    }
+    let mut tasks = BTreeMap::new();
+    for (name, task) in &config.tasks {
+        check_exports(config, name, task, plugins, &mut problems);
+        let toolbox = toolbox::of_task(config, name, task, plugins, &admitted, &mut problems);
+        // Of a plugin that is not loaded nobody knows the tools; that it is not was said.
+        if is_whole {
+            mentions::check(config, name, task, &toolbox, &mut problems);
+            mentions::check_wanted(task, &toolbox, &mut problems);
+        }
+        tasks.insert(name.clone(), Arc::new(task_setup(task, toolbox)));
+    }
+    if problems.has_errors() {
+        return Err(problems.in_order());
+    }
+    // Among mistakes it would only distract.
+    unused::check(config, plugins, &mut problems);
+    let setup = Setup {
+        entry: config.entry.clone(),
+        tasks,
+        plugins: setups,
+        models: config.models.iter().map(|(name, model)| (name.clone(), model.prices.clone())).collect(),
+        channels: config.channels.clone(),
+        gates: config.gates.clone(),
+        policy: config.policy.clone(),
+        limits: config.limits.clone(),
+    };
+    Ok(Assembly { setup, warnings: problems.in_order() })
+}
+
+/// No plugin's name looks like another's: their tools would be taken for each other, by a model and in a log.
+fn check_lookalikes(config: &Config, problems: &mut Problems) {
+    for (earlier, name) in pairs(config.plugins.keys().map(PluginName::as_str)) {
+        let path = |name: &str| format!("plugins.{name}");
+        let line = config.problem(&path(earlier), "").line;
+        let what = format!("the names of the plugins {} and {} look alike at a glance", code(earlier), code(name));
+        let help = format!("rename one of them; {} stands in line {line}", code(earlier));
+        problems.push(config.problem(&path(name), what).help(help));
+    }
+}
+
+/// A plugin that waits for a model has at least the time that the model may take, unless the operator wrote down another: each model has
+/// time-outs of its own.
+fn limits_of(config: &Config, name: &PluginName, plugin: &PluginConfig) -> PluginLimits {
+    let mut limits = plugin.limits.clone();
+    if config.is_written(&format!("plugins.{name}.limits.wall")) {
+        return limits;
+    }
+    let granted = plugin.grants.model.iter().flat_map(|grant| &grant.names).filter_map(|model| config.models.get(model));
+    let patience = granted.map(|model| match &model.kind {
+        ModelKind::OpenAi(server) => server.timeout_ms,
+        ModelKind::Native => OpenAiConfig::TIMEOUT_MS,
+        ModelKind::Scripted { .. } => 0,
+    });
+    if let Some(patience) = patience.max().filter(|patience| *patience > 0) {
+        limits.wall_ms = limits.wall_ms.saturating_add(patience.saturating_mul(MODEL_CALLS));
+    }
+    limits
+}
+
+/// Whoever is asked whether something may pass can answer that.
+fn check_gates(config: &Config, plugins: &Plugins, problems: &mut Problems) {
+    for (index, gate) in config.gates.iter().enumerate() {
+        let Some(facts) = plugins.get(&gate.plugin).filter(|facts| !facts.kinds.contains(&PluginKind::Gate)) else { continue };
+        let what = format!("the plugin `{}` exports no `{}`", gate.plugin, PluginKind::Gate.as_str());
+        let help = others(plugins, PluginKind::Gate).map(|others| format!("plugins here that do: {others}"));
+        let help =
+            help.unwrap_or_else(|| format!("leave this [[gates]] out, or take a plugin that exports `{}`", PluginKind::Gate.as_str()));
+        problems.push(config.problem(&format!("gates[{index}].plugin"), what).because(exports(facts)).help(help));
+    }
+}
+
+/// A task's plugins are of the kinds that it needs.
+fn check_exports(config: &Config, name: &TaskName, task: &TaskConfig, plugins: &Plugins, problems: &mut Problems) {
+    let mut need = |plugin: &PluginName, kind: PluginKind, key: &str, help: Option<String>| {
+        let Some(facts) = plugins.get(plugin).filter(|facts| !facts.kinds.contains(&kind)) else { return };
+        let what = format!("the plugin `{plugin}` exports no `{}`", kind.as_str());
+        let help = help.or_else(|| others(plugins, kind).map(|others| format!("plugins here that do: {others}")));
+        problems.push(config.problem(&format!("tasks.{name}.{key}"), what).because(exports(facts)).maybe_help(help));
+    };
+    need(&task.agent, PluginKind::Agent, "agent", None);
+    if let Some(strategy) = &task.deliver {
+        need(strategy, PluginKind::DeliveryStrategy, "deliver", None);
+    }
+    for (index, executor) in task.executors.iter().enumerate() {
+        need(executor, PluginKind::Tools, &format!("executors[{index}]"), None);
+    }
+    if let Some(memory) = &task.memory {
+        need(memory, PluginKind::Memory, "memory", None);
+    }
+    if let Some(analyzer) = &task.confirm.analyzer {
+        need(analyzer, PluginKind::SecurityAnalyzer, "confirm.analyzer", None);
+    }
+    if let Some(condense) = &task.condense {
+        need(&condense.plugin, PluginKind::Condenser, "condense.plugin", None);
+    }
+    if task.agent_seat == AgentSeat::Component {
+        let help = "write `agent_seat = \"host\"`: the host then answers with tools and actions".to_owned();
+        need(&task.agent, PluginKind::Responder, "agent_seat", Some(help));
+    }
+}
+
+fn exports(facts: &PluginFacts) -> String {
+    let kinds: Vec<String> = facts.kinds.iter().map(|kind| code(kind.as_str())).collect();
+    if kinds.is_empty() { "it exports nothing that this host knows".to_owned() } else { format!("it exports {}", kinds.join(", ")) }
+}
+
+fn others(plugins: &Plugins, kind: PluginKind) -> Option<String> {
+    let names: Vec<String> = plugins.iter().filter(|(_, facts)| facts.kinds.contains(&kind)).map(|(name, _)| code(name.as_str())).collect();
+    (!names.is_empty()).then(|| names.join(", "))
+}
+
+fn task_setup(task: &TaskConfig, toolbox: Toolbox) -> TaskSetup {
+    TaskSetup {
+        agent: task.agent.clone(),
+        description: task.description.clone(),
+        system: Arc::clone(&task.system),
+        subtasks: task.subtasks.clone(),
+        toolbox: Arc::new(toolbox),
+        force: task.force.clone(),
+        deliver: task.deliver.clone(),
+        hand_back: task.hand_back,
+        background: task.background.clone(),
+        handoff: task.handoff.clone(),
+        deadline_ms: task.deadline_ms,
+        on_close: task.on_close,
+        structured: task.structured,
+        budget: task.budget.clone(),
+        interactive: task.interactive,
+        turns: task.turns,
+        max_stalled_steps: task.max_stalled_steps,
+        done_if_response: task.done_if_response.clone(),
+        done_if_no_response: task.done_if_no_response.clone(),
+        done_if_tool: task.done_if_tool,
+        done_sequences: task.done_sequences.clone(),
+        no_tool: task.no_tool.clone(),
+        agent_seat: task.agent_seat,
+        seats: task.seats.clone(),
+        allow_null_result: task.allow_null_result,
+        tool_format: task.tool_format,
+        only_user_quits_root: task.only_user_quits_root,
+        default_human_response: task.default_human_response.clone(),
+        user_message: task.user_message.clone(),
+        restart: task.restart,
+        restart_as_subtask: task.restart_as_subtask,
+        erase_substeps: task.erase_substeps,
+        loops: task.loops,
+        text: task.text.clone(),
+        allow_multiple_tools: task.allow_multiple_tools,
+        respond_tools_only: task.respond_tools_only,
+        allow_subtask_multi_tools: task.allow_subtask_multi_tools,
+        returns: task.returns.clone(),
+        overflow: task.overflow,
+        as_langroid: task.compat == Compat::Langroid,
+        bytes_per_token: task.bytes_per_token,
+        narrow: task.narrow.clone(),
+        executors: task.executors.clone(),
+        action_timeout_ms: task.action_timeout_ms,
+        memory: task.memory.clone(),
+        confirm: task.confirm.clone(),
+        condense: task.condense.clone(),
+        stuck: task.stuck,
+        micro: task.micro.clone(),
+        knowledge: task.knowledge.clone(),
+    }
+}
+
+/// A problem of what a plugin brought along, reported where the plugin is named: its author has to put it right.
+fn authors_problem(config: &Config, plugin: &PluginName, what: String) -> Problem {
+    let help = format!("tell the author of `{plugin}`, or leave [plugins.{plugin}] out");
+    config.problem(&format!("plugins.{plugin}.source"), what).help(help)
+}

@@ -1,0 +1,308 @@
+//! Grants in a config's text: lists that grow and shrink, in each of the forms that a grant has. Decides what is in a list already; where
+//! a list stands and how it is written is the business of `place` and `sequence`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use toml_edit::{Item, Value};
+
+use super::fragment::{BESIDE, Entry, GrantText, STORE, entry, list_key};
+use super::place::{Tree, brackets};
+use super::scan::{Splice, apply};
+use super::{ConfigText, EditError};
+use crate::config::names::default_place;
+use crate::permissions::grant::ToolPattern;
+
+/// Adds what a fragment grants.
+pub(super) fn grant(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<(), EditError> {
+    let path = ["plugins", plugin, "grants", grant.key];
+    if !is_there(edit, &path) {
+        return edit.set_after(&path, &grant.value, Some("source"));
+    }
+    if grant.key == STORE {
+        return if grant.limits.is_empty() { Ok(()) } else { edit.set(&path, &grant.value) };
+    }
+    add_entries(edit, &path, grant)?;
+    if !grant.limits.is_empty() {
+        set_limits(edit, &path, grant)?;
+    }
+    Ok(())
+}
+
+/// Takes back what a fragment names; says whether any of it was granted.
+pub(super) fn revoke(edit: &mut ConfigText, plugin: &str, grant: &GrantText) -> Result<bool, EditError> {
+    let path = ["plugins", plugin, "grants", grant.key];
+    if !is_there(edit, &path) {
+        return Ok(false);
+    }
+    if grant.is_whole || grant.key == STORE {
+        return remove_grant(edit, plugin, &path).map(|()| true);
+    }
+    if let Some((name, _)) = grant.limits.iter().find(|(name, _)| !BESIDE.contains(&name.as_str())) {
+        return Err(EditError::Limit { grant: grant.key.to_owned(), key: name.clone() });
+    }
+    let entries = entries(edit, &path, grant.key)?;
+    let meant = Meant::new(grant);
+    let (gone, left): (Vec<usize>, Vec<usize>) = (0..entries.len()).partition(|index| meant.includes(&entries[*index]));
+    refuse_wider(grant, left.iter().map(|index| &entries[*index]))?;
+    if !gone.is_empty() && left.is_empty() {
+        return remove_grant(edit, plugin, &path).map(|()| true);
+    }
+    if !gone.is_empty() {
+        remove_entries(edit, &path, grant.key, &gone)?;
+    }
+    let mut is_revoked = !gone.is_empty();
+    for key in BESIDE {
+        is_revoked |= revoke_beside(edit, &path, grant, key)?;
+    }
+    Ok(is_revoked)
+}
+
+/// Takes private networks or headers back; the last one takes its list along. Returns whether any of them was granted.
+fn revoke_beside(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText, key: &str) -> Result<bool, EditError> {
+    let Some((_, written)) = grant.limits.iter().find(|(name, _)| name == key) else { return Ok(false) };
+    let form = || EditError::Form(format!("{}.{key}", path.join(".")));
+    let meant: toml::Table = toml::from_str(&format!("{key} = {written}")).map_err(|_| form())?;
+    let meant: Vec<&str> = meant[key].as_array().into_iter().flatten().filter_map(toml::Value::as_str).collect();
+    let path = [path[0], path[1], path[2], path[3], key];
+    if !is_there(edit, &path) {
+        return Ok(false);
+    }
+    let tree = edit.tree().ok_or_else(form)?;
+    let array = tree.find(&path).and_then(Item::as_array).ok_or_else(form)?;
+    let is_meant = |value: &Value| {
+        value.as_str().is_some_and(|name| meant.iter().any(|meant| is_same_network(meant, name) || meant.eq_ignore_ascii_case(name)))
+    };
+    let gone: Vec<usize> = array.iter().enumerate().filter(|(_, value)| is_meant(value)).map(|(index, _)| index).collect();
+    if gone.is_empty() {
+        return Ok(false);
+    }
+    if gone.len() == array.len() {
+        return edit.remove(&path).map(|()| true);
+    }
+    let edited = brackets(array).map(|sequence| sequence.without(edit.text(), &gone));
+    edit.replace(&path, Some(edited)).map(|()| true)
+}
+
+/// `127.0.0.1` and `127.0.0.1/32` are one.
+fn is_same_network(one: &str, other: &str) -> bool {
+    let network = |text: &str| text.parse::<IpNet>().or_else(|_| text.parse::<IpAddr>().map(IpNet::from)).ok();
+    one == other || (network(one).is_some() && network(one) == network(other))
+}
+
+/// The grant, and what stood around nothing but it.
+fn remove_grant(edit: &mut ConfigText, plugin: &str, path: &[&str; 4]) -> Result<(), EditError> {
+    edit.remove(path)?;
+    let grants = ["plugins", plugin, "grants"];
+    let is_empty = |item: &Item| item.as_inline_table().is_some_and(toml_edit::InlineTable::is_empty);
+    let empty = edit.tree().is_some_and(|tree| tree.find(&grants).is_some_and(is_empty));
+    if empty { edit.remove(&grants) } else { Ok(()) }
+}
+
+fn is_there(edit: &ConfigText, path: &[&str]) -> bool {
+    edit.tree().is_some_and(|tree| tree.find(path).is_some())
+}
+
+/// Where the list of a grant is: the grant itself, or a key of its table.
+fn list_path<'a>(tree: &Tree<'_>, path: &[&'a str], key: &str) -> Vec<&'a str> {
+    let mut path = path.to_vec();
+    if tree.find(&path).is_some_and(|item| item.is_table_like()) {
+        path.extend(list_key(key));
+    }
+    path
+}
+
+/// What is in the list now.
+fn entries(edit: &ConfigText, path: &[&str], key: &str) -> Result<Vec<Entry>, EditError> {
+    let found = edit.tree().and_then(|tree| {
+        let path = list_path(&tree, path, key);
+        match tree.find(&path)? {
+            Item::Value(Value::Array(array)) => array.iter().map(|value| entry(edit.text(), value)).collect(),
+            Item::ArrayOfTables(tables) => {
+                let text = |table: &toml_edit::Table, name: &str| table.get(name).and_then(Item::as_str).map(str::to_owned);
+                let entry = |table| Entry { text: on_one_line(edit.text(), table), name: text(table, "at"), dir: text(table, "dir") };
+                Some(tables.iter().map(entry).collect())
+            }
+            _ => None,
+        }
+    });
+    found.ok_or_else(|| EditError::Form(path.join(".")))
+}
+
+fn add_entries(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
+    let old = entries(edit, path, grant.key)?;
+    // What will be in the list, by the place at which no other can stand; those past the old ones are new.
+    let mut all: Vec<&Entry> = old.iter().collect();
+    let mut places: BTreeMap<String, usize> = BTreeMap::new();
+    for (index, entry) in old.iter().enumerate() {
+        place_in_list(grant.key, entry).map(|place| *places.entry(place).or_insert(index));
+    }
+    let mut replaced: BTreeSet<usize> = BTreeSet::new();
+    for new in &grant.entries {
+        let place = place_in_list(grant.key, new);
+        match place.as_ref().and_then(|place| places.get(place)) {
+            Some(index) if is_equal(grant.key, new, all[*index]) => {}
+            Some(index) => {
+                all[*index] = new;
+                replaced.insert(*index);
+            }
+            None => {
+                place.map(|place| places.insert(place, all.len()));
+                all.push(new);
+            }
+        }
+    }
+    replaced.retain(|index| *index < old.len());
+    let added: Vec<&str> = all[old.len()..].iter().map(|entry| entry.text.as_str()).collect();
+    if added.is_empty() && replaced.is_empty() {
+        return Ok(());
+    }
+    let edited = edit.tree().map(|tree| {
+        let path = list_path(&tree, path, grant.key);
+        let sequence = brackets(tree.find(&path)?.as_array()?)?;
+        let mut splices = if added.is_empty() { Vec::new() } else { sequence.add_all(edit.text(), &added) };
+        splices.extend(replaced.iter().map(|index| Splice::replace(sequence.entries[*index].clone(), &all[*index].text)));
+        Some(apply(edit.text(), splices))
+    });
+    edit.replace(path, edited)
+}
+
+fn remove_entries(edit: &mut ConfigText, path: &[&str; 4], key: &str, indexes: &[usize]) -> Result<(), EditError> {
+    let edited = edit.tree().map(|tree| {
+        let path = list_path(&tree, path, key);
+        match tree.find(&path)? {
+            Item::Value(Value::Array(array)) => Some(brackets(array)?.without(edit.text(), indexes)),
+            Item::ArrayOfTables(_) => tree.remove_tables(&path, indexes),
+            _ => None,
+        }
+    });
+    edit.replace(path, edited)
+}
+
+/// Limits stand beside the list in the table form; a grant in the short form gets it.
+fn set_limits(edit: &mut ConfigText, path: &[&str; 4], grant: &GrantText) -> Result<(), EditError> {
+    let list = list_key(grant.key).ok_or_else(|| EditError::NoTableForm(grant.key.to_owned()))?;
+    let short = edit.tree().and_then(|tree| {
+        let array = tree.find(path)?.as_array()?;
+        Some(format!("{{ {list} = {} }}", &edit.text()[array.span()?]))
+    });
+    if let Some(table) = short {
+        edit.set(path, &table)?;
+    }
+    for (name, value) in &grant.limits {
+        let mut path = path.to_vec();
+        path.push(name);
+        edit.set(&path, value)?;
+    }
+    Ok(())
+}
+
+/// The place of a directory; the last part of its path when nothing says it.
+fn place_of(entry: &Entry) -> Option<String> {
+    match (&entry.dir, &entry.name) {
+        (_, Some(name)) if entry.dir.is_some() => Some(name.clone()),
+        (None, Some(name)) => default_place(name),
+        _ => None,
+    }
+}
+
+/// The folder of an entry, however it is written: `./docs`, `docs/` and `docs` are one.
+fn dir_of(entry: &Entry) -> Option<String> {
+    entry.dir.as_deref().or(entry.name.as_deref()).map(normalized)
+}
+
+/// A path without `.`, doubled slashes and what `..` takes back.
+fn normalized(dir: &str) -> String {
+    let mut parts: Vec<&str> = Vec::new();
+    for part in dir.split('/').filter(|part| !part.is_empty() && *part != ".") {
+        match (part, parts.last()) {
+            ("..", Some(last)) if *last != ".." => drop(parts.pop()),
+            _ => parts.push(part),
+        }
+    }
+    let root = if dir.starts_with('/') { "/" } else { "" };
+    format!("{root}{}", parts.join("/"))
+}
+
+/// What no two entries of a list can share.
+fn place_in_list(key: &str, entry: &Entry) -> Option<String> {
+    if key == "files" { place_of(entry) } else { entry.name.clone() }
+}
+
+fn is_equal(key: &str, new: &Entry, old: &Entry) -> bool {
+    match key {
+        "files" => dir_of(new) == dir_of(old) && is_used_alike(&new.text, &old.text),
+        // The same address with other methods is another grant.
+        "fetch" => new.text == old.text,
+        _ => true,
+    }
+}
+
+/// The same mode, and each quota that the new one names is that of the old one.
+fn is_used_alike(new: &str, old: &str) -> bool {
+    let (new, old) = (said(new), said(old));
+    let mode = |table: &toml::Table| table.get("mode").and_then(toml::Value::as_str).unwrap_or("read").to_owned();
+    mode(&new) == mode(&old) && ["bytes", "files"].iter().all(|key| new.get(*key).is_none_or(|quota| old.get(*key) == Some(quota)))
+}
+
+/// What an entry says besides its name; nothing when it is only that.
+fn said(entry: &str) -> toml::Table {
+    let parsed = toml::from_str::<toml::Table>(&format!("entry = {entry}")).ok();
+    parsed.and_then(|mut table| table.remove("entry")?.as_table().cloned()).unwrap_or_default()
+}
+
+fn on_one_line(text: &str, table: &toml_edit::Table) -> String {
+    let pairs = table.iter().filter_map(|(key, item)| Some(format!("{key} = {}", &text[item.span()?])));
+    format!("{{ {} }}", pairs.collect::<Vec<_>>().join(", "))
+}
+
+/// What is to be taken back.
+struct Meant<'a> {
+    grant: &'a GrantText,
+    names: BTreeSet<&'a str>,
+    /// Of tools: whatever they cover is meant.
+    patterns: Vec<ToolPattern>,
+}
+
+impl<'a> Meant<'a> {
+    fn new(grant: &'a GrantText) -> Self {
+        let names: BTreeSet<&str> = grant.entries.iter().filter_map(|entry| entry.name.as_deref()).collect();
+        let is_pattern = |name: &&&str| grant.key == "tools" && name.ends_with('*');
+        let patterns = names.iter().filter(is_pattern).map(|name| ToolPattern((*name).to_owned())).collect();
+        Self { grant, names, patterns }
+    }
+
+    fn includes(&self, old: &Entry) -> bool {
+        if self.grant.key == "files" {
+            return self.grant.entries.iter().any(|wanted| is_meant_folder(wanted, old));
+        }
+        let Some(name) = old.name.as_deref() else { return false };
+        self.names.contains(name) || self.patterns.iter().any(|pattern| pattern.covers(name))
+    }
+}
+
+/// A directory may be named by itself, by its place, or by both.
+fn is_meant_folder(wanted: &Entry, old: &Entry) -> bool {
+    match (&wanted.dir, &wanted.name) {
+        (Some(dir), Some(_)) => Some(normalized(dir)) == dir_of(old) && place_of(wanted) == place_of(old),
+        (Some(dir), None) => Some(normalized(dir)) == dir_of(old),
+        (None, Some(name)) => Some(normalized(name)) == dir_of(old) || Some(name) == place_of(old).as_ref(),
+        (None, None) => false,
+    }
+}
+
+/// A tool that an entry which stays would go on granting is not taken back.
+fn refuse_wider<'a>(grant: &GrantText, left: impl Iterator<Item = &'a Entry>) -> Result<(), EditError> {
+    if grant.key != "tools" {
+        return Ok(());
+    }
+    let patterns: BTreeSet<&str> = left.filter_map(|entry| entry.name.as_deref()).filter(|name| name.ends_with('*')).collect();
+    let patterns: Vec<ToolPattern> = patterns.into_iter().map(|name| ToolPattern(name.to_owned())).collect();
+    for entry in grant.entries.iter().filter_map(|entry| entry.name.as_ref()) {
+        if let Some(wider) = patterns.iter().find(|pattern| pattern.covers(entry)) {
+            return Err(EditError::Wider { entry: entry.clone(), wider: wider.0.clone() });
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,142 @@
+//! Characters that a person does not see and a model reads: instructions can be smuggled in them. Where they stand in what a tool says
+//! of itself. What deceives a reader of the terminal is in `text`.
+
+use serde_json::Value;
+
+use crate::types::text::{is_deceptive, joins_pictures};
+use crate::types::tool::ToolSpec;
+
+/// Returns the first hidden character of a text; none when a person sees all of it. Joiners of scripts, and what makes a picture, are part
+/// of ordinary writing: one at a time, behind a character that they can belong to.
+#[must_use]
+pub fn hidden_char(text: &str) -> Option<char> {
+    let (mut before, mut chars) = (None, text.chars().peekable());
+    while let Some(c) = chars.next() {
+        if is_hidden(before, c, chars.peek().copied()) {
+            return Some(c);
+        }
+        before = Some(c);
+    }
+    None
+}
+
+/// Where in a tool's texts the first hidden character stands, and which it is.
+#[must_use]
+pub fn in_tool(tool: &ToolSpec) -> Option<(&'static str, char)> {
+    let examples = || {
+        tool.examples.iter().find_map(|example| example.thought.as_deref().and_then(hidden_char).or_else(|| in_json(&example.arguments)))
+    };
+    let places: [(&'static str, Option<char>); 6] = [
+        ("name", hidden_char(&tool.name)),
+        ("description", hidden_char(&tool.description)),
+        ("title", tool.title.as_deref().and_then(hidden_char)),
+        ("input schema", in_json(&tool.input_schema)),
+        ("output schema", tool.output_schema.as_ref().and_then(in_json)),
+        ("examples", examples()),
+    ];
+    places.into_iter().find_map(|(place, c)| Some((place, c?)))
+}
+
+/// As people write it: `U+E0041`.
+#[must_use]
+pub fn code_point(c: char) -> String {
+    format!("U+{:04X}", u32::from(c))
+}
+
+fn is_hidden(before: Option<char>, c: char, next: Option<char>) -> bool {
+    let Some(before) = before else { return is_deceptive(c) && !matches!(c, '\n' | '\t') };
+    match c {
+        '\n' | '\t' => false,
+        c if joins_pictures(Some(before), c) => false,
+        // A digit on a key.
+        '\u{fe0f}' => !(matches!(before, '0'..='9' | '#' | '*') && next == Some('\u{20e3}')),
+        // A row of joiners could spell a hidden text, a bit each; scripts have one at a time, between letters of their own.
+        '\u{200c}' | '\u{200d}' => before.is_ascii() || is_deceptive(before),
+        c => is_deceptive(c),
+    }
+}
+
+/// In a key or a text of a JSON value. A carriage return is written as an escape there, and hides nothing.
+fn in_json(value: &Value) -> Option<char> {
+    let text = |text: &str| hidden_char(&text.replace('\r', ""));
+    match value {
+        Value::String(inner) => text(inner),
+        Value::Array(items) => items.iter().find_map(in_json),
+        Value::Object(map) => map.iter().find_map(|(key, value)| text(key).or_else(|| in_json(value))),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn ordinary_writing_is_seen_whole() {
+        for text in [
+            "Finds pages.\n\tIn all.",
+            "می\u{200c}خواهم",
+            "क्\u{200d}ष",
+            "\u{1f469}\u{200d}\u{1f4bb}",
+            "❤\u{fe0f}\u{200d}\u{1f525}",
+            "1\u{fe0f}\u{20e3}",
+            "日本語",
+        ] {
+            assert_eq!(hidden_char(text), None, "{text:?}");
+        }
+    }
+
+    #[test]
+    fn what_only_a_model_reads_is_found() {
+        let cases = [
+            ("a\u{e0041}\u{e0042}", '\u{e0041}'),
+            ("a\u{200b}b", '\u{200b}'),
+            ("a\u{202e}b", '\u{202e}'),
+            ("a\u{1b}[8m", '\u{1b}'),
+            ("a\rb", '\r'),
+            ("a\u{200d}b", '\u{200d}'),
+            ("é\u{200d}\u{200c}", '\u{200c}'),
+            ("é\u{fe01}\u{fe02}", '\u{fe01}'),
+            // Four hidden bits behind each letter (B13).
+            ("a\u{fe00}", '\u{fe00}'),
+            ("1\u{fe0f}", '\u{fe0f}'),
+            ("to\u{180b}do", '\u{180b}'),
+            ("\u{1d173}", '\u{1d173}'),
+            ("\u{e000}", '\u{e000}'),
+            ("\u{e0100}", '\u{e0100}'),
+            ("\u{2063}", '\u{2063}'),
+        ];
+        for (text, expected) in cases {
+            assert_eq!(hidden_char(text), Some(expected), "{text:?}");
+        }
+    }
+
+    #[test]
+    fn all_texts_of_a_tool_are_looked_at() {
+        let hidden = "x\u{e0041}";
+        let schema = json!({ "type": "object", "properties": { "a": { "description": hidden } } });
+        let key = json!({ "properties": { hidden: {} } });
+        let example = json!([{ "thought": hidden, "arguments": {} }]);
+        let tool = |field: &str, value: Value| {
+            let mut tool = json!({ "name": "find", "description": "Finds.", "input_schema": { "type": "object", "default": "\r\n" } });
+            tool[field] = value;
+            serde_json::from_value::<ToolSpec>(tool).expect("a tool")
+        };
+        assert_eq!(in_tool(&tool("idempotent", json!(true))), None);
+        let cases = [
+            ("name", json!(hidden), "name"),
+            ("description", json!(hidden), "description"),
+            ("title", json!(hidden), "title"),
+            ("input_schema", schema, "input schema"),
+            ("input_schema", key, "input schema"),
+            ("output_schema", json!({ "const": hidden }), "output schema"),
+            ("examples", example, "examples"),
+        ];
+        for (field, value, place) in cases {
+            assert_eq!(in_tool(&tool(field, value)), Some((place, '\u{e0041}')), "{field}");
+        }
+        assert_eq!(code_point('\u{e0041}'), "U+E0041");
+    }
+}

@@ -1,0 +1,256 @@
+//! What differs between a plugin as it was pinned and as it is now. Each difference with both texts, so that a person can be shown them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::Pinned;
+use crate::permissions::manifest::Ask;
+use crate::setup::PluginFacts;
+use crate::types::tool::ToolSpec;
+use crate::types::wording::{code, plain};
+
+/// What of a plugin differs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Part {
+    /// Its bytes, and nothing else that is pinned.
+    Component,
+    /// What its manifest calls it; its stores hang on that.
+    Name,
+    /// What it says of itself as a whole.
+    About,
+    Version,
+    Contract,
+    /// What it can serve as.
+    Kinds,
+    /// It asks for more.
+    AsksMore,
+    /// It asks for less.
+    AsksLess,
+    /// The words with which it asks.
+    Reason,
+    /// A tool is there or is not.
+    Tool,
+    Description,
+    InputSchema,
+    OutputSchema,
+    Examples,
+    /// What else its author said of a tool: whether it may be repeated, its title, the bounds of its results.
+    Manner,
+}
+
+/// One difference.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Change {
+    pub part: Part,
+    /// The capability or the tool that it is about; empty when it is the plugin as a whole.
+    pub of: String,
+    /// As it was pinned; none when it was not there.
+    pub before: Option<String>,
+    /// As it is now; none when it is gone.
+    pub now: Option<String>,
+}
+
+impl Change {
+    /// Nothing that a person or a model was shown differs: its author has built it anew.
+    #[must_use]
+    pub fn is_harmless(&self) -> bool {
+        // A server of tools in the place of a component has no digest, and no sandbox either.
+        let both = || [&self.before, &self.now].into_iter().all(|digest| digest.as_ref().is_some_and(|digest| !digest.is_empty()));
+        match self.part {
+            Part::Component => both(),
+            part => part == Part::Version,
+        }
+    }
+}
+
+/// None of these is more than a new build.
+#[must_use]
+pub fn is_harmless(changes: &[Change]) -> bool {
+    changes.iter().all(Change::is_harmless)
+}
+
+/// Everything that differs, capabilities first, then tools in order of name; the digest comes last.
+#[must_use]
+pub fn diff(pinned: &Pinned, facts: &PluginFacts) -> Vec<Change> {
+    let now = Pinned::of(facts);
+    let mut changes = Vec::new();
+    let mut compare = |part: Part, before: String, now: String| changes.extend(changed(part, "", before, now));
+    compare(Part::Name, pinned.name.clone(), now.name.clone());
+    compare(Part::About, pinned.description.clone(), now.description.clone());
+    compare(Part::Contract, pinned.contract.clone(), now.contract.clone());
+    compare(Part::Kinds, kinds(pinned), kinds(&now));
+    asks(&pinned.asks, &now.asks, &mut changes);
+    tools(&pinned.tools, &now.tools, &mut changes);
+    changes.extend(changed(Part::Version, "", pinned.version.clone(), now.version));
+    changes.extend(changed(Part::Component, "", pinned.sha256.clone(), now.sha256));
+    changes
+}
+
+fn changed(part: Part, of: &str, before: String, now: String) -> Option<Change> {
+    (before != now).then(|| Change { part, of: of.to_owned(), before: Some(before), now: Some(now) })
+}
+
+fn kinds(pinned: &Pinned) -> String {
+    pinned.kinds.iter().map(|kind| kind.as_str()).collect::<Vec<_>>().join(", ")
+}
+
+fn asks(before: &BTreeMap<String, Ask>, now: &BTreeMap<String, Ask>, changes: &mut Vec<Change>) {
+    for (name, old) in before {
+        let Some(new) = now.get(name) else {
+            changes.push(Change { part: Part::AsksLess, of: name.clone(), before: Some(shown_ask(old)), now: None });
+            continue;
+        };
+        if (old.optional, &old.detail) != (new.optional, &new.detail) {
+            let part = if is_narrower(old, new) { Part::AsksLess } else { Part::AsksMore };
+            changes.push(Change { part, of: name.clone(), before: Some(shown_ask(old)), now: Some(shown_ask(new)) });
+        }
+        changes.extend(changed(Part::Reason, name, old.why.clone(), new.why.clone()));
+    }
+    for (name, new) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
+        changes.push(Change { part: Part::AsksMore, of: name.clone(), before: None, now: Some(shown_ask(new)) });
+        changes.extend(changed(Part::Reason, name, String::new(), new.why.clone()));
+    }
+}
+
+/// `required {"urls":["https://…"]}`.
+fn shown_ask(ask: &Ask) -> String {
+    let need = if ask.optional { "optional" } else { "required" };
+    if ask.detail.is_empty() { need.to_owned() } else { format!("{need} {}", json_of(&ask.detail)) }
+}
+
+fn json_of(detail: &BTreeMap<String, Value>) -> String {
+    serde_json::to_string(detail).unwrap_or_default()
+}
+
+/// The same wishes, and lists of them that are shorter; what cannot be compared counts as more.
+fn is_narrower(before: &Ask, now: &Ask) -> bool {
+    let is_less = |before: &Value, now: &Value| match (before.as_array(), now.as_array()) {
+        // An empty list may mean that there is no bound.
+        (Some(before), Some(now)) => !now.is_empty() && now.iter().all(|item| before.contains(item)),
+        _ => before == now,
+    };
+    let same_keys = before.detail.keys().eq(now.detail.keys());
+    let all_less = before.detail.iter().all(|(key, value)| now.detail.get(key).is_some_and(|now| is_less(value, now)));
+    (now.optional || !before.optional) && same_keys && all_less
+}
+
+fn tools(before: &BTreeMap<String, ToolSpec>, now: &BTreeMap<String, ToolSpec>, changes: &mut Vec<Change>) {
+    for (name, old) in before {
+        match now.get(name) {
+            Some(new) => tool(name, old, new, changes),
+            None => changes.push(Change { part: Part::Tool, of: name.clone(), before: Some(old.description.clone()), now: None }),
+        }
+    }
+    for (name, new) in now.iter().filter(|(name, _)| !before.contains_key(*name)) {
+        changes.push(Change { part: Part::Tool, of: name.clone(), before: None, now: Some(new.description.clone()) });
+        changes.push(Change { part: Part::InputSchema, of: name.clone(), before: None, now: Some(pretty(&new.input_schema)) });
+    }
+}
+
+/// Taken apart without `..`: what a tool says of itself will not compile before it is compared here.
+fn tool(name: &str, old: &ToolSpec, new: &ToolSpec, changes: &mut Vec<Change>) {
+    let ToolSpec {
+        name: _,
+        description,
+        input_schema,
+        output_schema,
+        idempotent: _,
+        title: _,
+        result_tokens: _,
+        retained_tokens: _,
+        examples,
+    } = old;
+    changes.extend(changed(Part::Description, name, description.clone(), new.description.clone()));
+    if *input_schema != new.input_schema {
+        changes.extend(forced(Part::InputSchema, name, pretty(input_schema), pretty(&new.input_schema)));
+    }
+    if *output_schema != new.output_schema {
+        let (before, now) = (output_schema.as_ref().map(pretty), new.output_schema.as_ref().map(pretty));
+        changes.push(Change { part: Part::OutputSchema, of: name.to_owned(), before, now });
+    }
+    if *examples != new.examples {
+        changes.extend(forced(Part::Examples, name, pretty(examples), pretty(&new.examples)));
+    }
+    changes.extend(changed(Part::Manner, name, manner(old), manner(new)));
+}
+
+/// Values that differ, whatever their texts.
+fn forced(part: Part, of: &str, before: String, now: String) -> Option<Change> {
+    Some(Change { part, of: of.to_owned(), before: Some(before), now: Some(now) })
+}
+
+/// JSON on lines of its own, for a comparison line by line.
+fn pretty(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_default()
+}
+
+fn manner(tool: &ToolSpec) -> String {
+    let title = tool.title.as_ref().map(|title| format!("called {title:?}"));
+    let bound = |what: &str, tokens: Option<u64>| tokens.map(|tokens| format!("{what} {tokens} tokens"));
+    let parts = [
+        Some(if tool.idempotent { "may be repeated" } else { "may not be repeated" }.to_owned()),
+        title,
+        bound("results of", tool.result_tokens),
+        bound("of which stay", tool.retained_tokens),
+    ];
+    parts.into_iter().flatten().collect::<Vec<_>>().join(", ")
+}
+
+impl fmt::Display for Change {
+    /// One line, without what could deceive; long texts are cut to where they begin to differ.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = code(&self.of);
+        let (before, now) = excerpts(self.before.as_deref().unwrap_or_default(), self.now.as_deref().unwrap_or_default());
+        match (self.part, self.before.is_some(), self.now.is_some()) {
+            (Part::Component, ..) if self.now.as_deref() == Some("") => write!(out, "it was a component in the sandbox, and is none now"),
+            (Part::Component, ..) if self.before.as_deref() == Some("") => write!(out, "it was no component, and is one now: sha256 {now}"),
+            (Part::Component, ..) => write!(out, "its component is another one: sha256 {before} → {now}"),
+            (Part::Name, ..) => write!(out, "its manifest calls it by another name, on which its stores hang: {before} → {now}"),
+            (Part::About, ..) => write!(out, "it says something else of itself: {before} → {now}"),
+            (Part::Version, ..) => write!(out, "its version: {before} → {now}"),
+            (Part::Contract, ..) => write!(out, "its contract: {before} → {now}"),
+            (Part::Kinds, ..) => write!(out, "it serves as {now}, not {before}"),
+            (Part::AsksMore, false, _) => write!(out, "it asks for {of} now: {now}"),
+            (Part::AsksMore, ..) => write!(out, "it asks for more of {of}: {before} → {now}"),
+            (Part::AsksLess, _, false) => write!(out, "it no longer asks for {of}"),
+            (Part::AsksLess, ..) => write!(out, "it asks for less of {of}: {before} → {now}"),
+            (Part::Reason, ..) => write!(out, "it gives another reason for {of}: {before} → {now}"),
+            (Part::Tool, false, _) => write!(out, "its tool {of} is new: {now}"),
+            (Part::Tool, ..) => write!(out, "its tool {of} is gone"),
+            (Part::Description, ..) => write!(out, "its tool {of} has another description: {before} → {now}"),
+            (Part::InputSchema, ..) => write!(out, "its tool {of} takes other arguments: {before} → {now}"),
+            (Part::OutputSchema, ..) => write!(out, "its tool {of} promises other results: {before} → {now}"),
+            (Part::Examples, ..) => write!(out, "its tool {of} has other examples: {before} → {now}"),
+            (Part::Manner, ..) => write!(out, "its tool {of}: {before} → {now}"),
+        }
+    }
+}
+
+/// Characters that are shown before the first difference, and of each text in all.
+const BEFORE: usize = 20;
+const SHOWN: usize = 80;
+
+fn excerpts(before: &str, now: &str) -> (String, String) {
+    let same = before.chars().zip(now.chars()).take_while(|(a, b)| a == b).count();
+    let skipped = same.saturating_sub(BEFORE);
+    (excerpt(before, skipped), excerpt(now, skipped))
+}
+
+fn excerpt(text: &str, skipped: usize) -> String {
+    let mut shown = if skipped > 0 { "…".to_owned() } else { String::new() };
+    let mut rest = text.chars().skip(skipped);
+    for c in rest.by_ref().take(SHOWN) {
+        match c {
+            '\n' => shown.push(' '),
+            c => shown.push(plain(c)),
+        }
+    }
+    if rest.next().is_some() {
+        shown.push('…');
+    }
+    format!("“{shown}”")
+}

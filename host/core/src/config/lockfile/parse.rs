@@ -1,0 +1,170 @@
+//! The text of a lock, read strictly: a key that is not known, or a value that cannot be, is an error at its place. Never a guess.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
+
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use toml::Spanned;
+
+use super::{FORMAT, Lock, Pinned};
+use crate::config::check_name;
+use crate::permissions::manifest::Ask;
+use crate::setup::PluginKind;
+use crate::types::ids::PluginName;
+use crate::types::tool::ToolSpec;
+
+/// A lock that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{line}:{column}: {what}")]
+pub struct LockError {
+    /// From 1.
+    pub line: usize,
+    /// In characters, from 1.
+    pub column: usize,
+    pub what: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(rename = "format")]
+    _format: u32,
+    #[serde(default)]
+    plugins: BTreeMap<Spanned<String>, FilePlugin>,
+}
+
+/// Only the format, for a file of a later one.
+#[derive(Deserialize)]
+struct Head {
+    format: Spanned<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FilePlugin {
+    // A lock of before they were pinned has neither: the plugin differs from it then, and `upgrade` shows how.
+    #[serde(default)]
+    name: String,
+    #[serde(default)]
+    description: String,
+    version: String,
+    sha256: Spanned<String>,
+    #[serde(default)]
+    dev: bool,
+    contract: String,
+    #[serde(default)]
+    kinds: BTreeSet<PluginKind>,
+    #[serde(default)]
+    asks: BTreeMap<String, FileAsk>,
+    #[serde(default)]
+    tools: BTreeMap<String, FileTool>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileAsk {
+    why: String,
+    #[serde(default)]
+    optional: bool,
+    detail: Option<Spanned<String>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct FileTool {
+    title: Option<String>,
+    description: String,
+    input_schema: Spanned<String>,
+    output_schema: Option<Spanned<String>>,
+    #[serde(default)]
+    idempotent: bool,
+    result_tokens: Option<Spanned<String>>,
+    retained_tokens: Option<Spanned<String>>,
+    examples: Option<Spanned<String>>,
+}
+
+impl Lock {
+    /// Reads the text of a lock.
+    ///
+    /// # Errors
+    /// The first thing that is wrong, with its place.
+    pub fn parse(text: &str) -> Result<Self, LockError> {
+        let reader = Reader(text);
+        let head: Head = toml::from_str(text).map_err(|error| reader.toml(&error))?;
+        if *head.format.get_ref() != FORMAT {
+            let what =
+                format!("the lock has format {}; this host reads format {FORMAT}. Use the host that wrote it.", head.format.get_ref());
+            return Err(reader.error(&head.format.span(), what));
+        }
+        let file: File = toml::from_str(text).map_err(|error| reader.toml(&error))?;
+        let plugins = file.plugins.into_iter().map(|(name, plugin)| Ok((reader.name(name)?, reader.plugin(plugin)?)));
+        Ok(Self { plugins: plugins.collect::<Result<_, _>>()? })
+    }
+}
+
+struct Reader<'a>(&'a str);
+
+impl Reader<'_> {
+    fn name(&self, name: Spanned<String>) -> Result<PluginName, LockError> {
+        match check_name(name.get_ref()) {
+            Ok(()) => Ok(PluginName::from(name.get_ref().as_str())),
+            Err(error) => Err(self.error(&name.span(), format!("this is no plugin's name: it {error}"))),
+        }
+    }
+
+    fn plugin(&self, plugin: FilePlugin) -> Result<Pinned, LockError> {
+        let FilePlugin { name, description, version, sha256, dev, contract, kinds, asks, tools } = plugin;
+        let is_digest = |text: &str| text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        if !sha256.get_ref().is_empty() && !is_digest(sha256.get_ref()) {
+            return Err(self.error(&sha256.span(), "this is no SHA-256: 64 lower-case hexadecimal digits, or none".to_owned()));
+        }
+        let asks = asks.into_iter().map(|(name, ask)| Ok((name, self.ask(ask)?)));
+        let tools = tools.into_iter().map(|(name, tool)| Ok((name.clone(), self.tool(name, tool)?)));
+        Ok(Pinned {
+            name,
+            description,
+            version,
+            sha256: sha256.into_inner(),
+            dev,
+            contract,
+            kinds,
+            asks: asks.collect::<Result<_, _>>()?,
+            tools: tools.collect::<Result<_, _>>()?,
+        })
+    }
+
+    fn ask(&self, ask: FileAsk) -> Result<Ask, LockError> {
+        let detail = ask.detail.map(|detail| self.json(&detail)).transpose()?.unwrap_or_default();
+        Ok(Ask { why: ask.why, optional: ask.optional, detail })
+    }
+
+    fn tool(&self, name: String, tool: FileTool) -> Result<ToolSpec, LockError> {
+        let FileTool { title, description, input_schema, output_schema, idempotent, result_tokens, retained_tokens, examples } = tool;
+        Ok(ToolSpec {
+            name,
+            description,
+            input_schema: self.json(&input_schema)?,
+            output_schema: output_schema.map(|schema| self.json(&schema)).transpose()?,
+            idempotent,
+            title,
+            result_tokens: result_tokens.map(|tokens| self.json(&tokens)).transpose()?,
+            retained_tokens: retained_tokens.map(|tokens| self.json(&tokens)).transpose()?,
+            examples: examples.map(|examples| self.json(&examples)).transpose()?.unwrap_or_default(),
+        })
+    }
+
+    fn json<T: DeserializeOwned>(&self, text: &Spanned<String>) -> Result<T, LockError> {
+        serde_json::from_str(text.get_ref()).map_err(|error| self.error(&text.span(), format!("this is not JSON as expected: {error}")))
+    }
+
+    fn toml(&self, error: &toml::de::Error) -> LockError {
+        self.error(&error.span().unwrap_or_default(), error.message().to_owned())
+    }
+
+    fn error(&self, span: &Range<usize>, what: String) -> LockError {
+        let before = self.0.get(..span.start).unwrap_or(self.0);
+        let column = before.chars().rev().take_while(|c| *c != '\n').count() + 1;
+        LockError { line: before.matches('\n').count() + 1, column, what }
+    }
+}

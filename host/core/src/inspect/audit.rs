@@ -1,0 +1,268 @@
+//! What of a run matters to whoever answers for it: what was allowed, refused, asked and decided, what left for the world, and what was cut
+//! off, stopped or put in the place of something. A view of the records, worked out by the same fold as everything; that nobody changed
+//! them is the store's business. Targets in it are a plugin's words, not made harmless.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::inspect::permission_summary::{data_can_leave, rights_table};
+use crate::journal::record::Retold;
+use crate::policy::budget::Budget;
+use crate::protocol::event::Event;
+use crate::protocol::notice::Notice;
+use crate::setup::Setup;
+use crate::types::approval::{Approval, ApprovalRequest};
+use crate::types::fault::{Fault, FaultKind};
+use crate::types::ids::{CallId, Millis, PluginName};
+use crate::types::side_effect::{FailureCause, SideEffectAnswer};
+use crate::types::tool::ToolError;
+
+/// Something that an audit shows.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Entry {
+    /// The record in whose course it was.
+    pub seq: u64,
+    pub at: Millis,
+    /// On whose behalf.
+    pub principal: String,
+    pub kind: Kind,
+    /// The plugin that it is about; none: the whole run.
+    pub plugin: Option<PluginName>,
+    /// In words, for the operator.
+    pub what: String,
+}
+
+/// What kind of thing it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Kind {
+    /// What a plugin may do from here on.
+    Allowed,
+    Refused,
+    /// An approver was asked.
+    Asked,
+    /// And answered.
+    Decided,
+    /// A side effect: a request, a file, a key.
+    Left,
+    /// A plugin broke a limit or a promise.
+    Faulted,
+    /// It was cut off, and nobody knows how far it got.
+    Interrupted,
+    Resumed,
+    Stopped,
+    /// A component was built anew.
+    Replaced,
+    /// A limit of the run was raised.
+    ToppedUp,
+    /// It was not, though somebody asked.
+    TopUpRefused,
+}
+
+impl Kind {
+    /// All, in the order in which they are listed.
+    pub const ALL: [Self; 12] = [
+        Self::Allowed,
+        Self::Refused,
+        Self::Asked,
+        Self::Decided,
+        Self::Left,
+        Self::Faulted,
+        Self::Interrupted,
+        Self::Resumed,
+        Self::Stopped,
+        Self::Replaced,
+        Self::ToppedUp,
+        Self::TopUpRefused,
+    ];
+
+    /// The word in JSON and on the command line.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Refused => "refused",
+            Self::Asked => "asked",
+            Self::Decided => "decided",
+            Self::Left => "left",
+            Self::Faulted => "faulted",
+            Self::Interrupted => "interrupted",
+            Self::Resumed => "resumed",
+            Self::Stopped => "stopped",
+            Self::Replaced => "replaced",
+            Self::ToppedUp => "topped-up",
+            Self::TopUpRefused => "top-up-refused",
+        }
+    }
+
+    /// The kind of this word.
+    #[must_use]
+    pub fn named(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.as_str() == word)
+    }
+}
+
+/// The entries of one room, in order.
+#[must_use]
+pub fn entries(retold: &[Retold]) -> Vec<Entry> {
+    let mut found = Found::default();
+    for told in retold {
+        found.event(told);
+        for notice in &told.told {
+            found.notice(told, notice);
+        }
+    }
+    found.entries
+}
+
+#[derive(Default)]
+struct Found {
+    entries: Vec<Entry>,
+    /// What was asked about each call.
+    asked: BTreeMap<CallId, ApprovalRequest>,
+    /// Whose tool is at work in each call.
+    at_work: BTreeMap<CallId, PluginName>,
+}
+
+impl Found {
+    fn put(&mut self, of: &Retold, kind: Kind, plugin: Option<&PluginName>, what: String) {
+        let record = &of.record;
+        let principal = record.principal.0.to_string();
+        self.entries.push(Entry { seq: record.seq, at: record.at, principal, kind, plugin: plugin.cloned(), what });
+    }
+
+    fn event(&mut self, of: &Retold) {
+        if !of.has_effect {
+            return;
+        }
+        match of.record.event.effective() {
+            Event::RoomOpened { setup, .. } => self.allowed(of, setup),
+            Event::RunStarted { setup: Some(setup), .. } => self.allowed(of, setup),
+            Event::Resumed { down_ms } => self.put(of, Kind::Resumed, None, format!("resumed after {down_ms} ms without a host")),
+            Event::TurnStopped { reason } => self.put(of, Kind::Stopped, None, format!("the turn was stopped: {reason}")),
+            Event::TaskKilled { task, reason } => self.put(of, Kind::Stopped, None, format!("the task {task} was stopped: {reason}")),
+            Event::Cancelled { reason } => self.put(of, Kind::Stopped, None, format!("the run was stopped: {reason}")),
+            Event::PluginReplaced { plugin, sha256 } => {
+                self.put(of, Kind::Replaced, Some(plugin), format!("calls now go to the component {sha256}"));
+            }
+            Event::Paused { reason } => self.put(of, Kind::Stopped, None, format!("the run was paused: {reason}")),
+            Event::Unpaused => self.put(of, Kind::Resumed, None, "the paused run was resumed".to_owned()),
+            Event::ToolAnswered { call, answer: Err(ToolError::Fault { fault }), .. } => self.fault(of, *call, fault),
+            _ => {}
+        }
+    }
+
+    /// A child room has the same setup; its root has said it.
+    fn allowed(&mut self, of: &Retold, setup: &Setup) {
+        if matches!(&of.record.event, Event::RoomOpened { opening, .. } if opening.depth > 0) {
+            return;
+        }
+        self.put(of, Kind::Allowed, None, format!("data can leave to: {}", data_can_leave(setup)));
+        for row in rights_table(setup, &BTreeMap::new()) {
+            let may = if row.may.is_empty() { "nothing but compute".to_owned() } else { row.may.join(", ") };
+            self.put(of, Kind::Allowed, Some(&row.plugin), format!("may {may}"));
+        }
+    }
+
+    fn fault(&mut self, of: &Retold, call: CallId, fault: &Fault) {
+        let Some(plugin) = self.at_work.remove(&call) else { return };
+        self.fault_of(of, &plugin, fault);
+    }
+
+    fn fault_of(&mut self, of: &Retold, plugin: &PluginName, fault: &Fault) {
+        let kind = if fault.kind == FaultKind::Interrupted { Kind::Interrupted } else { Kind::Faulted };
+        self.put(of, kind, Some(plugin), format!("{}: {}", fault.kind.as_str(), fault.message));
+    }
+
+    fn notice(&mut self, of: &Retold, notice: &Notice) {
+        match notice {
+            // Steps, strategies and whatever else a plugin is asked; of tools their answers tell.
+            Notice::PluginFaulted { plugin, fault, .. } => self.fault_of(of, plugin, fault),
+            Notice::UserHeard { task, message } => {
+                self.put(
+                    of,
+                    Kind::Decided,
+                    None,
+                    format!("a message was sent to {task}: {}", crate::inspect::timeline::short(message.text())),
+                );
+            }
+            Notice::ToolCalled { call, name, .. } => {
+                let plugin = name.split_once('.').map_or(name.as_str(), |(plugin, _)| plugin);
+                self.at_work.insert(*call, PluginName::from(plugin));
+            }
+            Notice::Denied { plugin, record, .. } => {
+                let what = format!("{}: {} ({}: {})", record.denial.capability, record.denial.target, record.layer.as_str(), record.reason);
+                self.put(of, Kind::Refused, Some(plugin), what);
+            }
+            Notice::ApprovalAsked { call, request } => {
+                let mut by = request.asked_by.as_ref().map(|plugin| format!(", requested by {plugin}")).unwrap_or_default();
+                for delegator in request.delegators.iter().rev() {
+                    by += &format!(", delegated by {}", delegator.plugin);
+                }
+                let risk = match (request.risk, &request.risk_reason) {
+                    (Some(risk), Some(reason)) => format!("; {} risk: {}", risk.as_str(), crate::inspect::timeline::short(reason)),
+                    (Some(risk), None) => format!("; {} risk", risk.as_str()),
+                    (None, _) => String::new(),
+                };
+                let what = format!("{} {}{by} ({}{risk})", request.tool, request.arguments, request.source);
+                self.put(of, Kind::Asked, Some(&request.caller), what);
+                self.asked.insert(*call, request.clone());
+            }
+            Notice::ApprovalGiven { call, approval, author } => {
+                let asked = self.asked.remove(call);
+                let tool = asked.as_ref().map(|request| format!("{}: ", request.tool)).unwrap_or_default();
+                self.put(
+                    of,
+                    Kind::Decided,
+                    asked.as_ref().map(|request| &request.caller),
+                    format!("{tool}{} ({author})", decided(approval)),
+                );
+            }
+            Notice::TopUpAsked { top_up, .. } => {
+                let what = match &top_up.problem {
+                    Some(problem) => format!("asked again, because the answer was no amount: {problem}"),
+                    None => format!("a higher limit was requested: {}", top_up.sentence()),
+                };
+                self.put(of, Kind::Asked, None, what);
+            }
+            Notice::ToppedUp { budget, more, reason, author, .. } => {
+                let what = match more {
+                    Some(more) => format!("{} was raised by {more} ({author})", budget.key()),
+                    None => {
+                        format!("{} was not raised: {}", budget.key(), reason.as_deref().unwrap_or("no reason was given"))
+                            + &format!(" ({author})")
+                    }
+                };
+                let kind = if more.is_some() { Kind::ToppedUp } else { Kind::TopUpRefused };
+                self.put(of, kind, None, what);
+            }
+            Notice::AttemptLost { model, input_tokens, cost_micro_usd, .. } => {
+                let (tokens, cost) = (Budget::Tokens.show(*input_tokens), Budget::Cost.show(*cost_micro_usd));
+                let what = format!("a request to the model {model} got no answer; {tokens} and {cost} are counted for it");
+                self.put(of, Kind::Interrupted, None, what);
+            }
+            Notice::PriceUnknown { model, limit } => {
+                let what = format!("{limit} did not limit the model {model}: its price is not known");
+                self.put(of, Kind::Allowed, None, what);
+            }
+            Notice::SideEffectStarted { plugin, side_effect, .. } => {
+                let what = format!("{} {}", crate::inspect::timeline::verb_of(side_effect).0, side_effect.target());
+                self.put(of, Kind::Left, Some(plugin), what);
+            }
+            Notice::SideEffectEnded { plugin, answer: SideEffectAnswer::Failed { cause: FailureCause::Interrupted, message }, .. } => {
+                self.put(of, Kind::Interrupted, Some(plugin), message.clone());
+            }
+            _ => {}
+        }
+    }
+}
+
+fn decided(approval: &Approval) -> String {
+    match approval {
+        Approval::Approved => "approved".to_owned(),
+        Approval::Edited { arguments } => format!("approved with {arguments}"),
+        Approval::Refused { reason } => format!("refused: {reason}"),
+        Approval::Invalid { message } => format!("refused, because its arguments are not valid: {message}"),
+    }
+}

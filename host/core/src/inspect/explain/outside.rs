@@ -1,0 +1,24 @@
+//! Servers of tools that others wrote: what they do themselves passes no layer of this host. Only what they ask the host for would.
+
+use super::{Explanation, LayerAnswer, Question, Verdict};
+use crate::types::capability::Capability;
+use crate::types::denial::Layer;
+
+/// What a program outside the sandbox does without asking this host.
+pub(super) fn is_meant(capability: Capability) -> bool {
+    matches!(capability, Capability::Files | Capability::Fetch | Capability::Exec | Capability::Secrets)
+}
+
+pub(super) fn answer(question: &Question) -> Explanation {
+    let text = format!("{} runs outside the sandbox, as you; no grant holds it back", question.plugin);
+    let key = Some(format!("plugins.{}.source", question.plugin));
+    Explanation {
+        plugin: question.plugin.clone(),
+        capability: question.capability.as_str().to_owned(),
+        target: question.target.clone().unwrap_or_default(),
+        verdict: Verdict::Yes,
+        layers: vec![LayerAnswer { layer: Layer::Host, verdict: Verdict::Yes, text, key }],
+        smallest: None,
+        no_line: None,
+    }
+}

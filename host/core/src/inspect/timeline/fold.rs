@@ -1,0 +1,455 @@
+//! From records to rows: each room is folded once, and what its events, effects and notices begin and end becomes a row.
+
+mod told;
+mod words;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use super::clock::Clock;
+use super::row::{Row, Sandbox, What};
+use super::{Ended, Lane, Timeline, Totals, short, tree};
+use crate::protocol::effect::Effect;
+use crate::protocol::event::{Event, Opening, Record};
+use crate::protocol::notice::Notice;
+use crate::room::Room;
+use crate::types::fault::CallReport;
+use crate::types::ids::{BackgroundId, CallId, Millis, RoomId, TaskName};
+use crate::types::message::Entity;
+use crate::types::outcome::{Outcome, Status};
+
+pub(crate) use words::verb_of;
+use words::{asked, ids_in, kind_of, kinds, says};
+
+/// What a row that has not ended is found by.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Key {
+    Call(CallId),
+    Model(CallId, u32),
+    SideEffect(CallId, u32),
+    Background(BackgroundId),
+}
+
+/// A row with moments of the host's clock.
+struct Draft {
+    room: RoomId,
+    seq: u64,
+    parent: Option<usize>,
+    start: Millis,
+    end: Option<Millis>,
+    /// When the last row right below it ended.
+    below: Millis,
+    abandoned: bool,
+    what: What,
+}
+
+struct RoomDraft {
+    room: RoomId,
+    entry: TaskName,
+    message: String,
+    start: Millis,
+    end: Option<Millis>,
+    records: u64,
+    outcome: Option<Arc<Outcome>>,
+}
+
+/// All rooms so far.
+#[derive(Default)]
+pub(super) struct Fold {
+    rows: Vec<Draft>,
+    rooms: Vec<RoomDraft>,
+    /// The row of the background task that a room is the work of.
+    lanes: BTreeMap<RoomId, usize>,
+    clock: Clock,
+    last: Millis,
+    totals: Totals,
+}
+
+/// The room that is folded now.
+struct Now<'a> {
+    fold: &'a mut Fold,
+    room: RoomId,
+    /// What all of the room is below.
+    lane: Option<usize>,
+    /// Rows of tasks that go on, the innermost last.
+    tasks: Vec<usize>,
+    open: BTreeMap<Key, usize>,
+    seq: u64,
+    at: Millis,
+    /// When the room was last gone on with.
+    resumed: Millis,
+}
+
+impl Fold {
+    /// Takes all records of one room.
+    pub(super) fn room(&mut self, records: Vec<Record>) {
+        let Some(Event::RoomOpened { opening, .. }) = records.first().map(|record| &record.event) else { return };
+        let (id, start) = (opening.room.clone(), records[0].at);
+        let entry = opening.entry.clone();
+        let message = short(opening.content.as_deref().unwrap_or_default());
+        let count = records.len() as u64;
+        let lane = self.lanes.get(&id).copied();
+        let mut now = Now {
+            room: id.clone(),
+            lane,
+            tasks: Vec::new(),
+            open: BTreeMap::new(),
+            seq: 0,
+            at: start,
+            resumed: Millis(0),
+            fold: &mut *self,
+        };
+        let (mut room, mut end) = (Room::new(), None);
+        for record in records {
+            now.take(&mut room, record);
+            end = room.outcome().map(|_| end.unwrap_or(now.at));
+        }
+        let outcome = room.outcome().cloned();
+        self.totals.records += count;
+        self.rooms.push(RoomDraft { room: id, entry, message, start, end, records: count, outcome });
+    }
+
+    pub(super) fn into_timeline(mut self) -> Option<Timeline> {
+        let root = self.rooms.first()?;
+        let (run, started, entry, message) = (root.room.clone(), root.start, root.entry.clone(), root.message.clone());
+        let ended = root.outcome.as_ref().map(|outcome| Ended {
+            status: outcome.status,
+            reason: short(&outcome.reason),
+            // Of a conversation that would be the word with which its user ended it.
+            answer: outcome.content.as_deref().filter(|_| outcome.status != Status::UserQuit).map(short),
+        });
+        self.clock.settle();
+        self.totals.down_ms = self.clock.all_down();
+        let since = |at: Millis| self.clock.between(started, at);
+        let lane = |room: &RoomDraft| Lane {
+            room: room.room.clone(),
+            entry: room.entry.clone(),
+            start_ms: since(room.start),
+            end_ms: room.end.map(since),
+            records: room.records,
+            status: room.outcome.as_ref().map(|outcome| outcome.status),
+        };
+        let rooms = self.rooms.iter().map(lane).collect();
+        let took_ms = since(self.last);
+        let parents: Vec<Option<usize>> = self.rows.iter().map(|row| row.parent).collect();
+        let mut drafts: Vec<Option<Draft>> = std::mem::take(&mut self.rows).into_iter().map(Some).collect();
+        let row = |(index, depth): (usize, u32)| {
+            let draft = drafts[index].take()?;
+            let Draft { room, seq, start, end, abandoned, what, .. } = draft;
+            let start_ms = since(start);
+            Some(Row { room, seq, depth, start_ms, end_ms: end.map(|end| since(end).max(start_ms)), abandoned, what })
+        };
+        let rows = tree::order(&parents).into_iter().filter_map(row);
+        let rows: Vec<Row> = rows.filter(|row| !row.says_nothing()).collect();
+        let mut totals = self.totals;
+        let waited = |row: &Row| match row.what {
+            What::Approval { .. } => row.end_ms.unwrap_or(took_ms).saturating_sub(row.start_ms),
+            _ => 0,
+        };
+        totals.approval_ms = rows.iter().map(waited).sum();
+        Some(Timeline { run, started, took_ms, entry, message, ended, totals, rooms, rows })
+    }
+}
+
+impl Now<'_> {
+    fn take(&mut self, room: &mut Room, record: Record) {
+        self.seq = record.seq;
+        // As the room has it: a clock that goes back stands still.
+        self.at = self.at.max(record.at);
+        self.fold.last = self.fold.last.max(self.at);
+        if let Some(event) = room.effect_of(&record.event) {
+            self.happened(event, room);
+        }
+        room.handle(record.event, record.at);
+        while let Some(notice) = room.poll_notice() {
+            self.told(notice);
+        }
+        while let Some(effect) = room.poll_effect() {
+            self.begun(effect);
+        }
+    }
+
+    /// What an event ends, or tells by itself.
+    fn happened(&mut self, event: &Event, room: &Room) {
+        match event {
+            Event::AgentStepped { call, answer, report } => {
+                let said = answer.as_ref().map(says).map_err(Clone::clone);
+                self.end_step(*call, said, report);
+            }
+            Event::AgentResponded { call, answer, report } => {
+                let said = answer.as_ref().map(|turn| turn.as_ref().map(says).unwrap_or_default()).map_err(Clone::clone);
+                self.end_step(*call, said, report);
+            }
+            Event::StrategyDecided { call, answer, report } => {
+                let words = |value: &Vec<crate::types::delivery::Decision>| kinds(value, "decision");
+                self.end_strategy(*call, answer.as_ref().map(words).map_err(Clone::clone), report);
+            }
+            Event::Consulted { call, answer, report } => self.end_consult(*call, answer.as_ref().map_err(Clone::clone), report),
+            Event::UserAnswered { call, text, passed, .. } => {
+                let (said, is_passed) = (text.as_deref().map(short), *passed);
+                self.end(&Key::Call(*call), |what| {
+                    if let What::User { prompt, answer, .. } = what {
+                        *answer = said;
+                        if is_passed {
+                            // Nobody saw it, so there is no row: it says nothing.
+                            prompt.clear();
+                        }
+                    }
+                });
+            }
+            Event::RunStarted { opening, .. } => self.moment(self.lane, message_of(opening)),
+            Event::Resumed { down_ms } => {
+                self.fold.clock.down(self.at, *down_ms);
+                self.resumed = self.at;
+                // Each room of a run is gone on with; the root tells it for all.
+                if self.lane.is_none() && room.outcome().is_none() {
+                    self.fold.totals.resumed += 1;
+                    self.moment(self.here(), What::Resumed { down_ms: *down_ms });
+                }
+            }
+            Event::TurnStopped { reason } => self.stopped(None, reason),
+            Event::TaskKilled { task, reason } => self.stopped(Some(task.clone()), reason),
+            Event::Cancelled { reason } => self.stopped(None, reason),
+            _ => {}
+        }
+    }
+
+    fn stopped(&mut self, task: Option<TaskName>, reason: &str) {
+        self.moment(self.here(), What::Stopped { task, by: Entity::User, reason: short(reason) });
+    }
+
+    fn told(&mut self, notice: Notice) {
+        match notice {
+            Notice::TaskStarted { task, agent, caller } => {
+                let row = self.begin(self.here(), What::Task { task, agent, caller, status: None, reason: String::new() });
+                self.tasks.push(row);
+            }
+            Notice::TaskEnded { task, status, reason } => self.end_task(&task, status, &reason),
+            Notice::StepStarted { call, task, agent } => {
+                self.fold.totals.steps += 1;
+                let what = What::Step { task, agent, says: String::new(), fault: None, sandbox: None };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Notice::ModelCalled { .. } | Notice::ModelAnswered { .. } => self.model(notice),
+            Notice::ToolCalled { .. } | Notice::ToolAnswered { .. } => self.tool(notice),
+            Notice::SideEffectStarted { .. } | Notice::SideEffectEnded { .. } => self.side_effect(notice),
+            Notice::ApprovalAsked { .. } | Notice::ApprovalGiven { .. } => self.approval(notice),
+            Notice::Denied { call, plugin, record } => {
+                self.fold.totals.denials += 1;
+                let parent = call.and_then(|call| self.open.get(&Key::Call(call)).copied()).or_else(|| self.here());
+                let what = What::Denied {
+                    plugin,
+                    capability: record.denial.capability,
+                    target: short(&record.denial.target),
+                    layer: record.layer,
+                    reason: short(&record.reason),
+                    suggestion: record.suggestion,
+                };
+                self.moment(parent, what);
+            }
+            Notice::StepStalled { task, stalled, of } => self.moment(self.here(), What::Stalled { task, stalled, of }),
+            Notice::HistoryCut { task, cut, dropped } => self.moment(self.here(), What::HistoryCut { task, cut, dropped }),
+            Notice::PluginReplaced { plugin, sha256 } => self.moment(self.lane, What::Replaced { plugin, sha256 }),
+            Notice::AttemptLost { call, model, input_tokens, cost_micro_usd, .. } => {
+                let totals = &mut self.fold.totals;
+                totals.input_tokens = totals.input_tokens.saturating_add(input_tokens);
+                totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(cost_micro_usd);
+                let parent = self.of_call(call);
+                self.moment(parent, What::AttemptLost { model, tokens: input_tokens, cost_micro_usd });
+            }
+            Notice::PriceUnknown { model, limit } => self.moment(self.here(), What::PriceUnknown { model, limit }),
+            // The amount that was given was none; the question is the same.
+            Notice::TopUpAsked { call, top_up } if top_up.problem.is_some() && self.open.contains_key(&Key::Call(call)) => {}
+            Notice::TopUpAsked { call, top_up } => {
+                let what = What::TopUp { budget: top_up.budget.key().to_owned(), more: None, reason: None };
+                // A question that was asked again after a stop is the same one.
+                if !self.is_asked(call) {
+                    self.fold.totals.top_ups += 1;
+                    self.open(Key::Call(call), self.here(), what);
+                }
+            }
+            Notice::ToppedUp { call, more: given, reason: why, .. } => self.end(&Key::Call(call), |what| {
+                if let What::TopUp { more, reason, .. } = what {
+                    (*more, *reason) = (given, why.as_deref().map(short));
+                }
+            }),
+            Notice::BackgroundStarted { .. } | Notice::BackgroundEnded { .. } => self.background(notice),
+            Notice::Delivered { id, agent, strategy, channel, text } => {
+                self.moment(self.lane, What::Delivered { id, task: agent, strategy, channel, text: short(&text) });
+            }
+            Notice::NotDelivered { id, agent, reason } => {
+                self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&reason) });
+            }
+            Notice::DeadLetter { id, agent, reason, .. } => {
+                self.moment(self.lane, What::NotDelivered { id, task: agent, reason: short(&format!("dead letter: {reason}")) });
+            }
+            Notice::ResultsRelayed { task, ids, .. } => {
+                let event = short(&format!("{task} takes a turn about {}", ids_in(&ids)));
+                self.moment(self.here(), What::Other { event });
+            }
+            Notice::ResultsTold { task, ids } => {
+                let event = short(&format!("{task} reads the results of {}", ids_in(&ids)));
+                self.moment(self.here(), What::Other { event });
+            }
+            Notice::UserHeard { task, message } => self.moment(self.here(), What::Message { task, text: short(message.text()) }),
+            Notice::UserUnheard { task, text, reason } => {
+                let event = short(&format!("what somebody said to {task} was not read ({reason}): {text}"));
+                self.moment(self.here(), What::Other { event });
+            }
+            // Each room of a run is paused; the root tells it for all.
+            Notice::RunPaused { reason } if self.lane.is_none() => {
+                self.moment(self.here(), What::Other { event: short(&format!("paused: {reason}")) });
+            }
+            Notice::RunUnpaused if self.lane.is_none() => {
+                self.moment(self.here(), What::Other { event: "goes on after a pause".to_owned() })
+            }
+            Notice::AgentStuck { reason, .. } => self.moment(self.here(), What::Other { event: short(&reason) }),
+            Notice::GateBlocked { point, plugin, reason } => {
+                let event = short(&format!("the gate {plugin} let nothing pass ({}): {reason}", point.as_str()));
+                self.moment(self.here(), What::Other { event });
+            }
+            Notice::HandedOff { from, to, reason, .. } => {
+                let to = to.as_ref().map_or("its user", TaskName::as_str);
+                self.moment(self.here(), What::Other { event: short(&format!("{from} handed the conversation to {to}: {reason}")) });
+            }
+            Notice::HandoffRejected { from, to, refusal } => {
+                let event = short(&format!("{from} may not hand the conversation to {to}: {}", refusal.message));
+                self.moment(self.here(), What::Other { event });
+            }
+            Notice::HistoryCondensed { task, forgotten, masked, .. } => {
+                let event = format!("the history of {task} was condensed: {forgotten} entries forgotten, {masked} masked");
+                self.moment(self.here(), What::Other { event });
+            }
+            Notice::KnowledgeAdded { task, file, trigger } => {
+                let event = short(&format!("{task} reads {file}: the message says {trigger:?}"));
+                self.moment(self.here(), What::Other { event });
+            }
+            // Told by their events, or of no length.
+            _ => {}
+        }
+    }
+
+    /// What no notice tells the beginning of.
+    fn begun(&mut self, effect: Effect) {
+        match effect {
+            Effect::AskUser { call, task, channel, prompt } => {
+                let what = What::User { task, channel, prompt: short(&prompt), answer: None };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Effect::Consult { call, task, plugin, question } => {
+                let kind = question.kind();
+                let what = What::Consult { task, plugin, kind, asks: asked(&question), says: String::new(), fault: None, sandbox: None };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Effect::WakeStrategy { call, strategy, wake } => {
+                let wake = kind_of(&wake, "wake");
+                let what = What::Strategy { strategy, wake, decided: String::new(), fault: None, sandbox: None };
+                self.open(Key::Call(call), self.lane, what);
+            }
+            Effect::AbandonCall { call } => self.abandon(call),
+            Effect::Finish { .. } => {
+                let open: Vec<usize> = std::mem::take(&mut self.open).into_values().collect();
+                let tasks = std::mem::take(&mut self.tasks);
+                open.into_iter().chain(tasks).for_each(|row| self.close(row, true));
+            }
+            _ => {}
+        }
+    }
+
+    /// A person has been asked about the call, and has not answered.
+    fn is_asked(&self, call: CallId) -> bool {
+        let row = self.open.get(&Key::Call(call)).map(|row| &self.fold.rows[*row].what);
+        matches!(row, Some(What::Approval { .. } | What::TopUp { .. }))
+    }
+
+    /// The innermost task.
+    fn here(&self) -> Option<usize> {
+        self.tasks.last().copied().or(self.lane)
+    }
+
+    fn of_call(&self, call: CallId) -> Option<usize> {
+        self.open.get(&Key::Call(call)).copied().or_else(|| self.here())
+    }
+
+    fn begin(&mut self, parent: Option<usize>, what: What) -> usize {
+        let draft =
+            Draft { room: self.room.clone(), seq: self.seq, parent, start: self.at, end: None, below: Millis(0), abandoned: false, what };
+        self.fold.rows.push(draft);
+        self.fold.rows.len() - 1
+    }
+
+    fn moment(&mut self, parent: Option<usize>, what: What) {
+        let row = self.begin(parent, what);
+        self.close(row, false);
+    }
+
+    fn open(&mut self, key: Key, parent: Option<usize>, what: What) -> usize {
+        let row = self.begin(parent, what);
+        if let Some(before) = self.open.insert(key, row) {
+            self.close(before, true);
+        }
+        row
+    }
+
+    fn end(&mut self, key: &Key, change: impl FnOnce(&mut What)) {
+        if let Some(row) = self.open.remove(key) {
+            change(&mut self.fold.rows[row].what);
+            self.close(row, false);
+        }
+    }
+
+    fn close(&mut self, row: usize, abandoned: bool) {
+        self.close_at(row, self.at, abandoned);
+    }
+
+    fn close_at(&mut self, row: usize, at: Millis, abandoned: bool) {
+        let row = &mut self.fold.rows[row];
+        if row.end.is_some() {
+            return;
+        }
+        (row.end, row.abandoned) = (Some(at), abandoned);
+        let parent = row.parent;
+        if let Some(parent) = parent {
+            let parent = &mut self.fold.rows[parent];
+            parent.below = parent.below.max(at);
+        }
+    }
+
+    /// When a call ended by its own report: answers of calls side by side are kept together, when the last of them is there.
+    fn end_of(&self, row: usize, report: &CallReport) -> Millis {
+        let row = &self.fold.rows[row];
+        // Of a call that began before its host stopped the report tells the last attempt only.
+        if report.wall_us == 0 || self.resumed > row.start {
+            return self.at;
+        }
+        row.start.plus(report.wall_us / 1_000).max(row.below).min(self.at)
+    }
+
+    /// The call, and what it asked for.
+    fn abandon(&mut self, call: CallId) {
+        let is_of = |key: &Key| match key {
+            Key::Call(of) | Key::Model(of, _) | Key::SideEffect(of, _) => *of == call,
+            Key::Background(_) => false,
+        };
+        let keys: Vec<Key> = self.open.keys().filter(|key| is_of(key)).cloned().collect();
+        for key in keys {
+            if let Some(row) = self.open.remove(&key) {
+                self.close(row, true);
+            }
+        }
+    }
+
+    /// Counts what a call used up.
+    fn used(&mut self, report: &CallReport) -> Option<Sandbox> {
+        let sandbox = Sandbox::of(report)?;
+        let totals = &mut self.fold.totals;
+        totals.sandboxes += 1;
+        totals.memory = totals.memory.max(sandbox.memory);
+        totals.cpu_ms = totals.cpu_ms.saturating_add(sandbox.cpu_ms);
+        Some(sandbox)
+    }
+}
+
+fn message_of(opening: &Opening) -> What {
+    What::Message { task: opening.entry.clone(), text: short(opening.content.as_deref().unwrap_or_default()) }
+}

@@ -1,0 +1,215 @@
+//! What notices and answers begin and end: rows of models, tools, side effects, approvals, background tasks, and of plugins at work.
+
+use super::super::row::{Given, What};
+use super::super::short;
+use super::words::{advised, effected, json, told_fault, verb_of};
+use super::{Key, Now};
+use crate::protocol::notice::Notice;
+use crate::setup::plugin_query::Advice;
+use crate::types::approval::Approval;
+use crate::types::fault::{CallReport, Fault};
+use crate::types::ids::{CallId, TaskName};
+
+impl Now<'_> {
+    pub(super) fn model(&mut self, notice: Notice) {
+        match notice {
+            Notice::ModelCalled { call, ordinal, task, plugin, model, .. } => {
+                self.fold.totals.model_calls += 1;
+                let parent = self.of_call(call);
+                let what = What::Model { task, plugin, model, answered_by: None, usage: Default::default(), error: None };
+                self.open(Key::Model(call, ordinal), parent, what);
+            }
+            Notice::ModelAnswered { call, ordinal, usage: used, model, error: failed, trouble, .. } => {
+                let totals = &mut self.fold.totals;
+                totals.input_tokens = totals.input_tokens.saturating_add(used.input_tokens);
+                totals.cached_input_tokens = totals.cached_input_tokens.saturating_add(used.cached_input_tokens);
+                totals.output_tokens = totals.output_tokens.saturating_add(used.output_tokens);
+                totals.cost_micro_usd = totals.cost_micro_usd.saturating_add(used.cost_micro_usd.unwrap_or_default());
+                totals.unpriced += u64::from(failed.is_none() && used.cost_micro_usd.is_none());
+                // The operator's words say more than those that the plugin reads.
+                let failed = trouble.map(|trouble| trouble.text).or(failed);
+                self.end(&Key::Model(call, ordinal), |what| {
+                    if let What::Model { answered_by, usage, error, .. } = what {
+                        (*answered_by, *usage, *error) = (model, used, failed.as_deref().map(short));
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn tool(&mut self, notice: Notice) {
+        match notice {
+            Notice::ToolCalled { call, task, caller, name, arguments } => {
+                self.fold.totals.tool_calls += 1;
+                let what = What::Tool {
+                    task,
+                    caller: Some(caller),
+                    name,
+                    arguments: json(&arguments),
+                    answer: String::new(),
+                    is_error: false,
+                    fault: None,
+                    sandbox: None,
+                };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            // The host answered or refused it: no sandbox ran, but it is a call, and has a row.
+            Notice::ToolAnswered { call: None, task, name, arguments, content, is_error, .. } => {
+                self.fold.totals.tool_calls += 1;
+                let arguments = arguments.as_ref().map(json).unwrap_or_default();
+                let answer = short(&content);
+                let what = What::Tool { task, caller: None, name, arguments, answer, is_error, fault: None, sandbox: None };
+                self.moment(self.here(), what);
+            }
+            Notice::ToolAnswered { call: Some(call), content, is_error: failed, fault: broke, report, .. } => {
+                self.fold.totals.faults += u64::from(broke.is_some());
+                let used = self.used(&report);
+                if let Some(row) = self.open.get(&Key::Call(call)).copied() {
+                    self.close_at(row, self.end_of(row, &report), false);
+                }
+                self.end(&Key::Call(call), |what| {
+                    if let What::Tool { answer, is_error, fault, sandbox, .. } = what {
+                        (*answer, *is_error, *sandbox) = (short(&content), failed, used);
+                        *fault = broke.map(told_fault);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn side_effect(&mut self, notice: Notice) {
+        match notice {
+            Notice::SideEffectStarted { call, ordinal, plugin, side_effect } => {
+                self.fold.totals.side_effects += 1;
+                let (verb, bytes) = verb_of(&side_effect);
+                let what = What::SideEffect { plugin, verb, target: short(side_effect.target()), bytes, came: None };
+                let parent = self.of_call(call);
+                self.open(Key::SideEffect(call, ordinal), parent, what);
+            }
+            Notice::SideEffectEnded { call, ordinal, answer, .. } => {
+                let went = effected(answer);
+                self.end(&Key::SideEffect(call, ordinal), |what| {
+                    if let What::SideEffect { came, .. } = what {
+                        *came = Some(went);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn approval(&mut self, notice: Notice) {
+        match notice {
+            Notice::ApprovalAsked { call, .. } if self.is_asked(call) => {}
+            Notice::ApprovalAsked { call, request } => {
+                self.fold.totals.approvals += 1;
+                let what = What::Approval {
+                    task: request.task,
+                    caller: request.caller,
+                    tool: request.tool,
+                    arguments: json(&request.arguments),
+                    source: request.source,
+                    given: None,
+                    author: None,
+                };
+                self.open(Key::Call(call), self.here(), what);
+            }
+            Notice::ApprovalGiven { call, approval, author } => {
+                let said = match approval {
+                    Approval::Approved => Given::Approved,
+                    Approval::Edited { arguments } => Given::Edited { arguments: json(&arguments) },
+                    Approval::Refused { reason } => Given::Refused { reason: short(&reason) },
+                    Approval::Invalid { message } => Given::Refused { reason: short(&message) },
+                };
+                self.end(&Key::Call(call), |what| {
+                    if let What::Approval { given, author: by, .. } = what {
+                        (*given, *by) = (Some(said), Some(author.to_string()));
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn background(&mut self, notice: Notice) {
+        match notice {
+            Notice::BackgroundStarted { id, task, room, .. } => {
+                self.fold.totals.background += 1;
+                let what = What::Background { id: id.clone(), task, child: room.clone(), status: None, came: String::new() };
+                let row = self.open(Key::Background(id), self.here(), what);
+                self.fold.lanes.insert(room, row);
+            }
+            Notice::BackgroundEnded { ended } => {
+                let word = ended.status.as_str().to_owned();
+                let text = ended.output.or(ended.error).map(|text| short(&text)).unwrap_or_default();
+                self.end(&Key::Background(ended.id), |what| {
+                    if let What::Background { status, came, .. } = what {
+                        (*status, *came) = (Some(word), text);
+                    }
+                });
+            }
+            _ => {}
+        }
+    }
+
+    pub(super) fn end_step(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
+        let is_open = self.open.contains_key(&Key::Call(call));
+        let used = if is_open { self.used(report) } else { None };
+        self.fold.totals.faults += u64::from(is_open && answer.is_err());
+        self.end(&Key::Call(call), |what| {
+            if let What::Step { says, fault, sandbox, .. } = what {
+                *sandbox = used;
+                match answer {
+                    Ok(said) => *says = said,
+                    Err(broke) => *fault = Some(told_fault(broke)),
+                }
+            }
+        });
+    }
+
+    pub(super) fn end_strategy(&mut self, call: CallId, answer: Result<String, Fault>, report: &CallReport) {
+        let is_open = self.open.contains_key(&Key::Call(call));
+        let used = if is_open { self.used(report) } else { None };
+        self.fold.totals.faults += u64::from(is_open && answer.is_err());
+        self.end(&Key::Call(call), |what| {
+            if let What::Strategy { decided, fault, sandbox, .. } = what {
+                *sandbox = used;
+                match answer {
+                    Ok(words) => *decided = words,
+                    Err(broke) => *fault = Some(told_fault(broke)),
+                }
+            }
+        });
+    }
+
+    /// A plugin has said what it was asked.
+    pub(super) fn end_consult(&mut self, call: CallId, answer: Result<&Advice, Fault>, report: &CallReport) {
+        let is_open = self.open.contains_key(&Key::Call(call));
+        let used = if is_open { self.used(report) } else { None };
+        self.fold.totals.faults += u64::from(is_open && answer.is_err());
+        self.end(&Key::Call(call), |what| {
+            if let What::Consult { says, fault, sandbox, .. } = what {
+                *sandbox = used;
+                match answer {
+                    Ok(advice) => *says = advised(advice),
+                    Err(broke) => *fault = Some(told_fault(broke)),
+                }
+            }
+        });
+    }
+
+    pub(super) fn end_task(&mut self, task: &TaskName, ended: crate::types::outcome::Status, why: &str) {
+        let is_it = |row: &usize| matches!(&self.fold.rows[*row].what, What::Task { task: of, .. } if of == task);
+        let Some(place) = self.tasks.iter().rposition(is_it) else { return };
+        for row in self.tasks.split_off(place) {
+            if let What::Task { task: of, status, reason, .. } = &mut self.fold.rows[row].what
+                && of == task
+            {
+                (*status, *reason) = (Some(ended), short(why));
+            }
+            self.close(row, false);
+        }
+    }
+}

@@ -1,0 +1,117 @@
+//! What rows say, in a few words.
+
+use serde_json::Value;
+
+use super::super::row::Effected;
+use super::super::short;
+use crate::setup::plugin_query::{Advice, GateVerdict, Question};
+use crate::types::action::{Action, Turn};
+use crate::types::fault::Fault;
+use crate::types::ids::BackgroundId;
+use crate::types::side_effect::{SideEffect, SideEffectAnswer};
+
+/// What an agent said or asked for, in one text.
+pub(super) fn says(turn: &Turn) -> String {
+    let Action::Reply(reply) = &turn.action else {
+        return match &turn.action {
+            Action::Talk { content } => short(content),
+            other => shown(other),
+        };
+    };
+    let calls: Vec<&str> = reply.tool_calls.iter().map(|call| call.name.as_str()).collect();
+    let text = reply.content.as_deref().unwrap_or_default();
+    match calls.as_slice() {
+        [] => short(text),
+        [one] if text.is_empty() => format!("calls {one}"),
+        several => short(format!("{text} calls {}", several.join(", ")).trim_start()),
+    }
+}
+
+pub(super) fn told_fault(fault: Fault) -> String {
+    format!("{}: {}", fault.kind.as_str(), short(&fault.message))
+}
+
+pub(super) fn json(value: &Value) -> String {
+    short(&value.to_string())
+}
+
+/// The word that a serialised enum is tagged with.
+pub(super) fn kind_of(value: &impl serde::Serialize, tag: &str) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.get(tag).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
+pub(super) fn kinds<T: serde::Serialize>(values: &[T], tag: &str) -> String {
+    let words: Vec<String> = values.iter().take(8).map(|value| kind_of(value, tag)).collect();
+    words.join(", ")
+}
+
+pub(crate) fn verb_of(side_effect: &SideEffect) -> (String, Option<u64>) {
+    let (verb, bytes) = match side_effect {
+        SideEffect::Fetch { method, body, .. } => return (short(method), body.as_ref().map(|body| body.length)),
+        SideEffect::WriteFile { bytes, .. } => ("write", Some(bytes.length)),
+        SideEffect::RemoveFile { .. } => ("remove", None),
+        SideEffect::SetKey { value, .. } => ("set key", Some(value.length)),
+        SideEffect::DeleteKey { .. } => ("delete key", None),
+    };
+    (verb.to_owned(), bytes)
+}
+
+pub(super) fn effected(answer: SideEffectAnswer) -> Effected {
+    match answer {
+        SideEffectAnswer::Done { length } => Effected::Done { length },
+        SideEffectAnswer::Fetched { status, body, address, .. } => Effected::Answered { status, length: body.length, address },
+        SideEffectAnswer::Denied { denial } => Effected::Denied { target: short(&denial.target) },
+        SideEffectAnswer::Failed { message, .. } => Effected::Failed { message: short(&message) },
+    }
+}
+
+/// What a plugin is asked beside steps and tool calls.
+pub(super) fn asked(question: &Question) -> String {
+    match question {
+        Question::Memories { query, .. } => short(query),
+        Question::Risk { action, .. } => format!("how risky is {}", shown(action)),
+        Question::Condense { reason } => format!("condense ({})", kind_word(reason)),
+        Question::Gate { passing } => short(&format!("may it pass ({})? {}", passing.on.as_str(), passing.text)),
+    }
+}
+
+pub(super) fn advised(advice: &Advice) -> String {
+    match advice {
+        Advice::Memories { memories } => format!("{} memories", memories.len()),
+        Advice::Risk { verdict } if verdict.reason.trim().is_empty() => verdict.risk.as_str().to_owned(),
+        Advice::Risk { verdict } => short(&format!("{}: {}", verdict.risk.as_str(), verdict.reason)),
+        Advice::Gate { verdict: GateVerdict::Allow } => "it passes".to_owned(),
+        Advice::Gate { verdict: GateVerdict::Modify { text } } => short(&format!("it passes as: {text}")),
+        Advice::Gate { verdict: GateVerdict::Block { reason } } => short(&format!("blocked: {reason}")),
+        Advice::Condense { condensation: None } => "nothing is to be done".to_owned(),
+        Advice::Condense { condensation: Some(wanted) } => {
+            let summary = if wanted.summary.is_some() { ", with a summary" } else { "" };
+            format!("forget {} spans and mask {} entries{summary}", wanted.forget.len(), wanted.mask.len())
+        }
+    }
+}
+
+/// An action in one line: its kind, and what it is about.
+fn shown(action: &Action) -> String {
+    let about = match action {
+        Action::Run { command, .. } => command.as_str(),
+        Action::RunIpython { code, .. } => code.as_str(),
+        Action::Browse { url } => url.as_str(),
+        Action::Read { path, .. } | Action::Write { path, .. } => path.as_str(),
+        Action::Recall { query } => query.as_str(),
+        Action::Reply(reply) => return reply.tool_calls.first().map_or_else(|| "a reply".to_owned(), |call| short(&call.name)),
+        _ => "",
+    };
+    if about.is_empty() { short(action.name()) } else { short(&format!("{} {about}", action.name())) }
+}
+
+/// Ids of background tasks, in one line.
+pub(super) fn ids_in(ids: &[BackgroundId]) -> String {
+    short(&ids.iter().map(BackgroundId::as_str).collect::<Vec<_>>().join(", "))
+}
+
+fn kind_word(value: &impl serde::Serialize) -> String {
+    let value = serde_json::to_value(value).unwrap_or_default();
+    value.as_str().unwrap_or_default().to_owned()
+}

@@ -1,0 +1,136 @@
+//! What a room waits for, as whoever looks at it from outside may list it: one line for each thing under way. What it is for in full is in
+//! the journal; here is what a table of things that wait holds.
+
+use serde::{Deserialize, Serialize};
+
+use crate::protocol::effect::Effect;
+use crate::protocol::event::Event;
+use crate::setup::Setup;
+use crate::types::approval::ApprovalRequest;
+use crate::types::ids::{CallId, Millis, TimerId};
+
+/// Something that a room waits for.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Wait {
+    pub key: WaitKey,
+    /// Such as `step`, `tool`, `approval`, `top-up`, `user`, `model`, `background`, `strategy`, `speech`, `timer`.
+    pub kind: String,
+    /// A plugin, a tool, a model, a channel.
+    pub target: String,
+    /// For `timer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub at: Option<Millis>,
+    /// For `approval`, and for `top-up` as one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub request: Option<Box<ApprovalRequest>>,
+}
+
+/// Which of the things that wait.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum WaitKey {
+    Call(CallId),
+    Model(CallId, u32),
+    Timer(TimerId),
+}
+
+/// A change of what a room waits for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum WaitChange {
+    Begun(Wait),
+    Over(WaitKey),
+    /// The call and all that it asked for.
+    Abandoned(CallId),
+    /// Nothing waits any more.
+    Finished,
+}
+
+impl WaitChange {
+    /// What an effect begins or ends.
+    #[must_use]
+    pub fn of_effect(effect: &Effect) -> Option<Self> {
+        let begun =
+            |key, kind: &str, target: String| Some(Self::Begun(Wait { key, kind: kind.to_owned(), target, at: None, request: None }));
+        match effect {
+            Effect::StepAgent { call, agent, .. } => begun(WaitKey::Call(*call), "step", agent.to_string()),
+            Effect::AskResponder { call, agent, .. } => begun(WaitKey::Call(*call), "respond", agent.to_string()),
+            Effect::CallTool { call, plugin, tool, .. } => begun(WaitKey::Call(*call), "tool", format!("{plugin}.{tool}")),
+            Effect::Consult { call, plugin, question, .. } => begun(WaitKey::Call(*call), question.kind().as_str(), plugin.to_string()),
+            Effect::AskApproval { call, request } => Some(Self::Begun(Wait {
+                key: WaitKey::Call(*call),
+                kind: "approval".to_owned(),
+                target: request.tool.clone(),
+                at: None,
+                request: Some(Box::new(request.clone())),
+            })),
+            Effect::AskTopUp { call, top_up } => Some(Self::Begun(Wait {
+                key: WaitKey::Call(*call),
+                kind: "top-up".to_owned(),
+                target: top_up.budget.key().to_owned(),
+                at: None,
+                request: Some(Box::new(top_up.as_approval())),
+            })),
+            Effect::AskUser { call, channel, .. } => begun(WaitKey::Call(*call), "user", channel.to_string()),
+            Effect::CallModel { call, ordinal, model, .. } => begun(WaitKey::Model(*call, *ordinal), "model", model.to_string()),
+            Effect::StartBackground { call, opening, .. } => begun(WaitKey::Call(*call), "background", opening.room.to_string()),
+            Effect::WakeStrategy { call, strategy, .. } => begun(WaitKey::Call(*call), "strategy", strategy.to_string()),
+            Effect::Speak { call, speech } => begun(WaitKey::Call(*call), "speech", speech.channel.to_string()),
+            Effect::SetTimer { timer, at } => Some(Self::Begun(Wait {
+                key: WaitKey::Timer(*timer),
+                kind: "timer".to_owned(),
+                target: String::new(),
+                at: Some(*at),
+                request: None,
+            })),
+            Effect::AbandonCall { call } => Some(Self::Abandoned(*call)),
+            Effect::Finish { .. } => Some(Self::Finished),
+            Effect::AnswerModel { .. } | Effect::AllowSideEffect { .. } | Effect::ConfirmSideEffect { .. } => None,
+            Effect::Reply { .. } | Effect::TellTask { .. } | Effect::DetachTask { .. } => None,
+        }
+    }
+
+    /// What an event answers.
+    #[must_use]
+    pub fn of_event(event: &Event) -> Option<Self> {
+        match event.effective() {
+            Event::AgentStepped { call, .. }
+            | Event::AgentResponded { call, .. }
+            | Event::ToolAnswered { call, .. }
+            | Event::Consulted { call, .. }
+            | Event::StrategyDecided { call, .. }
+            | Event::UserAnswered { call, .. }
+            | Event::Decided { call, .. }
+            | Event::Spoken { call, .. }
+            | Event::BackgroundEnded { call, .. } => Some(Self::Over(WaitKey::Call(*call))),
+            Event::ModelAnswered { call, ordinal, .. } => Some(Self::Over(WaitKey::Model(*call, *ordinal))),
+            Event::TimerFired { timer } => Some(Self::Over(WaitKey::Timer(*timer))),
+            _ => None,
+        }
+    }
+}
+
+impl Effect {
+    /// Something leaves the host, or is given to people as what is so: the event behind it must be kept first. What does not leave can be
+    /// done again.
+    #[must_use]
+    pub fn leaves(&self, setup: &Setup) -> bool {
+        match self {
+            Self::CallModel { .. } | Self::Speak { .. } | Self::Reply { .. } | Self::Finish { .. } => true,
+            // People are asked once they were told what came before.
+            Self::AskApproval { .. } | Self::AskTopUp { .. } | Self::AskUser { .. } => true,
+            Self::AllowSideEffect { leave, .. } => leave.is_ok(),
+            Self::StepAgent { agent: plugin, .. }
+            | Self::AskResponder { agent: plugin, .. }
+            | Self::CallTool { plugin, .. }
+            | Self::Consult { plugin, .. } => setup.plugins.get(plugin).is_none_or(|plugin| plugin.facts.mcp || plugin.facts.is_native()),
+            Self::AnswerModel { .. }
+            | Self::ConfirmSideEffect { .. }
+            | Self::StartBackground { .. }
+            | Self::WakeStrategy { .. }
+            | Self::SetTimer { .. }
+            | Self::TellTask { .. }
+            | Self::DetachTask { .. }
+            | Self::AbandonCall { .. } => false,
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! One decision for each capability that is a list of names, and one for paths: may this plugin use this one? Asked by the room, by the
+//! imports and by whoever explains it, so that there is one answer. On the way to a yes nothing is allocated.
+
+use crate::permissions::grant::{FOLDER_BYTES, FOLDER_FILES, FileGrant, FileMode, Rights, list_with};
+use crate::permissions::paths::{GuestPath, suggested_folder};
+use crate::types::capability::Capability;
+use crate::types::denial::{DenialRecord, Layer};
+use crate::types::ids::{ChannelId, ModelName, TaskName};
+use crate::types::text::show_size;
+
+/// No, and why.
+pub type Refused = Box<DenialRecord>;
+
+impl<'a> Rights<'a> {
+    /// The model of this name; without a name `default` if it was granted, else the first that was.
+    ///
+    /// # Errors
+    /// Not asked for, not granted, or granted for others.
+    pub fn may_use_model(&self, name: Option<&str>) -> Result<&'a ModelName, Refused> {
+        let wanted = name.unwrap_or("default");
+        let smallest = || {
+            let granted = self.grants.model.iter().flat_map(|grant| &grant.names).map(ModelName::as_str);
+            Some(format!("[plugins.{}] grants.model = {}", self.plugin, list_with(granted, wanted)))
+        };
+        self.require(Capability::Model, wanted, smallest)?;
+        let names = self.grants.model.as_ref().map_or(&[][..], |grant| &grant.names);
+        let found = match name {
+            Some(name) => names.iter().find(|granted| granted.as_str() == name),
+            None => {
+                let mut left = names.iter().filter(|model| self.leaves_model(model).is_ok());
+                let first = left.clone().next();
+                left.find(|granted| granted.as_str() == "default").or(first).or_else(|| names.first())
+            }
+        };
+        let model = found.ok_or_else(|| self.not_held(Capability::Model, wanted, smallest()))?;
+        self.leaves_model(model).map(|()| model)
+    }
+
+    /// Whom to address, or how to steer a task.
+    ///
+    /// # Errors
+    /// As [`may_use_model`](Self::may_use_model).
+    pub fn may_route(&self, name: &str) -> Result<(), Refused> {
+        let smallest = || {
+            let granted = self.grants.route.iter().flat_map(|grant| &grant.names).map(String::as_str);
+            Some(format!("[plugins.{}] grants.route = {}", self.plugin, list_with(granted, name)))
+        };
+        self.require(Capability::Route, name, smallest)?;
+        let names = self.grants.route.as_ref().map_or(&[][..], |grant| &grant.names);
+        // L-063: addresses have no case.
+        if names.iter().any(|granted| granted.eq_ignore_ascii_case(name)) {
+            return self.leaves_route(name);
+        }
+        Err(self.not_held(Capability::Route, name, smallest()))
+    }
+
+    /// A task to start in the background. A line is proposed for tasks that there are.
+    ///
+    /// # Errors
+    /// As [`may_use_model`](Self::may_use_model).
+    pub fn may_delegate(&self, name: &str, is_task: impl Fn(&str) -> bool) -> Result<&'a TaskName, Refused> {
+        let smallest = || {
+            is_task(name).then(|| {
+                let granted = self.grants.delegate.iter().flat_map(|grant| &grant.tasks).map(TaskName::as_str);
+                format!("[plugins.{}] grants.delegate = {}", self.plugin, list_with(granted, name))
+            })
+        };
+        self.require(Capability::Delegate, name, smallest)?;
+        let tasks = self.grants.delegate.as_ref().map_or(&[][..], |grant| &grant.tasks);
+        let found = tasks.iter().find(|task| task.as_str() == name);
+        let task = found.ok_or_else(|| self.not_held(Capability::Delegate, name, smallest()))?;
+        self.leaves_delegate(task).map(|()| task)
+    }
+
+    /// A channel to share with a background task. A line is proposed for channels that there are.
+    ///
+    /// # Errors
+    /// As [`may_use_model`](Self::may_use_model).
+    pub fn may_share(&self, channel: &str, is_channel: impl Fn(&str) -> bool) -> Result<(), Refused> {
+        let grant = self.grants.delegate.as_ref();
+        let smallest = || {
+            is_channel(channel).then(|| {
+                let channels = list_with(grant.into_iter().flat_map(|grant| &grant.channels).map(ChannelId::as_str), channel);
+                let tasks = grant.map(|grant| grant.tasks.iter().map(TaskName::as_str).collect::<Vec<_>>()).unwrap_or_default();
+                let tasks = tasks.iter().map(|task| format!("{task:?}")).collect::<Vec<_>>().join(", ");
+                // What stands beside it must stay, or it would be lifted.
+                let bounds = grant.map(|grant| format!(", at_once = {}, total = {}", grant.at_once, grant.total)).unwrap_or_default();
+                format!("[plugins.{}] grants.delegate = {{ tasks = [{tasks}]{bounds}, channels = {channels} }}", self.plugin)
+            })
+        };
+        self.require(Capability::Delegate, channel, smallest)?;
+        if grant.is_some_and(|grant| grant.channels.iter().any(|granted| granted.as_str() == channel)) {
+            return Ok(());
+        }
+        let reason = format!("plugins.{}.grants.delegate.channels does not hold it", self.plugin);
+        Err(self.refuse(Capability::Delegate, channel, Layer::Config, &reason, smallest()))
+    }
+
+    /// A channel to speak on. A line is proposed for channels that there are.
+    ///
+    /// # Errors
+    /// As [`may_use_model`](Self::may_use_model).
+    pub fn may_speak(&self, name: &str, is_channel: impl Fn(&str) -> bool) -> Result<&'a ChannelId, Refused> {
+        let smallest = || {
+            is_channel(name).then(|| {
+                let granted = self.grants.rooms.iter().flat_map(|grant| &grant.channels).map(ChannelId::as_str);
+                format!("[plugins.{}] grants.rooms = {}", self.plugin, list_with(granted, name))
+            })
+        };
+        self.require(Capability::Rooms, name, smallest)?;
+        let channels = self.grants.rooms.as_ref().map_or(&[][..], |grant| &grant.channels);
+        channels.iter().find(|channel| channel.as_str() == name).ok_or_else(|| self.not_held(Capability::Rooms, name, smallest()))
+    }
+
+    /// A tool, `plugin.tool`, by the grant alone: whether the task has it is the toolbox's, what a rule says the policy's matter.
+    ///
+    /// # Errors
+    /// As [`may_use_model`](Self::may_use_model).
+    pub fn may_call(&self, tool: &str) -> Result<(), Refused> {
+        let smallest = || {
+            let granted = self.grants.tools.iter().flat_map(|grant| &grant.names).map(|pattern| pattern.0.as_str());
+            let list = list_with(granted, tool);
+            // A list alone in the place of a table would lift its limit.
+            let value = match self.grants.tools.as_ref().and_then(|grant| grant.calls) {
+                Some(calls) => format!("{{ names = {list}, calls = {calls} }}"),
+                None => list,
+            };
+            Some(format!("[plugins.{}] grants.tools = {value}", self.plugin))
+        };
+        self.require(Capability::Tools, tool, smallest)?;
+        let names = self.grants.tools.as_ref().map_or(&[][..], |grant| &grant.names);
+        if names.iter().any(|pattern| pattern.covers(tool)) {
+            return Ok(());
+        }
+        let reason = format!("plugins.{}.grants.tools does not cover it", self.plugin);
+        Err(self.refuse(Capability::Tools, tool, Layer::Config, &reason, smallest()))
+    }
+
+    /// The folder that a path lies in, by its place among the grants, and what follows below it. By the path's text alone: where links on
+    /// the disk lead is the folder's matter.
+    ///
+    /// # Errors
+    /// Not asked for, not granted, a path that can name nothing, outside every folder, or a folder that may only be read.
+    pub fn may_touch<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
+        self.folder_of(path, writes).map_err(|record| Box::new(DenialRecord { writes, ..*record }))
+    }
+
+    fn folder_of<'p>(&self, path: &'p str, writes: bool) -> Result<(usize, &'p str), Refused> {
+        self.require(Capability::Files, path, || self.wider_files(path, writes))?;
+        let parsed = GuestPath::parse(path).map_err(|reason| self.refuse(Capability::Files, path, Layer::Runtime, reason, None))?;
+        let Some(index) = self.grants.files.iter().position(|folder| folder.at == parsed.folder) else {
+            let granted: Vec<&str> = self.grants.files.iter().map(|folder| folder.at.as_str()).collect();
+            let reason = format!("{} has files at {} only; this path is outside every granted folder", self.plugin, granted.join(", "));
+            return Err(self.refuse(Capability::Files, path, Layer::Config, &reason, self.wider_files(path, writes)));
+        };
+        if writes && self.grants.files.get(index).is_none_or(|folder| folder.mode != FileMode::ReadWrite) {
+            let reason = format!("{} was granted to {} for reading only", parsed.folder, self.plugin);
+            return Err(self.refuse(Capability::Files, path, Layer::Config, &reason, self.wider_files(path, writes)));
+        }
+        self.leaves_folder(path, parsed.folder, writes)?;
+        Ok((index, parsed.rest))
+    }
+
+    /// The smallest line of config that would open a path; none where no ready-made line should be offered.
+    fn wider_files(&self, path: &str, writes: bool) -> Option<String> {
+        let name = suggested_folder(path)?;
+        let word = |mode: FileMode| if mode == FileMode::ReadWrite { "read-write" } else { "read" };
+        let line = |dir: &str, at: &str, mode: FileMode, quotas: &str| {
+            format!("{{ dir = {dir:?}, at = {at:?}, mode = {:?}{quotas} }}", word(mode))
+        };
+        let place = format!("/{name}");
+        let wanted = if writes { FileMode::ReadWrite } else { FileMode::Read };
+        let as_it_is = |grant: &FileGrant| {
+            let is_usual = grant.mode == FileMode::Read || (grant.bytes, grant.files) == (FOLDER_BYTES, FOLDER_FILES);
+            let quotas = if is_usual { String::new() } else { format!(", bytes = {:?}, files = {}", show_size(grant.bytes), grant.files) };
+            line(&grant.shown, &grant.at, if writes && grant.at == place { wanted } else { grant.mode }, &quotas)
+        };
+        let mut grants: Vec<String> = self.grants.files.iter().map(as_it_is).collect();
+        if self.grants.files.iter().all(|grant| grant.at != place) {
+            grants.push(line(name, &place, wanted, ""));
+        }
+        Some(format!("[plugins.{}] grants.files = [{}]", self.plugin, grants.join(", ")))
+    }
+
+    /// The capability is granted, for others than this one.
+    fn not_held(&self, capability: Capability, name: &str, suggestion: Option<String>) -> Refused {
+        let reason = format!("plugins.{}.grants.{capability} does not hold {name:?}", self.plugin);
+        self.refuse(capability, name, Layer::Config, &reason, suggestion)
+    }
+}

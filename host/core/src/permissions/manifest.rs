@@ -1,0 +1,99 @@
+//! A plugin's manifest: what it says about itself and what it asks for. A ceiling, never a grant. Read from the custom section
+//! `conclave:manifest`; this module sees only its JSON.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::permissions::secret;
+use crate::types::capability::Capability;
+
+/// Name of the custom section.
+pub const SECTION: &str = "conclave:manifest";
+/// The format that this host writes, and the newest that it reads.
+pub const FORMAT: u32 = 1;
+/// The contract that this host offers.
+pub const CONTRACT: &str = "0.1";
+
+/// One thing that a plugin asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Ask {
+    /// Shown to the operator.
+    #[serde(default)]
+    pub why: String,
+    /// It works without.
+    #[serde(default)]
+    pub optional: bool,
+    /// Narrower wishes, such as URLs; kept as they came.
+    #[serde(flatten)]
+    pub detail: BTreeMap<String, Value>,
+}
+
+/// What a plugin says about itself.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Manifest {
+    pub format: u32,
+    pub name: String,
+    pub version: String,
+    /// The contract that it was built against, such as `0.1`.
+    pub contract: String,
+    #[serde(default)]
+    pub description: String,
+    #[serde(default)]
+    pub license: String,
+    /// By the capability's name; unknown names are kept, so that the host can say that it does not know them.
+    #[serde(default)]
+    pub asks: BTreeMap<String, Ask>,
+    /// Settings that it takes: name to `{type, default, …}`.
+    #[serde(default)]
+    pub config: BTreeMap<String, Value>,
+}
+
+/// A manifest that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestError {
+    #[error("the section `{SECTION}` does not hold JSON as expected: {0}")]
+    Malformed(#[from] serde_json::Error),
+    #[error("the manifest has format {found}; this host reads up to {FORMAT}. Use a newer host, or build the plugin with an older SDK.")]
+    TooNew { found: u32 },
+    #[error("the plugin was built for contract {found:?}; this host offers {CONTRACT}. Build it again with the SDK of this host.")]
+    OtherContract { found: String },
+    #[error(transparent)]
+    Secrets(#[from] secret::AskError),
+    #[error("the manifest's `{field}` {problem}")]
+    Field { field: &'static str, problem: &'static str },
+}
+
+impl Manifest {
+    /// Reads and checks the JSON of the custom section.
+    ///
+    /// # Errors
+    /// `Malformed` when it is not JSON of this shape, `TooNew` and `OtherContract` when it is for another host, `Field` when a
+    /// name or version is empty, too long or holds characters that could deceive a reader.
+    pub fn parse(json: &[u8]) -> Result<Self, ManifestError> {
+        let mut manifest: Self = serde_json::from_slice(json)?;
+        if manifest.format > FORMAT {
+            return Err(ManifestError::TooNew { found: manifest.format });
+        }
+        if manifest.contract != CONTRACT {
+            return Err(ManifestError::OtherContract { found: manifest.contract });
+        }
+        for (field, text) in [("name", &manifest.name), ("version", &manifest.version)] {
+            if text.is_empty() || text.len() > 64 {
+                return Err(ManifestError::Field { field, problem: "must have 1 to 64 characters" });
+            }
+            if !text.chars().all(|c| c.is_ascii_alphanumeric() || "-_.+".contains(c)) {
+                return Err(ManifestError::Field { field, problem: "may hold ASCII letters, digits and `-_.+` only" });
+            }
+        }
+        manifest.asks.get_mut(Capability::Secrets.as_str()).map_or(Ok(()), secret::complete)?;
+        Ok(manifest)
+    }
+
+    /// The ask for a capability; none when the plugin did not ask.
+    #[must_use]
+    pub fn ask(&self, capability: Capability) -> Option<&Ask> {
+        self.asks.get(capability.as_str())
+    }
+}

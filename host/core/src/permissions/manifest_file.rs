@@ -1,0 +1,87 @@
+//! `conclave-plugin.toml`: the manifest as an author writes it. The Rust SDK reads it while it compiles; for components from other
+//! toolchains the host puts it in afterwards.
+
+use std::collections::BTreeMap;
+
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::permissions::manifest::{Ask, FORMAT, Manifest, ManifestError};
+use crate::types::capability::Capability;
+
+/// A file that is no manifest.
+#[derive(Debug, thiserror::Error)]
+pub enum ManifestFileError {
+    #[error("{0}")]
+    Malformed(#[from] toml::de::Error),
+    #[error("[asks.{name}] names no capability; these are there: {known}")]
+    UnknownCapability { name: String, known: String },
+    #[error("{0}")]
+    Content(#[from] ManifestError),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    plugin: Plugin,
+    #[serde(default)]
+    asks: BTreeMap<String, Ask>,
+    #[serde(default)]
+    config: BTreeMap<String, Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Plugin {
+    name: String,
+    version: String,
+    contract: String,
+    #[serde(default)]
+    description: String,
+    #[serde(default)]
+    license: String,
+}
+
+impl Manifest {
+    /// Reads a `conclave-plugin.toml`.
+    ///
+    /// # Errors
+    /// `Malformed` with line and column when it is not TOML of this shape, `UnknownCapability` when it asks for something that there is
+    /// not, `Content` when a name or version would not be accepted at load.
+    pub fn from_toml(text: &str) -> Result<Self, ManifestFileError> {
+        let File { plugin, asks, config } = toml::from_str(text)?;
+        if let Some(name) = asks.keys().find(|name| Capability::named(name).is_none()) {
+            let known: Vec<&str> = Capability::ALL.into_iter().map(Capability::as_str).collect();
+            return Err(ManifestFileError::UnknownCapability { name: name.clone(), known: known.join(", ") });
+        }
+        let Plugin { name, version, contract, description, license } = plugin;
+        let manifest = Self { format: FORMAT, name, version, contract, description, license, asks, config };
+        // What the host would refuse at load is refused where the author can mend it.
+        let json = serde_json::to_vec(&manifest).expect("a manifest holds nothing but JSON values and texts");
+        Ok(Self::parse(&json)?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::permissions::manifest::Manifest;
+    use crate::types::capability::Capability;
+
+    const HEAD: &str = "[plugin]\nname = \"shout\"\nversion = \"0.1.0\"\ncontract = \"0.1\"\n";
+
+    #[test]
+    fn a_file_becomes_a_manifest() {
+        let manifest = Manifest::from_toml(&format!("{HEAD}[asks.log]\nwhy = \"Says who called.\"\n")).expect("it is right");
+        assert_eq!(manifest.name, "shout");
+        assert_eq!(manifest.ask(Capability::Log).map(|ask| ask.why.as_str()), Some("Says who called."));
+    }
+
+    #[test]
+    fn mistakes_are_told_with_their_place() {
+        let wrong = |text: &str| Manifest::from_toml(text).expect_err("it is wrong").to_string();
+        assert!(wrong(&format!("{HEAD}colour = 1\n")).contains("line 5"), "{}", wrong(&format!("{HEAD}colour = 1\n")));
+        assert!(wrong(&format!("{HEAD}[asks.flying]\n")).contains("flying"));
+        assert!(wrong(&HEAD.replace("0.1\"", "9.9\"")).contains("9.9"));
+        assert!(wrong(&HEAD.replace("shout", "sh out")).contains("name"));
+    }
+}

@@ -1,0 +1,314 @@
+//! Patterns for the arguments of a call. Matching takes time in proportion to the text: a pattern is plain pieces with `*` between them,
+//! and no piece is looked for twice at one place.
+
+use std::fmt::{self, Write as _};
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::PATTERN_MAX;
+use super::deceptive_path::{is_odd, led_to};
+
+/// Whether a rule, or a part of it, holds for a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Holds {
+    No,
+    /// The value hides what it leads to: good enough to ask or to refuse, never to allow.
+    Maybe,
+    Yes,
+}
+
+/// Which argument is meant: a property's name, or a JSON pointer when it begins with a slash.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct ArgumentPlace(pub String);
+
+impl ArgumentPlace {
+    /// What is wrong with a text as a place; none when nothing is.
+    #[must_use]
+    pub fn problem(text: &str) -> Option<&'static str> {
+        if text.is_empty() {
+            return Some("names no argument");
+        }
+        let is_pointer = text.starts_with('/');
+        let is_wrong = |after: &str| !after.starts_with(['0', '1']);
+        (is_pointer && text.split('~').skip(1).any(is_wrong)).then_some("is no JSON pointer: `~` stands before `0` or `1` only")
+    }
+
+    /// The place of a property.
+    #[must_use]
+    pub fn of_property(name: &str) -> Self {
+        if name.is_empty() || name.starts_with('/') {
+            Self(format!("/{}", name.replace('~', "~0").replace('/', "~1")))
+        } else {
+            Self(name.to_owned())
+        }
+    }
+
+    /// The property that it is, or that it stands in.
+    pub(crate) fn property(&self) -> String {
+        let Some(pointer) = self.0.strip_prefix('/') else { return self.0.clone() };
+        pointer.split('/').next().unwrap_or_default().replace("~1", "/").replace("~0", "~")
+    }
+
+    fn find<'a>(&self, arguments: &'a Value) -> Option<&'a Value> {
+        if self.0.starts_with('/') { arguments.pointer(&self.0) } else { arguments.get(&self.0) }
+    }
+}
+
+/// One argument and what it may be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ArgumentRule {
+    pub at: ArgumentPlace,
+    /// One of them must match.
+    pub patterns: Vec<Pattern>,
+}
+
+impl ArgumentRule {
+    /// An argument that is not there matches nothing.
+    pub(crate) fn holds(&self, arguments: &Value) -> Holds {
+        let Some(value) = self.at.find(arguments) else { return Holds::No };
+        self.patterns.iter().map(|pattern| pattern.holds(value)).max().unwrap_or(Holds::No)
+    }
+}
+
+/// What an argument may be. A text: `*` in it stands for any text, also none, `\*` for a star and `\\` for a backslash; `*` alone matches
+/// whatever is there. Any other value: itself.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Pattern(pub Value);
+
+impl Pattern {
+    fn holds(&self, value: &Value) -> Holds {
+        match (&self.0, value) {
+            (Value::String(pattern), _) if pattern == "*" => Holds::Yes,
+            (Value::String(pattern), Value::String(text)) => holds_for(pattern, text),
+            (pattern, value) if pattern == value => Holds::Yes,
+            // Tools take a 5 for a "5" and the other way round, so what is meant to be held back is.
+            (Value::String(pattern), value) if is_json_of(pattern, value) => Holds::Maybe,
+            (pattern, Value::String(text)) if is_json_of(text, pattern) => Holds::Maybe,
+            (Value::Number(pattern), Value::Number(value)) if pattern.as_f64() == value.as_f64() => Holds::Maybe,
+            (Value::Number(pattern), Value::String(text)) if text.trim().parse().ok() == pattern.as_f64() => Holds::Maybe,
+            _ => Holds::No,
+        }
+    }
+}
+
+fn holds_for(pattern: &str, text: &str) -> Holds {
+    if pattern == text && !pattern.contains(['*', '\\']) {
+        return Holds::Yes;
+    }
+    let is_odd = is_odd(text);
+    let is_covered = covers(pattern, text);
+    if is_covered && (!is_odd || is_exactly(pattern)) {
+        return Holds::Yes;
+    }
+    // Whoever reads it as a path may begin at the root.
+    let from_root = pattern.strip_prefix('/').filter(|_| !text.starts_with('/'));
+    let is_meant = |text: &str| covers(pattern, text) || from_root.is_some_and(|pattern| covers(pattern, text));
+    if is_covered || is_meant(text) {
+        return Holds::Maybe;
+    }
+    if !is_odd && !text.contains('%') {
+        return Holds::No;
+    }
+    let led_to = led_to(text);
+    if is_meant(&led_to) || is_meant(&format!("{led_to}/")) { Holds::Maybe } else { Holds::No }
+}
+
+/// No star in it stands for any text.
+fn is_exactly(pattern: &str) -> bool {
+    !pattern.contains('*') || pieces(pattern).len() == 1
+}
+
+/// The text has the pieces of the pattern, in order, and begins and ends as it does.
+fn covers(pattern: &str, text: &str) -> bool {
+    if pattern.contains('\\') {
+        let pieces = pieces(pattern);
+        let mut pieces = pieces.iter().map(String::as_str);
+        let start = pieces.next().unwrap_or_default();
+        return match pieces.next_back() {
+            None => start == text,
+            Some(end) => has_pieces(text, start, pieces, end),
+        };
+    }
+    let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
+    let (middle, end) = rest.rsplit_once('*').unwrap_or(("", rest));
+    has_pieces(text, start, middle.split('*'), end)
+}
+
+fn has_pieces<'a>(text: &str, start: &str, middle: impl Iterator<Item = &'a str>, end: &str) -> bool {
+    let Some(mut text) = text.strip_prefix(start) else { return false };
+    for piece in middle {
+        match text.find(piece) {
+            Some(at) => text = &text[at + piece.len()..],
+            None => return false,
+        }
+    }
+    text.ends_with(end)
+}
+
+/// What stands between the stars, as it is meant.
+fn pieces(pattern: &str) -> Vec<String> {
+    let (mut pieces, mut piece) = (Vec::new(), String::new());
+    let mut rest = pattern.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '*' => pieces.push(std::mem::take(&mut piece)),
+            '\\' => piece.push(rest.next_if(|next| matches!(next, '*' | '\\')).unwrap_or(c)),
+            c => piece.push(c),
+        }
+    }
+    pieces.push(piece);
+    pieces
+}
+
+/// The text is how the value is written as JSON.
+fn is_json_of(text: &str, value: &Value) -> bool {
+    let mut rest = Rest(Some(text));
+    write!(rest, "{value}").is_ok() && rest.0 == Some("")
+}
+
+/// Takes what is written off the front of a text, and fails where it differs.
+struct Rest<'a>(Option<&'a str>);
+
+impl fmt::Write for Rest<'_> {
+    fn write_str(&mut self, written: &str) -> fmt::Result {
+        self.0 = self.0.and_then(|rest| rest.strip_prefix(written));
+        self.0.map(drop).ok_or(fmt::Error)
+    }
+}
+
+/// A value as a pattern that matches it alone; none where a config has no way to write it.
+pub(crate) fn exactly(value: &Value) -> Option<Pattern> {
+    match value {
+        Value::String(text) => {
+            let text = text.replace('\\', r"\\").replace('*', r"\*");
+            (text.chars().count() <= PATTERN_MAX).then_some(Pattern(text.into()))
+        }
+        other => is_writable(other).then(|| Pattern(other.clone())),
+    }
+}
+
+/// A config has no `null`, and no larger integers.
+fn is_writable(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::Number(number) => !number.is_u64() || number.is_i64(),
+        Value::Array(items) => items.iter().all(is_writable),
+        Value::Object(fields) => fields.values().all(is_writable),
+        Value::Bool(_) | Value::String(_) => true,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn holds(pattern: &str, value: &Value) -> Holds {
+        Pattern(pattern.into()).holds(value)
+    }
+
+    #[test]
+    fn stars_stand_for_any_text() {
+        let yes = [
+            ("*", ""),
+            ("a*", "a"),
+            ("a*", "abc"),
+            ("*c", "abc"),
+            ("a*c", "abc"),
+            ("a*c", "ac"),
+            ("a**c", "abc"),
+            ("*b*", "abc"),
+            ("a*b*c", "aXbXbXc"),
+            ("/notes/public/*", "/notes/public/a/b.md"),
+            ("", ""),
+            ("aé*", "aéé"),
+        ];
+        let no = [("a*", "ba"), ("a*a", "a"), ("a*b*c", "acb"), ("", "a"), ("*ab*ab*", "xab"), ("/notes/*", "/notes"), ("A*", "a")];
+        for (pattern, text) in yes {
+            assert_eq!(holds(pattern, &json!(text)), Holds::Yes, "{pattern:?} {text:?}");
+        }
+        for (pattern, text) in no {
+            assert_eq!(holds(pattern, &json!(text)), Holds::No, "{pattern:?} {text:?}");
+        }
+    }
+
+    #[test]
+    fn what_hides_where_it_leads_matches_no_wildcard_for_sure() {
+        assert_eq!(holds("/notes/public/*", &json!("/notes/public\\..\\x")), Holds::No, "it leads elsewhere");
+        for text in ["/notes/public/../x", "/notes/public/%2e%2e/x", "/notes/public\\x", "/notes/public/\u{0}", "/notes/public//x"] {
+            assert_eq!(holds("/notes/public/*", &json!(text)), Holds::Maybe, "{text:?}");
+            assert_eq!(holds(text, &json!(text)), Holds::Yes, "written out it is meant: {text:?}");
+        }
+        assert_eq!(holds("/notes/secret/*", &json!("/notes/public/../secret/x")), Holds::Maybe);
+        assert_eq!(holds("/notes/secret", &json!("/notes//secret")), Holds::Maybe);
+        assert_eq!(holds("/notes/secret/*", &json!("/notes/x/../secret")), Holds::Maybe, "the folder itself");
+        assert_eq!(holds("/other/*", &json!("/notes/public/../secret/x")), Holds::No);
+    }
+
+    #[test]
+    fn other_values_are_themselves_and_what_looks_like_them_is_held_back() {
+        let values = [json!(5), json!(true), json!(["a", 1]), json!({ "id": 7 }), json!(0.5)];
+        for value in &values {
+            assert_eq!(Pattern(value.clone()).holds(value), Holds::Yes, "{value}");
+            assert_eq!(holds("*", value), Holds::Yes);
+            assert_eq!(Pattern(value.clone()).holds(&json!(value.to_string())), Holds::Maybe, "{value}");
+            assert_eq!(holds(&value.to_string(), value), Holds::Maybe, "{value}");
+        }
+        assert_eq!(Pattern(json!(100)).holds(&json!(100.0)), Holds::Maybe);
+        assert_eq!(Pattern(json!(100)).holds(&json!("1e2")), Holds::Maybe);
+        for (pattern, value) in [("5", json!(50)), ("50", json!(5)), ("5*", json!(50)), ("a", json!(["a"])), ("", json!([]))] {
+            assert_eq!(holds(pattern, &value), Holds::No, "{pattern}");
+        }
+        assert_eq!(Pattern(json!(5)).holds(&json!(50)), Holds::No);
+        assert_eq!(Pattern(json!(5)).holds(&json!("five")), Holds::No);
+    }
+
+    #[test]
+    fn a_star_and_a_backslash_can_be_meant() {
+        for text in ["*", "a*b", "\\*", "\\\\x", "\\", "C:\\a\\*.md", "a", "../*"] {
+            let pattern = exactly(&json!(text)).expect("any text can be written");
+            assert_eq!(pattern.holds(&json!(text)), Holds::Yes, "{text:?} {pattern:?}");
+            assert_eq!(pattern.holds(&json!(text.replace('*', "x") + "y")), Holds::No, "{text:?} {pattern:?}");
+            assert_eq!(pattern.holds(&json!(format!("{text}y"))), Holds::No, "{text:?} {pattern:?}");
+        }
+        assert_eq!(holds(r"a\*b*", &json!("a*bc")), Holds::Yes);
+        assert_eq!(holds(r"a\*b*", &json!("axbc")), Holds::No);
+        assert_eq!(exactly(&Value::Null), None);
+    }
+
+    #[test]
+    fn a_path_from_nowhere_and_one_in_percent_forms_are_held_back_too() {
+        for text in [
+            "notes/secret/a",
+            "./notes/secret/a",
+            "/notes/%73ecret/a",
+            "/notes/%2573ecret/a",
+            "/notes/%252525252573ecret/a",
+            "notes/sec%72et",
+        ] {
+            assert_eq!(holds("/notes/secret/*", &json!(text)), Holds::Maybe, "{text:?}");
+        }
+        assert_eq!(holds("/my notes/*", &json!("/my%20notes/a")), Holds::Maybe);
+        assert_eq!(holds("/notes/*", &json!("https://notes/a")), Holds::No);
+        assert_eq!(holds("/notes/secret/*", &json!("notes/public/a")), Holds::No);
+    }
+
+    #[test]
+    fn an_argument_is_named_or_pointed_at() {
+        let arguments = json!({ "path": "/a", "user": { "id": 7 }, "/odd": "x", "list": ["a", "b"] });
+        let rule = |at: &str, pattern: &str| ArgumentRule { at: ArgumentPlace(at.to_owned()), patterns: vec![Pattern(pattern.into())] };
+        for (at, pattern) in [("path", "/a"), ("/path", "/a"), ("/~1odd", "x"), ("/list/1", "b")] {
+            assert_eq!(rule(at, pattern).holds(&arguments), Holds::Yes, "{at}");
+        }
+        assert_eq!(rule("missing", "*").holds(&arguments), Holds::No);
+        assert_eq!(rule("path", "*").holds(&json!("text")), Holds::No);
+        assert_eq!(ArgumentPlace::of_property("/odd").find(&arguments), Some(&json!("x")));
+        assert!(
+            ArgumentPlace::problem("/a~2").is_some() && ArgumentPlace::problem("").is_some() && ArgumentPlace::problem("a~2").is_none()
+        );
+    }
+}

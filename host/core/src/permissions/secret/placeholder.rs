@@ -1,0 +1,99 @@
+//! What stands for a secret in a request: `conclave-secret-` and forty hexadecimal digits, which hold for one call.
+
+use sha2::{Digest, Sha256};
+
+use crate::permissions::grant::SecretGrant;
+use crate::types::ids::SecretName;
+
+/// What every placeholder begins with.
+pub(super) const PREFIX: &str = "conclave-secret-";
+const DIGITS: usize = 40;
+/// Bytes of a placeholder.
+pub(super) const LENGTH: usize = PREFIX.len() + DIGITS;
+
+/// What the placeholders of one call are derived from. No guest knows it, so none can write the placeholder of another call.
+#[derive(Clone, Copy)]
+pub struct Seed(pub [u8; 32]);
+
+/// The placeholders of one call.
+#[derive(Clone, Copy)]
+pub struct Placeholders {
+    seed: Seed,
+}
+
+impl Placeholders {
+    /// Those that a seed gives.
+    #[must_use]
+    pub fn new(seed: Seed) -> Self {
+        Self { seed }
+    }
+
+    /// That of a secret.
+    #[must_use]
+    pub fn of(&self, name: &SecretName) -> String {
+        let mut hash = Sha256::new();
+        hash.update(b"conclave placeholder 1\0");
+        hash.update(self.seed.0);
+        hash.update(name.as_str().as_bytes());
+        let digits = hash.finalize().iter().take(DIGITS / 2).fold(String::with_capacity(DIGITS), |mut digits, byte| {
+            for digit in [byte >> 4, byte & 15] {
+                digits.push(char::from_digit(u32::from(digit), 16).unwrap_or('0'));
+            }
+            digits
+        });
+        format!("{PREFIX}{digits}")
+    }
+
+    /// Which of these secrets a placeholder stands for; none when it is of another call, or of nobody.
+    pub(super) fn secret<'a>(&self, placeholder: &[u8], granted: &'a [SecretGrant]) -> Option<&'a SecretGrant> {
+        granted.iter().find(|grant| self.of(&grant.name).as_bytes() == placeholder)
+    }
+}
+
+/// Where placeholders stand, of whichever call.
+pub(super) fn find(bytes: &[u8]) -> impl Iterator<Item = usize> + '_ {
+    let is_whole = |at: &usize| {
+        let digits = bytes.get(at + PREFIX.len()..at + LENGTH);
+        digits.is_some_and(|digits| digits.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f')))
+    };
+    memchr::memmem::find_iter(bytes, PREFIX).filter(is_whole)
+}
+
+/// The bytes with something else in the place of each placeholder.
+pub(super) fn replace<'a>(bytes: &'a [u8], mut other: impl FnMut(&'a [u8]) -> Option<Vec<u8>>) -> Vec<u8> {
+    let mut replaced = Vec::with_capacity(bytes.len());
+    let mut kept = 0;
+    for at in find(bytes) {
+        let placeholder = &bytes[at..at + LENGTH];
+        replaced.extend_from_slice(&bytes[kept..at]);
+        replaced.extend(other(placeholder).unwrap_or_else(|| placeholder.to_vec()));
+        kept = at + LENGTH;
+    }
+    replaced.extend_from_slice(&bytes[kept..]);
+    replaced
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_placeholder_is_of_one_call_and_one_secret() {
+        let (one, other) = (Placeholders::new(Seed([1; 32])), Placeholders::new(Seed([2; 32])));
+        let (met, git) = (SecretName::from("met_token"), SecretName::from("git"));
+        assert_eq!(one.of(&met), one.of(&met));
+        assert_ne!(one.of(&met), one.of(&git));
+        assert_ne!(one.of(&met), other.of(&met));
+        assert_eq!(one.of(&met).len(), LENGTH);
+    }
+
+    #[test]
+    fn only_whole_placeholders_are_found() {
+        let whole = Placeholders::new(Seed([1; 32])).of(&SecretName::from("met_token"));
+        let text = format!("{PREFIX} {} {PREFIX}{whole}{whole}", &whole[..LENGTH - 1]);
+        assert_eq!(find(text.as_bytes()).count(), 2);
+        assert_eq!(find(&whole.as_bytes()[..LENGTH - 1]).count(), 0);
+        let replaced = replace(text.as_bytes(), |_| Some(b"!".to_vec()));
+        assert!(String::from_utf8_lossy(&replaced).ends_with(&format!("{PREFIX}!!")));
+    }
+}

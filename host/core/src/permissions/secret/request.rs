@@ -1,0 +1,221 @@
+//! Whether the placeholders of a request may turn into values there: their call, their secret, the host, the place.
+
+use std::fmt;
+
+use url::{Host, Url};
+
+use super::encode::{self, BodyKind};
+use super::placeholder::{LENGTH, Placeholders, find, replace};
+use crate::permissions::grant::{Rights, SecretGrant, SecretPlace};
+use crate::types::capability::Capability;
+use crate::types::denial::{DenialRecord, Layer};
+use crate::types::ids::SecretName;
+
+/// A request as the guest wrote it; or as it leaves, with values in it, and then it is neither kept nor shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Parts {
+    pub method: String,
+    pub url: Url,
+    pub headers: Vec<(String, String)>,
+    pub body: Option<Vec<u8>>,
+}
+
+/// It may hold values, so it does not show itself.
+impl fmt::Debug for Parts {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.debug_struct("Parts").field("method", &self.method).field("host", &self.url.host_str()).finish_non_exhaustive()
+    }
+}
+
+/// A secret that a request uses.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Use {
+    pub name: SecretName,
+    pub placeholder: String,
+}
+
+/// What is to be put into a request that was allowed.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Plan {
+    uses: Vec<Use>,
+}
+
+/// Looks for the placeholders of a request and decides about each. Nothing may be sent when it refuses.
+///
+/// # Errors
+/// The first that may not be where it stands, as the record for the operator.
+pub fn check(rights: &Rights<'_>, placeholders: &Placeholders, parts: &Parts) -> Result<Plan, Box<DenialRecord>> {
+    let mut plan = Plan::default();
+    let mut decide = |bytes: &[u8], place: Place| -> Result<(), Box<DenialRecord>> {
+        for at in find(bytes) {
+            let one = decide(rights, placeholders, &bytes[at..at + LENGTH], place, &parts.url)?;
+            if !plan.uses.contains(&one) {
+                plan.uses.push(one);
+            }
+        }
+        Ok(())
+    };
+    decide(parts.method.as_bytes(), Place::Elsewhere("the method"))?;
+    let address = &parts.url[..url::Position::AfterPath];
+    decide(address.as_bytes(), Place::Elsewhere("the address before the query"))?;
+    decide(&super::views::percent_decoded(address.as_bytes()), Place::Elsewhere("the address before the query"))?;
+    decide(parts.url.fragment().unwrap_or_default().as_bytes(), Place::Elsewhere("the fragment"))?;
+    decide(parts.url.query().unwrap_or_default().as_bytes(), Place::In(SecretPlace::Query))?;
+    for (name, value) in &parts.headers {
+        decide(name.as_bytes(), Place::Elsewhere("the name of a header"))?;
+        // They say where the request goes and how it is framed: the value would be read by others than the one it is for.
+        let is_routing = ["host", "content-length", "transfer-encoding", "connection", "content-type"];
+        let place = if is_routing.iter().any(|routing| name.eq_ignore_ascii_case(routing)) {
+            Place::Elsewhere("a header that says how the request is sent")
+        } else {
+            Place::In(SecretPlace::Header)
+        };
+        decide(value.as_bytes(), place)?;
+    }
+    decide(parts.body.as_deref().unwrap_or_default(), Place::In(SecretPlace::Body))?;
+    Ok(plan)
+}
+
+#[derive(Clone, Copy)]
+enum Place {
+    In(SecretPlace),
+    /// Where none may ever stand; in words.
+    Elsewhere(&'static str),
+}
+
+fn decide(rights: &Rights<'_>, placeholders: &Placeholders, found: &[u8], place: Place, url: &Url) -> Result<Use, Box<DenialRecord>> {
+    let placeholder = String::from_utf8_lossy(found).into_owned();
+    let Some(grant) = placeholders.secret(found, &rights.grants.secrets) else {
+        let reason = "the request holds a placeholder that is worth nothing in this call: it is of another call or plugin, or made up";
+        return Err(rights.refuse(Capability::Secrets, &placeholder, Layer::Runtime, reason, None));
+    };
+    let target = grant.name.as_str();
+    let refuse = |layer, reason: String, suggestion| Err(rights.refuse(Capability::Secrets, target, layer, &reason, suggestion));
+    super::ask::require(rights, &grant.name, url.host_str())?;
+    rights.leaves_secret(grant.name.as_str())?;
+    if !is_bound(grant, url) {
+        let bound: Vec<&str> = grant.hosts.iter().map(crate::permissions::fetch::HostPattern::as_str).collect();
+        let host = url.host_str().unwrap_or_default();
+        // Nobody should send a secret elsewhere by pasting a line.
+        return refuse(
+            Layer::Runtime,
+            format!("the secret {target} is bound to {}, and the request goes to {host}", bound.join(", ")),
+            None,
+        );
+    }
+    if !is_private_enough(url) {
+        return refuse(Layer::Host, format!("the secret {target} would travel unencrypted: only `https` carries a secret"), None);
+    }
+    match place {
+        Place::In(place) if grant.places.contains(&place) => Ok(Use { name: grant.name.clone(), placeholder }),
+        Place::In(place) => {
+            let places: Vec<String> = grant.places.iter().chain([&place]).map(|place| format!("{:?}", place.as_str())).collect();
+            let reason = format!("the secret {target} may not stand in the {} of a request", place.as_str());
+            refuse(Layer::Config, reason, Some(format!("[secrets.{target}] places = [{}]", places.join(", "))))
+        }
+        Place::Elsewhere(place) => refuse(Layer::Host, format!("no secret may stand in {place} of a request"), None),
+    }
+}
+
+/// The host may receive it.
+fn is_bound(grant: &SecretGrant, url: &Url) -> bool {
+    url.host_str().is_some_and(|host| grant.hosts.iter().any(|pattern| pattern.covers(host)))
+}
+
+/// Nobody on the way can read it: it is encrypted, or it does not leave the machine.
+fn is_private_enough(url: &Url) -> bool {
+    let stays = match url.host() {
+        Some(Host::Ipv4(address)) => address.is_loopback(),
+        Some(Host::Ipv6(address)) => address.is_loopback(),
+        Some(Host::Domain(name)) => name == "localhost",
+        None => false,
+    };
+    url.scheme() == "https" || stays
+}
+
+/// Scheme, host and port are the same: what a browser calls one origin.
+#[must_use]
+pub fn is_same_origin(one: &Url, other: &Url) -> bool {
+    one.scheme() == other.scheme() && one.host_str() == other.host_str() && one.port_or_known_default() == other.port_or_known_default()
+}
+
+impl Plan {
+    /// There is nothing to put in.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.uses.is_empty()
+    }
+
+    /// The secrets that are put in, each once.
+    pub fn uses(&self) -> impl Iterator<Item = &Use> {
+        self.uses.iter()
+    }
+
+    /// Their names, for the journal.
+    #[must_use]
+    pub fn names(&self) -> Vec<String> {
+        self.uses.iter().map(|one| one.name.to_string()).collect()
+    }
+
+    /// The request for people and for the journal: the names of the secrets in their places, the same in every call.
+    #[must_use]
+    pub fn shown(&self, parts: &Parts) -> Parts {
+        self.written(parts, |one| Some(format!("{{secret:{}}}", one.name))).unwrap_or_else(|_| parts.clone())
+    }
+
+    /// The request as it leaves. `value` gives the values.
+    ///
+    /// # Errors
+    /// The name of a secret that has no value, or one that cannot stand in a header.
+    pub fn put_in<'v>(&self, parts: &Parts, value: impl Fn(&SecretName) -> Option<&'v str>) -> Result<Parts, SecretName> {
+        self.written(parts, |one| value(&one.name).map(str::to_owned))
+    }
+
+    fn written(&self, parts: &Parts, value: impl Fn(&Use) -> Option<String>) -> Result<Parts, SecretName> {
+        let mut written = parts.clone();
+        if self.uses.is_empty() {
+            return Ok(written);
+        }
+        let mut missing = None;
+        let mut put = |bytes: &[u8], write: &dyn Fn(&str) -> Option<Vec<u8>>| {
+            replace(bytes, |found| {
+                let one = self.uses.iter().find(|one| one.placeholder.as_bytes() == found)?;
+                let found = value(one).and_then(|value| write(&value));
+                if found.is_none() {
+                    missing.get_or_insert_with(|| one.name.clone());
+                }
+                found
+            })
+        };
+        let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
+        let in_header = |value: &str| encode::fits_header(value).then(|| value.as_bytes().to_vec());
+        for (_, value) in &mut written.headers {
+            if has_placeholder(value.as_bytes()) {
+                *value = text(put(value.as_bytes(), &in_header));
+            }
+        }
+        if let Some(query) = parts.url.query().filter(|query| has_placeholder(query.as_bytes())) {
+            let query = text(put(query.as_bytes(), &|value| Some(encode::percent(value))));
+            written.url.set_query(Some(&query));
+        }
+        if let Some(body) = written.body.as_mut().filter(|body| has_placeholder(body)) {
+            let kind = BodyKind::of(&parts.headers);
+            *body = put(body, &|value| Some(kind.write(value)));
+        }
+        missing.map_or(Ok(written), Err)
+    }
+}
+
+impl Parts {
+    /// Takes away the headers in which a placeholder stands, of whichever call.
+    pub fn drop_secret_headers(&mut self) {
+        self.headers.retain(|(_, value)| !has_placeholder(value.as_bytes()));
+    }
+}
+
+fn has_placeholder(bytes: &[u8]) -> bool {
+    find(bytes).next().is_some()
+}
+
+#[cfg(test)]
+mod tests;

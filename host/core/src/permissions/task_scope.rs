@@ -1,0 +1,168 @@
+//! What a task leaves of its agent's grants. It can only take away: what is not named in a list is refused to the agent while it works on this
+//! task, what was not granted stays refused whatever the list says. A capability without a list is left as it was granted.
+
+use serde::{Deserialize, Serialize};
+use url::Url;
+
+use crate::permissions::fetch::UrlPattern;
+use crate::permissions::grant::Rights;
+use crate::types::capability::Capability;
+use crate::types::denial::{DenialRecord, Layer};
+use crate::types::ids::{ModelName, SecretName, TaskName};
+
+/// `tasks.NAME.narrow`; tools are narrowed by the task's list of tools.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Narrow {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub model: Option<Vec<ModelName>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub delegate: Option<Vec<TaskName>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub route: Option<Vec<String>>,
+    /// Places of folders: `/notes`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub files: Option<Vec<String>>,
+    /// Folders can be read and not written.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub read_only: bool,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fetch: Option<Vec<UrlPattern>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub secrets: Option<Vec<SecretName>>,
+    /// False: the store is out of reach.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv: Option<bool>,
+}
+
+/// A task and what it leaves.
+#[derive(Clone, Copy, Debug)]
+pub struct Narrowed<'a> {
+    pub task: &'a TaskName,
+    pub narrow: &'a Narrow,
+}
+
+impl Rights<'_> {
+    /// The task leaves it; nothing is allocated when it does.
+    fn left(&self, capability: Capability, target: &str, leaves: impl FnOnce(&Narrow) -> bool) -> Result<(), Box<DenialRecord>> {
+        let Some(Narrowed { task, narrow }) = self.narrowed else { return Ok(()) };
+        if leaves(narrow) {
+            return Ok(());
+        }
+        let reason = format!("plugins.{}.grants.{capability} holds it, and tasks.{task}.narrow leaves it out", self.plugin);
+        Err(self.refuse(capability, target, Layer::Task, &reason, None))
+    }
+
+    pub(crate) fn leaves_model(&self, model: &ModelName) -> Result<(), Box<DenialRecord>> {
+        self.left(Capability::Model, model.as_str(), |narrow| narrow.model.as_ref().is_none_or(|models| models.contains(model)))
+    }
+
+    pub(crate) fn leaves_route(&self, name: &str) -> Result<(), Box<DenialRecord>> {
+        let holds = |names: &Vec<String>| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+        self.left(Capability::Route, name, |narrow| narrow.route.as_ref().is_none_or(holds))
+    }
+
+    pub(crate) fn leaves_delegate(&self, task: &TaskName) -> Result<(), Box<DenialRecord>> {
+        self.left(Capability::Delegate, task.as_str(), |narrow| narrow.delegate.as_ref().is_none_or(|tasks| tasks.contains(task)))
+    }
+
+    pub(crate) fn leaves_folder(&self, path: &str, folder: &str, writes: bool) -> Result<(), Box<DenialRecord>> {
+        let holds = |folders: &Vec<String>| folders.iter().any(|place| place == folder);
+        self.left(Capability::Files, path, |narrow| !(writes && narrow.read_only) && narrow.files.as_ref().is_none_or(holds))
+    }
+
+    pub(crate) fn leaves_address(&self, url: &Url) -> Result<(), Box<DenialRecord>> {
+        let holds = |patterns: &Vec<UrlPattern>| patterns.iter().any(|pattern| pattern.covers(url));
+        self.left(Capability::Fetch, url.as_str(), |narrow| narrow.fetch.as_ref().is_none_or(holds))
+    }
+
+    pub(crate) fn leaves_secret(&self, name: &str) -> Result<(), Box<DenialRecord>> {
+        let holds = |names: &Vec<SecretName>| names.iter().any(|other| other.as_str() == name);
+        self.left(Capability::Secrets, name, |narrow| narrow.secrets.as_ref().is_none_or(holds))
+    }
+
+    pub(crate) fn leaves_store(&self, key: &str) -> Result<(), Box<DenialRecord>> {
+        self.left(Capability::Kv, key, |narrow| narrow.kv != Some(false))
+    }
+}
+
+impl Rights<'_> {
+    /// The plugin's own store, for this key.
+    ///
+    /// # Errors
+    /// Not asked for, not granted, or left out by the task.
+    pub fn may_keep(&self, key: &str) -> Result<(), Box<DenialRecord>> {
+        self.require(Capability::Kv, key, || Some(format!("[plugins.{}] grants.kv = true", self.plugin)))?;
+        self.leaves_store(key)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::permissions::fetch::target;
+    use crate::permissions::grant::{FetchGrant, FetchRule, FileGrant, FileMode, Grants, KvGrant, SecretGrant};
+    use crate::permissions::manifest::{Ask, Manifest};
+
+    fn manifest() -> Manifest {
+        let asks = ["files", "fetch", "secrets", "kv"].map(|name| (name.to_owned(), Ask::default()));
+        Manifest { asks: asks.into(), ..Manifest::default() }
+    }
+
+    fn grants() -> Grants {
+        let folder = |at: &str| FileGrant {
+            dir: at.to_owned(),
+            shown: at.to_owned(),
+            at: at.to_owned(),
+            mode: FileMode::ReadWrite,
+            bytes: 1,
+            files: 1,
+        };
+        let rule = FetchRule { url: UrlPattern::parse("https://a.example/*").unwrap(), methods: vec!["GET".to_owned()] };
+        let secret = |name: &str| SecretGrant { name: name.into(), hosts: Vec::new(), places: std::collections::BTreeSet::new() };
+        Grants {
+            files: vec![folder("/notes"), folder("/docs")],
+            fetch: Some(FetchGrant::new(vec![rule])),
+            kv: Some(KvGrant::default()),
+            secrets: vec![secret("one_secret"), secret("other")],
+            ..Grants::default()
+        }
+    }
+
+    /// What the imports ask, in the order files to read, files to write, fetch, secret, store.
+    fn answers(narrow: &Narrow) -> [Option<Layer>; 5] {
+        let (manifest, grants, task) = (manifest(), grants(), TaskName::from("desk"));
+        let rights = Rights { plugin: "desk", manifest: &manifest, grants: &grants, narrowed: Some(Narrowed { task: &task, narrow }) };
+        let url = target("https://a.example/v1/x").unwrap();
+        let layer = |refused: Option<Box<DenialRecord>>| refused.map(|record| record.layer);
+        [
+            layer(rights.may_touch("/notes/a", false).err()),
+            layer(rights.may_touch("/notes/a", true).err()),
+            layer(rights.may_fetch("GET", &url, []).err()),
+            layer(rights.require_secret(&"other".into(), || None).err()),
+            layer(rights.may_keep("k").err()),
+        ]
+    }
+
+    #[test]
+    fn what_is_not_named_is_left_as_it_was_granted() {
+        assert_eq!(answers(&Narrow::default()), [None; 5]);
+    }
+
+    #[test]
+    fn each_capability_is_narrowed_by_its_own_list() {
+        let task = Some(Layer::Task);
+        let with = |change: fn(&mut Narrow)| {
+            let mut narrow = Narrow::default();
+            change(&mut narrow);
+            answers(&narrow)
+        };
+        assert_eq!(with(|narrow| narrow.files = Some(vec!["/docs".to_owned()])), [task, task, None, None, None]);
+        assert_eq!(with(|narrow| narrow.read_only = true), [None, task, None, None, None]);
+        assert_eq!(
+            with(|narrow| narrow.fetch = Some(vec![UrlPattern::parse("https://a.example/v2/*").unwrap()])),
+            [None, None, task, None, None]
+        );
+        assert_eq!(with(|narrow| narrow.secrets = Some(vec!["one_secret".into()])), [None, None, None, task, None]);
+        assert_eq!(with(|narrow| narrow.kv = Some(false)), [None, None, None, None, task]);
+    }
+}

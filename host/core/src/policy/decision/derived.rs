@@ -1,0 +1,81 @@
+//! What holds for a tool without a rule: derived from what the operator granted to its plugin and the plugin asked for, never from what
+//! the plugin says of itself. Reading is allowed; to write, send, spend, use a secret or start work, somebody is asked.
+
+use crate::permissions::fetch::HostPattern;
+use crate::permissions::grant::folder;
+use crate::permissions::grant::{FileMode, Grants};
+use crate::permissions::manifest::Manifest;
+use crate::permissions::policy_rules::Decide;
+use crate::setup::PluginSetup;
+use crate::types::capability::Capability;
+use crate::types::ids::PluginName;
+
+/// What holds for every tool of a plugin. Allocates nothing.
+#[must_use]
+pub fn derived(plugin: &PluginSetup) -> Decide {
+    if plugin.facts.mcp {
+        return Decide::Ask;
+    }
+    if plugin.facts.is_native() {
+        return Decide::Allow;
+    }
+    let manifest = &plugin.facts.manifest;
+    // Taken apart without `..`: a new grant will not compile before it is judged here. `tools`: each call that a tool's answer wants is
+    // held against the rules itself. `route`: steers the task that called it. `kv`: its own.
+    let Grants { model, tools: _, delegate, route: _, files, rooms, fetch, kv: _, secrets } = &plugin.grants;
+    let asks = |capability: Capability| manifest.ask(capability).is_some();
+    let reaches = (model.is_some() && asks(Capability::Model))
+        || (delegate.is_some() && asks(Capability::Delegate))
+        || (files.iter().any(|grant| grant.mode == FileMode::ReadWrite) && asks(Capability::Files))
+        || (rooms.is_some() && asks(Capability::Rooms))
+        || (fetch.is_some() && asks(Capability::Fetch))
+        || (!secrets.is_empty() && asks(Capability::Secrets));
+    if reaches { Decide::Ask } else { Decide::Allow }
+}
+
+/// Why, in words: `notes may write notes/`.
+#[must_use]
+pub fn reason(name: &PluginName, plugin: &PluginSetup) -> String {
+    if plugin.facts.mcp {
+        return format!("{name} is a server outside any sandbox: nobody knows what it can do");
+    }
+    if plugin.facts.is_native() {
+        return format!("{name} is part of the program");
+    }
+    let may = reach(&plugin.facts.manifest, &plugin.grants);
+    match may.split_last() {
+        None => format!("{name} can only read"),
+        Some((only, [])) => format!("{name} may {only}"),
+        Some((last, others)) => format!("{name} may {} and {last}", others.join(", ")),
+    }
+}
+
+/// Everything that it is asked about for.
+fn reach(manifest: &Manifest, grants: &Grants) -> Vec<String> {
+    let asks = |capability: Capability| manifest.ask(capability).is_some();
+    let list = |names: Vec<&str>| names.join(", ");
+    let mut may = Vec::new();
+    let dirs: Vec<String> = grants.files.iter().filter(|grant| grant.mode == FileMode::ReadWrite).map(folder).collect();
+    if !dirs.is_empty() && asks(Capability::Files) {
+        may.push(format!("write {}", dirs.join(", ")));
+    }
+    if let Some(fetch) = grants.fetch.as_ref().filter(|_| asks(Capability::Fetch)) {
+        let urls: Vec<String> = fetch.rules.iter().map(|rule| rule.url.to_string()).collect();
+        may.push(format!("send to {}", urls.join(", ")));
+    }
+    if !grants.secrets.is_empty() && asks(Capability::Secrets) {
+        let bound = |hosts: &[HostPattern]| list(hosts.iter().map(HostPattern::as_str).collect());
+        let secrets: Vec<String> = grants.secrets.iter().map(|secret| format!("{} (for {})", secret.name, bound(&secret.hosts))).collect();
+        may.push(format!("use the secret {}", secrets.join(", ")));
+    }
+    if let Some(model) = grants.model.as_ref().filter(|_| asks(Capability::Model)) {
+        may.push(format!("spend on the model {}", list(model.names.iter().map(|name| name.as_str()).collect())));
+    }
+    if let Some(delegate) = grants.delegate.as_ref().filter(|_| asks(Capability::Delegate)) {
+        may.push(format!("start {} in the background", list(delegate.tasks.iter().map(|name| name.as_str()).collect())));
+    }
+    if let Some(rooms) = grants.rooms.as_ref().filter(|_| asks(Capability::Rooms)) {
+        may.push(format!("speak on {}", list(rooms.channels.iter().map(|channel| channel.as_str()).collect())));
+    }
+    may
+}

@@ -1,0 +1,167 @@
+//! The narrowest rules that would let a call through which somebody was asked about: what `[a] always` writes, and what whoever runs
+//! without a terminal is told. Makes them as text; writes nothing.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::permissions::grant::ToolPattern;
+use crate::permissions::policy_rules::exactly;
+use crate::permissions::policy_rules::{ArgumentPlace, ArgumentRule, Decide, Holds, PATTERNS_MAX, Pattern, Rule};
+use crate::policy::decision::{Why, decide};
+use crate::setup::Setup;
+use crate::types::approval::ApprovalRequest;
+use crate::types::wording::quoted;
+
+/// Rules that let a call through, and their place.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Leave {
+    /// One for each who has a part in the call and has no leave yet.
+    pub rules: Vec<Rule>,
+    /// The rule that they must stand before, counted from 0; none: behind all.
+    pub before: Option<usize>,
+}
+
+impl Leave {
+    /// As they stand in a config.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        self.rules.iter().map(Rule::to_toml).collect::<Vec<_>>().join("\n")
+    }
+}
+
+/// The rules that would allow this call: of this tool, by those who wanted it, with these arguments or any. None when no such rule can, or
+/// when it would let something through that a later rule denies.
+#[must_use]
+pub fn leave(setup: &Setup, request: &ApprovalRequest, exact: bool) -> Option<Leave> {
+    if !request.is_for_rules() || !is_tool_of_plugin(&request.tool) {
+        return None;
+    }
+    let arguments = if exact { all_exactly(&request.arguments)? } else { Vec::new() };
+    let mut leave = Leave { rules: Vec::new(), before: None };
+    for caller in request.callers() {
+        let decision = decide(setup, [caller], &request.tool, &request.arguments);
+        if decision.decide == Decide::Allow {
+            continue;
+        }
+        if let Why::Rule { index, .. } = decision.why {
+            leave.before = Some(leave.before.map_or(index, |before| before.min(index)));
+        }
+        leave.rules.push(Rule {
+            tool: ToolPattern(request.tool.clone()),
+            caller: Some(caller.clone()),
+            arguments: arguments.clone(),
+            only: exact,
+            decide: Decide::Allow,
+            expires_ms: None,
+            source: String::new(),
+        });
+    }
+    let mut with = setup.clone();
+    let at = leave.before.unwrap_or(with.policy.len());
+    if leave.rules.iter().any(|rule| hides_a_deny(&setup.policy[at..], rule, exact.then_some(&request.arguments))) {
+        return None;
+    }
+    with.policy.splice(at..at, leave.rules.iter().cloned());
+    let decided = request.decide(&with, &request.arguments);
+    (decided.decide == Decide::Allow && !leave.rules.is_empty()).then_some(leave)
+}
+
+/// Whether one of these rules denies a call that the new rule in front of them would let through. `arguments`: the only ones that the new
+/// rule is about; none: it is about any.
+fn hides_a_deny(later: &[Rule], new: &Rule, arguments: Option<&Value>) -> bool {
+    for rule in later {
+        let is_about = rule.tool.covers(&new.tool.0) && (rule.caller.is_none() || rule.caller == new.caller);
+        // The new rule holds for these arguments and no others, so a rule that does not hold for them is about other calls.
+        let is_of_others = || match (&new.caller, arguments) {
+            (Some(caller), Some(arguments)) => rule.holds(caller, &new.tool.0, arguments) == Holds::No,
+            _ => false,
+        };
+        if !is_about || is_of_others() {
+            continue;
+        }
+        if rule.decide == Decide::Deny {
+            return true;
+        }
+        if rule.arguments.is_empty() && !rule.only {
+            return false;
+        }
+    }
+    false
+}
+
+/// Whether rules can be about it: actions and tools of the host have no plugin in their name, and the config takes no pattern for them.
+fn is_tool_of_plugin(tool: &str) -> bool {
+    tool.contains('.')
+}
+
+/// Each property as it is; none where a config cannot say so.
+fn all_exactly(arguments: &Value) -> Option<Vec<ArgumentRule>> {
+    let fields = arguments.as_object().filter(|fields| fields.len() <= PATTERNS_MAX)?;
+    let rule =
+        |(name, value): (&String, &Value)| Some(ArgumentRule { at: ArgumentPlace::of_property(name), patterns: vec![exactly(value)?] });
+    fields.iter().map(rule).collect()
+}
+
+impl Rule {
+    /// As it stands in a config, with the header.
+    #[must_use]
+    pub fn to_toml(&self) -> String {
+        let mut text = format!("[[policy]]\ntool = {}\n", quoted(&self.tool.0));
+        if let Some(caller) = &self.caller {
+            let _ = writeln!(text, "caller = {}", quoted(caller.as_str()));
+        }
+        if !self.arguments.is_empty() {
+            let each: Vec<String> = self.arguments.iter().map(argument).collect();
+            let _ = writeln!(text, "arguments = {{ {} }}", each.join(", "));
+        }
+        if self.only {
+            text.push_str("only = true\n");
+        }
+        let _ = writeln!(text, "decide = {}", quoted(self.decide.as_str()));
+        text
+    }
+}
+
+fn argument(rule: &ArgumentRule) -> String {
+    let at = &rule.at.0;
+    match rule.patterns.as_slice() {
+        // A list is one of several, and a table is none.
+        [Pattern(only)] if !only.is_array() && !only.is_object() => format!("{} = {}", key(at), value(only)),
+        several => format!("{} = [{}]", key(at), several.iter().map(|Pattern(each)| value(each)).collect::<Vec<_>>().join(", ")),
+    }
+}
+
+fn key(name: &str) -> String {
+    let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "-_".contains(c));
+    if is_bare { name.to_owned() } else { quoted(name) }
+}
+
+fn value(of: &Value) -> String {
+    match of {
+        Value::String(text) => quoted(text),
+        Value::Array(items) => format!("[{}]", items.iter().map(value).collect::<Vec<_>>().join(", ")),
+        Value::Object(fields) => {
+            let fields: Vec<String> = fields.iter().map(|(name, of)| format!("{} = {}", key(name), value(of))).collect();
+            format!("{{ {} }}", fields.join(", "))
+        }
+        other => other.to_string(),
+    }
+}
+
+impl Rule {
+    /// What it is about besides tool and caller, for people: `path is "/notes/public/*"`; empty when nothing.
+    #[must_use]
+    pub fn shown_arguments(&self) -> String {
+        let one = |rule: &ArgumentRule| {
+            let patterns: Vec<String> = rule.patterns.iter().map(|Pattern(each)| value(each)).collect();
+            format!("{} is {}", rule.at.0, patterns.join(" or "))
+        };
+        let named = self.arguments.iter().map(one).collect::<Vec<_>>().join(" and ");
+        match (self.only, named.is_empty()) {
+            (false, _) => named,
+            (true, true) => "without arguments".to_owned(),
+            (true, false) => named + " and nothing else",
+        }
+    }
+}

@@ -1,0 +1,236 @@
+//! Makes a prompt fit into its model (L-180): the answer gets less room first, then the history of the task's agent is shortened for good,
+//! so that the next step finds it short. Counted in bytes; an image counts for nothing, for nobody here knows what it costs. How much of
+//! each entry goes is worked out in `calling::fit`.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use super::Room;
+use super::histories::open_calls;
+use crate::protocol::notice::Notice;
+use crate::tool_calls::truncate::{self, BYTES_PER_TOKEN, DoesNotFit, Entry, Kept, Limits, MAX_OUTPUT, MIN_OUTPUT, Role};
+use crate::types::completion::{Draft, Prompt, PromptPiece, ToolFormat};
+use crate::types::ids::{CallId, ModelName, TaskName};
+use crate::types::message::{Entity, Message, ToolCall};
+
+/// Places that a history has lost while a call is under way, in ascending order: what its plugin says of places is from before. One set
+/// for each time, oldest first.
+pub(super) type Lost = BTreeMap<CallId, Vec<Vec<usize>>>;
+
+/// The text of an entry that can be cut: that of a message, or of one of its results.
+#[derive(Clone, Copy, Debug)]
+struct Text {
+    place: usize,
+    result: Option<usize>,
+}
+
+impl Room {
+    /// Shortens what must be, and says how long the answer may be.
+    ///
+    /// # Errors
+    /// When it cannot be shortened enough. Nothing was changed then.
+    pub(super) fn fit_prompt(
+        &mut self,
+        call: CallId,
+        task: Option<&TaskName>,
+        model: &ModelName,
+        prompt: &mut Prompt,
+    ) -> Result<(), DoesNotFit> {
+        let Some(setup) = self.setup.models.get(model) else { return Ok(()) };
+        let asked = prompt.max_output();
+        let most = asked.into_iter().chain(setup.max_output).min();
+        let Some(context) = setup.context else {
+            prompt.limit_output(most);
+            return Ok(());
+        };
+        let task = task.and_then(|name| Some((name, self.setup.tasks.get(name)?)));
+        let bytes = task.map_or(BYTES_PER_TOKEN, |(_, setup)| setup.bytes_per_token);
+        let limits = Limits::new(context, most.unwrap_or(MAX_OUTPUT), setup.min_output.unwrap_or(MIN_OUTPUT), bytes);
+        let fixed = fixed_tokens(prompt, bytes);
+        // The history is counted already; only when it may be too long is it looked at.
+        let histories = prompt.pieces.iter().filter(|piece| matches!(piece, PromptPiece::History { .. })).count() as u64;
+        let of_history = task.and_then(|(name, _)| self.memories.get(name)).map_or(0, super::histories::Memory::tokens);
+        let bound = of_history.saturating_mul(histories).saturating_add(fixed).saturating_add(limits.max_output);
+        if bound <= context {
+            prompt.limit_output(most);
+            return Ok(());
+        }
+        let (entries, texts) = entries(prompt, fixed, bytes);
+        let strategy = task.map(|(_, setup)| setup.overflow).unwrap_or_default();
+        let name = task.map(|(name, _)| name.clone());
+        let plan = truncate::fit(&entries, &limits, strategy)?;
+        if let Some(name) = name {
+            self.shorten(call, &name, &plan.keep, &texts, prompt, bytes);
+        }
+        prompt.limit_output(if plan.output < limits.max_output { Some(plan.output) } else { most });
+        Ok(())
+    }
+
+    /// What a prompt is taken to have, its history included.
+    pub(super) fn prompt_tokens(&self, task: Option<&TaskName>, prompt: &Prompt) -> u64 {
+        let bytes = task.and_then(|name| self.setup.tasks.get(name)).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token);
+        let whole = task.and_then(|name| self.memories.get(name));
+        let of_piece = |piece: &PromptPiece| match piece {
+            // Counted already, where it is all of it.
+            PromptPiece::History { messages, start: 0, end } if *end == messages.len() && whole.is_some() => {
+                whole.map_or(0, super::histories::Memory::tokens)
+            }
+            PromptPiece::History { messages, start, end } => {
+                let counted = (*start..*end).filter_map(|place| messages.get(place)).map(|message| tokens_of(message, bytes));
+                counted.fold(0, u64::saturating_add)
+            }
+            _ => 0,
+        };
+        prompt.pieces.iter().map(of_piece).fold(fixed_tokens(prompt, bytes), u64::saturating_add)
+    }
+
+    /// Carries out a plan on the agent's history, and on the prompt that draws on it.
+    fn shorten(&mut self, call: CallId, task: &TaskName, keep: &[Kept], texts: &[Text], prompt: &mut Prompt, bytes: u32) {
+        // The first entry is all that is no history.
+        let text_of = |index: usize| index.checked_sub(1).and_then(|index| texts.get(index)).copied();
+        let mut kept = BTreeSet::new();
+        let mut cuts = BTreeMap::new();
+        for keep in keep {
+            let (Kept::Whole(index) | Kept::Cut { index, .. }) = *keep;
+            let Some(text) = text_of(index) else { continue };
+            kept.insert(text.place);
+            if let Kept::Cut { tokens, .. } = *keep {
+                cuts.entry(text.place).or_insert_with(Vec::new).push((text.result, tokens));
+            }
+        }
+        let lost: BTreeSet<usize> = texts.iter().map(|text| text.place).filter(|place| !kept.contains(place)).collect();
+        if cuts.is_empty() && lost.is_empty() {
+            return;
+        }
+        let memory = self.memory(task);
+        for (place, texts) in &cuts {
+            if let Some(message) = memory.history().get(*place) {
+                let shorter = shortened(message, texts, bytes);
+                memory.set(*place, Arc::new(shorter));
+            }
+        }
+        self.lose(task, &lost);
+        let lost: Vec<usize> = lost.into_iter().collect();
+        for piece in &mut prompt.pieces {
+            if let PromptPiece::History { messages, start, end } = piece {
+                *messages = self.history(task);
+                (*start, *end) = (moved(*start, &lost), moved(*end, &lost));
+            }
+        }
+        self.tell(Notice::HistoryCut { task: task.clone(), cut: cuts.len() as u64, dropped: lost.len() as u64 });
+        if !lost.is_empty() {
+            self.lost.entry(call).or_default().push(lost);
+        }
+    }
+
+    /// Takes entries out of a history; those behind them move up.
+    pub(super) fn lose(&mut self, task: &TaskName, lost: &BTreeSet<usize>) {
+        let Some(first) = lost.first().copied() else { return };
+        let memory = self.memory(task);
+        let tail = memory.split_off(first);
+        let mut places = Vec::with_capacity(tail.len());
+        for (place, message) in (first..).zip(&tail) {
+            places.push((message.seq, (!lost.contains(&place)).then(|| memory.push(message))));
+        }
+        memory.open_calls = open_calls(memory.history());
+        for (seq, place) in places {
+            if let Some(link) = self.links.get_mut(&seq).filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task)) {
+                link.place = place.map(|place| (task.clone(), place));
+            }
+        }
+        for frame in self.frames.values_mut().filter(|frame| frame.task == *task) {
+            frame.history_start -= lost.range(..frame.history_start).count();
+        }
+    }
+
+    /// A place in the history as the plugin of this call knows it, as it is now.
+    pub(super) fn place_now(&self, call: CallId, place: usize) -> usize {
+        self.lost.get(&call).into_iter().flatten().fold(place, |place, lost| moved(place, lost))
+    }
+}
+
+/// Where a place is once these are gone; one that is gone itself is where the next one is now.
+fn moved(place: usize, lost: &[usize]) -> usize {
+    place - lost.partition_point(|gone| *gone < place)
+}
+
+/// What the prompt holds for the fitting: one entry for all that is no history, then what its histories hold, with the place of each.
+fn entries(prompt: &Prompt, fixed: u64, bytes: u32) -> (Vec<Entry>, Vec<Text>) {
+    let (mut entries, mut texts) = (vec![Entry { role: Role::System, text: 0, rest: fixed }], Vec::new());
+    for piece in &prompt.pieces {
+        let PromptPiece::History { messages, start, end } = piece else { continue };
+        for (place, message) in (*start..*end).filter_map(|place| Some((place, messages.get(place)?))) {
+            let several = !message.tool_results.is_empty();
+            for (index, entry) in entries_of(message, bytes).into_iter().enumerate() {
+                entries.push(entry);
+                texts.push(Text { place, result: several.then_some(index) });
+            }
+        }
+    }
+    (entries, texts)
+}
+
+/// Tokens of a message for a model.
+pub(super) fn tokens_of(message: &Message, bytes: u32) -> u64 {
+    entries_of(message, bytes).into_iter().fold(0_u64, |sum, entry| sum.saturating_add(entry.tokens()))
+}
+
+/// What a model reads of a message: its results where it has some, else its text and calls.
+fn entries_of(message: &Message, bytes: u32) -> Vec<Entry> {
+    if message.tool_results.is_empty() {
+        let role = match message.sender {
+            Entity::Llm => Role::Assistant,
+            Entity::System => Role::System,
+            Entity::User | Entity::Agent => Role::User,
+        };
+        let text = truncate::tokens_of(&message.as_read(), bytes);
+        // A fence stays whole when the text in it is cut.
+        let fence = truncate::tokens_of(&message.in_prompt(), bytes).saturating_sub(text);
+        return vec![Entry { role, text, rest: calls_tokens(&message.tool_calls, bytes).saturating_add(fence) }];
+    }
+    let of_result = |result: &crate::types::message::ToolResult| {
+        let value = result.value.as_ref().filter(|_| result.content.is_empty()).map(ToString::to_string).unwrap_or_default();
+        Entry { role: Role::Tool, text: truncate::tokens_of(&result.content, bytes), rest: truncate::tokens_of(&value, bytes) }
+    };
+    message.tool_results.iter().map(of_result).collect()
+}
+
+fn calls_tokens(calls: &[ToolCall], bytes: u32) -> u64 {
+    let of_call =
+        |call: &ToolCall| truncate::tokens_of(&call.name, bytes).saturating_add(truncate::tokens_of(&call.arguments.to_string(), bytes));
+    calls.iter().map(of_call).fold(0, u64::saturating_add)
+}
+
+/// All that is no history: the system text, what the plugin wrote, and tools that are offered beside the text.
+fn fixed_tokens(prompt: &Prompt, bytes: u32) -> u64 {
+    let of_draft = |draft: &Draft| {
+        let results = draft.tool_results.iter().map(|result| truncate::tokens_of(&result.content, bytes)).fold(0, u64::saturating_add);
+        truncate::tokens_of(&draft.content, bytes).saturating_add(calls_tokens(&draft.tool_calls, bytes)).saturating_add(results)
+    };
+    let pieces = prompt.pieces.iter().map(|piece| match piece {
+        PromptPiece::System { text } => truncate::tokens_of(text, bytes),
+        PromptPiece::History { .. } => 0,
+        PromptPiece::Draft { draft } => of_draft(draft),
+    });
+    let offered = prompt.tools.iter().filter(|_| prompt.tool_format == ToolFormat::Native);
+    let tools = offered.map(|tool| {
+        let length = tool.name.len() + tool.description.len() + tool.input_schema.to_string().len();
+        (length as u64).div_ceil(u64::from(bytes.max(1)))
+    });
+    pieces.chain(tools).fold(0, u64::saturating_add)
+}
+
+/// A message with some of its texts cut.
+fn shortened(message: &Message, texts: &[(Option<usize>, u64)], bytes: u32) -> Message {
+    let mut message = message.clone();
+    for (result, tokens) in texts {
+        let text = match result {
+            None => message.content.as_mut(),
+            Some(index) => message.tool_results.get_mut(*index).map(|result| &mut result.content),
+        };
+        if let Some(text) = text {
+            *text = truncate::cut(text, *tokens, bytes);
+        }
+    }
+    message
+}

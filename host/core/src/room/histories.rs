@@ -1,0 +1,419 @@
+//! What a task's agent remembers from one activation to the next: its history, native calls that wait for results, the toolbox as it is
+//! now, a text that waits for a recipient. And how messages follow from one another, so that a rewind forgets what came of them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::Room;
+use super::condensing::Condensing;
+use super::context_window::tokens_of;
+use super::knowledge::newest_said;
+use crate::tool_calls::toolbox::{ToolTarget, Toolbox};
+use crate::tool_calls::truncate::BYTES_PER_TOKEN;
+use crate::types::history::History;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{FrameId, TaskName};
+use crate::types::message::{Entity, Label, Message, ToolCall, ToolResult};
+
+/// What a task's agent remembers.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Memory {
+    history: History,
+    /// Of the whole history, for a model; counted as entries come and go, so that no step has to count.
+    #[serde(default)]
+    tokens: u64,
+    #[serde(default)]
+    bytes_per_token: u32,
+    /// Bytes of the whole history, counted in the same way.
+    #[serde(default)]
+    weight: u64,
+    /// Native calls of its last answer that have no result yet (L-122).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) open_calls: Vec<ToolCall>,
+    /// A text that waits for a recipient, and its labels (L-148); of this agent alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) stash: Option<(String, Vec<Label>)>,
+    /// The toolbox once it differs from the setup's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) toolbox: Option<Arc<Toolbox>>,
+    /// The last responder that was called was the user (L-052); runs do not reset it (L-050c).
+    #[serde(default)]
+    pub(super) human_tried: bool,
+    /// What was pending when its last activation ended; kept only for `compat = "langroid"`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) left_pending: Option<Arc<Message>>,
+    #[serde(default, skip_serializing_if = "Condensing::is_idle")]
+    pub(super) condensing: Condensing,
+}
+
+impl Memory {
+    pub(super) fn history(&self) -> &History {
+        &self.history
+    }
+
+    /// Tokens of the whole history.
+    pub(super) fn tokens(&self) -> u64 {
+        self.tokens
+    }
+
+    /// Returns the bytes of the whole history.
+    pub(super) fn weight(&self) -> u64 {
+        self.weight
+    }
+
+    /// Adds an entry, and gives its place.
+    pub(super) fn push(&mut self, message: &Arc<Message>) -> usize {
+        let before = self.history.len();
+        self.history.push(message);
+        if self.history.len() > before {
+            self.tokens = self.tokens.saturating_add(tokens_of(message, self.bytes_per_token));
+            self.weight = self.weight.saturating_add(weight_of(message));
+        }
+        self.history.len().saturating_sub(1)
+    }
+
+    /// Puts another entry in the place of one; nothing happens past the end.
+    pub(super) fn set(&mut self, place: usize, message: Arc<Message>) {
+        let Some(before) = self.history.get(place) else { return };
+        let (before, weight) = (tokens_of(before, self.bytes_per_token), weight_of(before));
+        self.weight = self.weight.saturating_sub(weight).saturating_add(weight_of(&message));
+        self.tokens = self.tokens.saturating_sub(before).saturating_add(tokens_of(&message, self.bytes_per_token));
+        self.history.set(place, message);
+    }
+
+    /// Takes the entries from `start` on away, and gives them, oldest first.
+    pub(super) fn split_off(&mut self, start: usize) -> Vec<Arc<Message>> {
+        let dropped = self.history.split_off(start);
+        let tokens = dropped.iter().fold(0_u64, |sum, message| sum.saturating_add(tokens_of(message, self.bytes_per_token)));
+        let weight = dropped.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
+        let is_empty = self.history.is_empty();
+        self.tokens = if is_empty { 0 } else { self.tokens.saturating_sub(tokens) };
+        self.weight = if is_empty { 0 } else { self.weight.saturating_sub(weight) };
+        dropped
+    }
+
+    /// Counts anew, with so many bytes for a token.
+    fn count(&mut self, bytes_per_token: u32) {
+        self.bytes_per_token = bytes_per_token;
+        self.tokens = self.history.iter().fold(0_u64, |sum, message| sum.saturating_add(tokens_of(message, bytes_per_token)));
+        self.weight = self.history.iter().fold(0_u64, |sum, message| sum.saturating_add(weight_of(message)));
+    }
+}
+
+/// Bytes that a message costs however little it says. A constant and no size of a type: what ends a run must not depend on the compiler.
+const MESSAGE: u64 = 256;
+
+/// Returns the bytes that it costs to keep a message.
+fn weight_of(message: &Message) -> u64 {
+    (message.weight() as u64).saturating_add(MESSAGE)
+}
+
+/// How a message hangs together with others (L-002).
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Link {
+    pub(super) parent: Option<u64>,
+    pub(super) child: Option<u64>,
+    /// Where it stands in an agent's history.
+    pub(super) place: Option<(TaskName, usize)>,
+    pub(super) message: Option<Arc<Message>>,
+}
+
+impl Room {
+    /// The history of a task's agent; empty when it has none.
+    #[must_use]
+    pub fn history(&self, task: &TaskName) -> History {
+        self.memories.get(task).map(|memory| memory.history.clone()).unwrap_or_default()
+    }
+
+    pub(super) fn memory(&mut self, task: &TaskName) -> &mut Memory {
+        if !self.memories.contains_key(task) {
+            let bytes_per_token = self.bytes_per_token(task);
+            self.memories.insert(task.clone(), Memory { bytes_per_token, ..Memory::default() });
+        }
+        self.memories.get_mut(task).expect("it was put in above")
+    }
+
+    fn bytes_per_token(&self, task: &TaskName) -> u32 {
+        self.setup.tasks.get(task).map_or(BYTES_PER_TOKEN, |setup| setup.bytes_per_token)
+    }
+
+    /// Histories that came from before are counted as the setup of now has it.
+    pub(super) fn count_histories(&mut self) {
+        let tasks: Vec<(TaskName, u32)> = self.memories.keys().map(|task| (task.clone(), self.bytes_per_token(task))).collect();
+        for (task, bytes_per_token) in tasks {
+            self.memory(&task).count(bytes_per_token);
+        }
+    }
+
+    /// The task's tools as they are now.
+    pub(super) fn toolbox(&self, task: &TaskName) -> Arc<Toolbox> {
+        let now = self.memories.get(task).and_then(|memory| memory.toolbox.clone());
+        now.or_else(|| self.setup.tasks.get(task).map(|setup| Arc::clone(&setup.toolbox))).unwrap_or_default()
+    }
+
+    /// Shows a tool of the host to a task's agent from here on.
+    pub(super) fn offer(&mut self, task: &TaskName, wanted: HostTool) {
+        let toolbox = self.toolbox(task);
+        if let Some(mut tool) = toolbox.host_tool(wanted).filter(|tool| !(tool.offered && tool.handled)).cloned() {
+            (tool.offered, tool.handled) = (true, true);
+            self.memory(task).toolbox = Some(Arc::new(toolbox.with([tool])));
+        }
+    }
+
+    /// Appends to the agent's history what it is about to read or has just said (L-025, L-026); false: there was nothing to append.
+    pub(super) fn write_history(&mut self, frame: FrameId, message: &Arc<Message>) -> bool {
+        let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else { return false };
+        let user_message = self.setup.tasks.get(&task).and_then(|setup| setup.user_message.clone());
+        self.begin_history(&task, user_message);
+        // What a person says is no result of a call, even where one is missing.
+        let langroid = self.setup.tasks.get(&task).is_some_and(|setup| setup.as_langroid);
+        let is_somebodys_word = !langroid && message.sender == Entity::User && message.sender_name == *self.opening.channel.as_str();
+        let memory = self.memory(&task);
+        if newest_said(&memory.history).is_some_and(|last| last.seq == message.seq) {
+            return true;
+        }
+        let none = Vec::new();
+        let open = if is_somebodys_word { &none } else { &memory.open_calls };
+        let Some(entry) = as_entry(message, open, langroid) else { return false };
+        if message.sender == Entity::Llm {
+            memory.open_calls.clone_from(&message.tool_calls);
+        } else {
+            memory.open_calls.retain(|call| entry.tool_results.iter().all(|result| result.call_id != call.id));
+        }
+        let place = memory.push(&entry);
+        self.link(message).place = Some((task.clone(), place));
+        self.add_knowledge(frame, &task, message);
+        true
+    }
+
+    /// L-024: the first entry, where the operator gave one.
+    pub(super) fn begin_history(&mut self, task: &TaskName, user_message: Option<String>) {
+        if let Some(text) = user_message.filter(|text| !text.is_empty())
+            && self.memory(task).history.is_empty()
+        {
+            let mut first = self.stamp(Entity::User, task.as_str());
+            first.content = Some(text);
+            self.memory(task).push(&Arc::new(first));
+        }
+    }
+
+    /// The link of a message, made when there is none.
+    pub(super) fn link(&mut self, message: &Arc<Message>) -> &mut Link {
+        let link = self.links.entry(message.seq).or_default();
+        link.message.get_or_insert_with(|| Arc::clone(message));
+        if link.parent.is_none() {
+            link.parent = message.parent;
+        }
+        link
+    }
+
+    pub(super) fn message(&self, seq: u64) -> Option<&Arc<Message>> {
+        self.links.get(&seq)?.message.as_ref()
+    }
+
+    /// Forgets the message, and all that followed from it.
+    fn unlink(&mut self, seq: u64) {
+        let mut next = Some(seq);
+        while let Some(link) = next.and_then(|seq| self.links.remove(&seq)) {
+            next = link.child;
+        }
+    }
+
+    /// Puts an entry in at a place; those from there on move down.
+    pub(super) fn put_in(&mut self, task: &TaskName, place: usize, message: &Arc<Message>) {
+        let memory = self.memory(task);
+        let tail = memory.split_off(place);
+        let places: Vec<(u64, usize)> = [message].into_iter().chain(&tail).map(|message| (message.seq, memory.push(message))).collect();
+        self.link(message).place = Some((task.clone(), place));
+        for (seq, place) in places {
+            if let Some(link) = self.links.get_mut(&seq).filter(|link| link.place.as_ref().is_some_and(|(of, _)| of == task)) {
+                link.place = Some((task.clone(), place));
+            }
+        }
+        for frame in self.frames.values_mut().filter(|frame| frame.task == *task && frame.history_start > place) {
+            frame.history_start += 1;
+        }
+    }
+
+    /// Drops a history's messages from `start` on (L-181).
+    pub(super) fn clear_history(&mut self, task: &TaskName, start: usize) {
+        let Some(memory) = self.memories.get_mut(task) else { return };
+        let dropped = memory.split_off(start);
+        memory.open_calls = open_calls(&memory.history);
+        dropped.iter().for_each(|message| self.unlink(message.seq));
+    }
+
+    /// Drops a history's messages from `start` on, and what followed from the first of them in the histories of others (L-150). Gives the
+    /// message that the first one answered.
+    pub(super) fn prune(&mut self, task: &TaskName, start: usize) -> Option<u64> {
+        let first = self.memories.get(task)?.history.get(start)?.seq;
+        let parent = self.links.get(&first).and_then(|link| link.parent).filter(|parent| self.links.contains_key(parent));
+        let mut next = self.links.get(&first).and_then(|link| link.child);
+        // Links only lead on, but a journal may have been written by anyone.
+        let mut left = self.links.len();
+        while let Some(link) = next.and_then(|seq| self.links.get(&seq)).filter(|_| left > 0) {
+            left -= 1;
+            next = link.child;
+            if let Some((of, place)) = link.place.clone() {
+                self.clear_history(&of, place);
+            }
+        }
+        self.unlink(first);
+        self.clear_history(task, start);
+        parent
+    }
+
+    /// The task forgets all that was said, its sub-tasks too (L-050b).
+    pub(super) fn reset(&mut self, task: &TaskName) {
+        let mut to_do = vec![task.clone()];
+        let mut done = std::collections::BTreeSet::new();
+        while let Some(task) = to_do.pop() {
+            if !done.insert(task.clone()) {
+                continue;
+            }
+            self.clear_history(&task, 0);
+            to_do.extend(self.setup.tasks.get(&task).iter().flat_map(|setup| setup.subtasks.iter().cloned()));
+        }
+    }
+
+    /// Where a tool's result stays only in part once it was answered, the rest of it goes (L-120).
+    pub(super) fn shorten_answered(&mut self, frame: FrameId, answered: &Arc<Message>) {
+        let Some(task) = self.frames.get(&frame).map(|frame| frame.task.clone()) else { return };
+        let Some(place) = self.links.get(&answered.seq).and_then(|link| link.place.clone()).filter(|(of, _)| *of == task) else { return };
+        let Some(asking) = self.links.get(&answered.seq).and_then(|link| self.message(link.parent?)).cloned() else { return };
+        let toolbox = self.toolbox(&task);
+        let limited = |name: &str| toolbox.get(name).and_then(|tool| tool.retained_tokens);
+        let bytes = self.setup.tasks.get(&task).map_or(4, |setup| setup.bytes_per_token);
+        let shorter = |text: &str, tool: &str, tokens: u64| crate::tool_calls::truncate::retained(text, tool, tokens, bytes);
+        let Some(memory) = self.memories.get_mut(&task) else { return };
+        let Some(entry) = memory.history().get(place.1) else { return };
+        let mut entry = Message::clone(entry);
+        for result in &mut entry.tool_results {
+            // Each by its own tool: what another said is not in the way.
+            if let Some(tokens) = limited(&result.name) {
+                result.content = shorter(&result.content, &result.name, tokens);
+            }
+        }
+        let first = asking.tools.iter().find_map(|call| Some((call.name.as_str(), limited(&call.name)?)));
+        if let Some((tool, tokens)) = first {
+            entry.content = entry.content.map(|text| shorter(&text, tool, tokens));
+        } else if entry.tool_results.is_empty() {
+            return;
+        }
+        memory.set(place.1, Arc::new(entry));
+    }
+}
+
+/// The message as an agent's history holds it; none when it says nothing to a model (L-009, L-010).
+fn as_entry(message: &Arc<Message>, open: &[ToolCall], langroid: bool) -> Option<Arc<Message>> {
+    let mut text = message.text().to_owned();
+    if message.sender != Entity::Llm && !message.tool_calls.is_empty() {
+        // Only a model makes calls; of somebody else's it reads (L-009).
+        let calls: Vec<String> = message.tool_calls.iter().map(|call| format!("{}({})", call.name, call.arguments)).collect();
+        text = format!("{text} {}", calls.join("\n\n"));
+    }
+    let result = |call: &ToolCall, content: String| ToolResult {
+        call_id: call.id.clone(),
+        name: call.name.clone(),
+        content,
+        value: None,
+        is_error: false,
+    };
+    let answers = |result: &ToolResult| open.iter().any(|call| result.call_id == call.id);
+    // With one open call, whatever is said next answers it; with several, in the reference only what names them.
+    let answers_open = open.len() == 1 || !langroid || message.tool_results.iter().any(answers);
+    if message.sender != Entity::Llm && !open.is_empty() && answers_open {
+        let mut results = message.tool_results.clone();
+        if !results.iter().any(answers) {
+            // Each call wants a result, and this is what came of all of them.
+            results = open.iter().map(|call| result(call, text.clone())).collect();
+        }
+        let mut entry = Message::clone(message);
+        entry.tool_calls.clear();
+        entry.tool_results = results;
+        return Some(Arc::new(entry));
+    }
+    if message.sender == Entity::Llm {
+        return Some(Arc::clone(message));
+    }
+    if text.trim().is_empty() && message.attachments.is_empty() && message.action.is_none() {
+        return None;
+    }
+    if message.tool_calls.is_empty() && message.tool_results.is_empty() {
+        return Some(Arc::clone(message));
+    }
+    let mut entry = Message::clone(message);
+    entry.content = Some(text);
+    entry.tool_calls.clear();
+    entry.tool_results.clear();
+    Some(Arc::new(entry))
+}
+
+/// Calls of the last answer with calls that no later entry answers.
+pub(super) fn open_calls(history: &History) -> Vec<ToolCall> {
+    let mut answered = std::collections::BTreeSet::new();
+    for message in history.iter_newest_first() {
+        if message.sender == Entity::Llm {
+            return message.tool_calls.iter().filter(|call| !answered.contains(&call.id)).cloned().collect();
+        }
+        answered.extend(message.tool_results.iter().map(|result| result.call_id.clone()));
+    }
+    Vec::new()
+}
+
+/// Whether the toolbox has this tool of the host at work.
+pub(super) fn is_at_work(toolbox: &Toolbox, wanted: HostTool) -> bool {
+    toolbox.iter().any(|tool| tool.handled && tool.target == ToolTarget::Host(wanted))
+}
+
+/// By task.
+pub(super) type Memories = BTreeMap<TaskName, Memory>;
+/// By the number of the message.
+pub(super) type Links = BTreeMap<u64, Link>;
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::{any, prop_assert_eq, proptest};
+    use serde_json::json;
+
+    use super::*;
+
+    fn message(seq: u64, kind: u8) -> Arc<Message> {
+        let mut message = Message::new(seq, if kind.is_multiple_of(2) { Entity::Llm } else { Entity::Agent }, "desk");
+        message.content = Some("word ".repeat(usize::from(kind % 7)));
+        if kind % 5 == 1 {
+            message.tool_calls = vec![ToolCall::new("box.a", json!({ "n": kind }))];
+        }
+        if kind % 5 == 3 {
+            let result = |content: &str| ToolResult {
+                call_id: String::new(),
+                name: "box.a".to_owned(),
+                content: content.to_owned(),
+                value: Some(json!([kind])),
+                is_error: false,
+            };
+            message.tool_results = vec![result(""), result("three")];
+        }
+        Arc::new(message)
+    }
+
+    proptest! {
+        #[test]
+        fn a_history_is_counted_as_it_grows_and_shrinks(row in vec(any::<(u8, u8, u8)>(), 0..80), bytes_per_token in 0_u32..5) {
+            let mut memory = Memory { bytes_per_token, ..Memory::default() };
+            for (what, place, kind) in row {
+                match what % 8 {
+                    6 => memory.set(usize::from(place % 40), message(u64::from(place), kind)),
+                    7 => drop(memory.split_off(usize::from(place % 40))),
+                    _ => drop(memory.push(&message(u64::from(place % 9), kind))),
+                }
+                let mut counted = memory.clone();
+                counted.count(bytes_per_token);
+                prop_assert_eq!((memory.tokens(), memory.weight()), (counted.tokens(), counted.weight()));
+            }
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The tools of the host: they end a task, pass its message on, address somebody, take back what was said (L-140…L-150), or start
+//! another task. A tool plugin needs the `route` grant for them; an agent steers its own task freely.
+
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::Room;
+use super::frame::Said;
+use super::messages::text_form;
+use super::termination::calls_in;
+use super::tools::{calls_as_json, host_tool_of, taint_of};
+use crate::tool_calls::arguments;
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{FrameId, PluginName, TaskName};
+use crate::types::message::{Entity, Label, Message, ToolCall};
+
+impl Room {
+    /// Carries out a call of a tool of the host that stands in `message`, or that a tool plugin asked for because of it.
+    pub(super) fn steer(
+        &mut self,
+        id: FrameId,
+        tool: HostTool,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+        message: &Arc<Message>,
+    ) -> Said {
+        if let Err(text) = self.check_steering(id, tool, call, asked_by) {
+            return self.said_error(id, text);
+        }
+        if tool == HostTool::HandoffConversation {
+            return self.handoff_by_call(id, call);
+        }
+        match tool {
+            HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask => return self.ask_about_task(id, tool, call),
+            HostTool::SubmitResult => return self.submitted(id, call),
+            _ => {}
+        }
+        let said = match tool {
+            HostTool::Done => self.done(id, call),
+            HostTool::AgentDone => self.agent_done(id, call),
+            HostTool::Result => self.result_is(id, call),
+            HostTool::FinalResult | HostTool::DelegateTask | HostTool::HandoffConversation => {
+                self.handed(id, vec![call.clone()], String::new())
+            }
+            HostTool::TaskStatus | HostTool::CancelTask | HostTool::TellTask | HostTool::SubmitResult => None,
+            HostTool::Pass => Some(self.passed(id, message, tool)),
+            HostTool::DonePass => self.done_passed(id, message),
+            // L-146
+            HostTool::Forward => {
+                let mut passed = self.passed(id, message, tool);
+                passed.recipient = Some(text(call, "agent"));
+                Some(passed)
+            }
+            HostTool::Send | HostTool::AgentSend => self.sent(id, tool, call),
+            HostTool::RecipientMessage => Some(self.addressed(id, call, message)),
+            HostTool::AddRecipient => Some(self.address_added(id, call, message)),
+            HostTool::Rewind => Some(self.rewound(id, call, message)),
+        };
+        Said { message: said.map(Box::new), ..Said::default() }
+    }
+
+    /// Why whoever asks may not have the tool do this.
+    pub(super) fn check_steering(
+        &mut self,
+        id: FrameId,
+        tool: HostTool,
+        call: &ToolCall,
+        asked_by: Option<&PluginName>,
+    ) -> Result<(), String> {
+        if let Some(plugin) = asked_by
+            && let Err(record) = self.require_route(id, plugin, tool.as_str())
+        {
+            return Err(self.denied(plugin, *record));
+        }
+        self.may_hand_on(id, tool, call, asked_by)?;
+        self.may_steer_to(id, tool, call)
+    }
+
+    /// An agent hands on only calls of tools that it has itself, unless it was granted to hand on others' (`route`). What a plugin asks for
+    /// must fit the tool; a model's calls are checked as they are read.
+    fn may_hand_on(&mut self, id: FrameId, tool: HostTool, call: &ToolCall, asked_by: Option<&PluginName>) -> Result<(), String> {
+        let Some((frame, task)) = self.task_of(id) else { return Ok(()) };
+        let (toolbox, agent, langroid) = (self.toolbox(&frame.task), task.agent.clone(), task.as_langroid);
+        if asked_by.is_some() && !langroid {
+            arguments::check(&tool.input_schema(), &call.arguments).map_err(|wrong| arguments::explain(&call.name, &wrong))?;
+        }
+        let hands_on = matches!(tool, HostTool::AgentDone | HostTool::AgentSend | HostTool::Result) && asked_by.is_none();
+        if hands_on && calls_in(call).iter().any(|handed| toolbox.get(&handed.name).is_none()) {
+            return self.require_route(id, &agent, tool.as_str()).map_err(|record| self.denied(&agent, *record));
+        }
+        Ok(())
+    }
+
+    /// Whom a call addresses must be somebody whom the agent may address.
+    fn may_steer_to(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Result<(), String> {
+        let key = match tool {
+            HostTool::Forward => "agent",
+            HostTool::Send | HostTool::AgentSend => "to",
+            HostTool::RecipientMessage | HostTool::AddRecipient => "intended_recipient",
+            _ => return Ok(()),
+        };
+        let Some(agent) = self.agent_of(id).cloned() else { return Ok(()) };
+        self.check_address(id, &agent, &text(call, key)).map_err(|record| self.denied(&agent, *record))
+    }
+
+    /// L-140
+    fn done(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
+        self.handed(id, vec![call.clone()], text_form(argument(call, "content")))
+    }
+
+    /// L-141
+    fn agent_done(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
+        let content = argument(call, "content").clone();
+        let tools = [call.clone()].into_iter().chain(calls_in(call)).collect();
+        let mut message = self.handed(id, tools, text_form(&content))?;
+        message.value = Some(content).filter(|value| !value.is_null() && !value.is_string());
+        Some(message)
+    }
+
+    /// L-142: the call is the result.
+    fn result_is(&mut self, id: FrameId, call: &ToolCall) -> Option<Message> {
+        let arguments = json!({ "content": null, "tools": calls_as_json(std::slice::from_ref(call)) });
+        let done = ToolCall { untrusted: call.untrusted, ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments) };
+        self.agent_done(id, &done)
+    }
+
+    /// A message of the agent seat with calls for others.
+    fn handed(&mut self, id: FrameId, tools: Vec<ToolCall>, content: String) -> Option<Message> {
+        let mut message = Arc::unwrap_or_clone(self.host_message(id, content));
+        message.labels.extend(tools.iter().any(|call| call.untrusted).then_some(Label::Untrusted));
+        message.from_agent = true;
+        message.tools = tools;
+        Some(message)
+    }
+
+    /// L-144: the nearest message above that does not itself ask to be passed on, as the agent seat's.
+    fn passed(&mut self, id: FrameId, message: &Arc<Message>, tool: HostTool) -> Message {
+        let Some((frame, task)) = self.task_of(id) else { return Message::clone(message) };
+        let (name, task, toolbox) = (frame.task.clone(), Arc::clone(task), self.toolbox(&frame.task));
+        let asks = |call: &ToolCall| {
+            let asked = host_tool_of(&toolbox, call);
+            // The general tool steps over all three; a special one over its own kind.
+            asked == Some(tool) || (tool == HostTool::Pass && matches!(asked, Some(HostTool::DonePass | HostTool::Forward)))
+        };
+        let mut source = Arc::clone(message);
+        let mut mine = self.read(&name, &task, &source).mine;
+        while mine.iter().any(asks) {
+            let above = self.links.get(&source.seq).and_then(|link| link.parent).or(source.parent);
+            let Some(above) = above.filter(|above| *above < source.seq).and_then(|above| self.message(above)).cloned() else { break };
+            mine = self.read(&name, &task, &above).mine;
+            source = above;
+        }
+        let mut passed = self.stamp(Entity::Agent, task.agent.as_str());
+        let seq = passed.seq;
+        passed = Message { seq, sender: passed.sender, parent: None, ..Message::clone(&source) };
+        if passed.tools.is_empty() {
+            passed.tools = mine;
+        }
+        passed
+    }
+
+    /// L-145
+    fn done_passed(&mut self, id: FrameId, message: &Arc<Message>) -> Option<Message> {
+        let passed = self.passed(id, message, HostTool::DonePass);
+        let (frame, task) = self.task_of(id)?;
+        let mut calls = self.read(&frame.task, task, &passed).mine;
+        let tainted = passed.labels.contains(&Label::Untrusted);
+        calls.iter_mut().for_each(|call| call.untrusted |= tainted);
+        let arguments = json!({ "content": passed.text(), "tools": calls_as_json(&calls) });
+        let done = ToolCall { untrusted: tainted, ..ToolCall::new(self.name_of(id, HostTool::AgentDone), arguments) };
+        let langroid = self.task_of(id).is_some_and(|(_, task)| task.as_langroid);
+        let by_hand = !tainted || !langroid;
+        // L-172: with text from outside the call is not carried out; it ends the task all the same.
+        let mut message = if by_hand { self.agent_done(id, &done)? } else { self.handed(id, vec![done], String::new())? };
+        message.attachments = passed.attachments;
+        Some(message)
+    }
+
+    /// L-147
+    fn sent(&mut self, id: FrameId, tool: HostTool, call: &ToolCall) -> Option<Message> {
+        let tools = if tool == HostTool::AgentSend { calls_in(call) } else { Vec::new() };
+        let mut message = self.handed(id, tools, text(call, "content"))?;
+        message.from_agent = !message.tools.is_empty();
+        message.recipient = Some(text(call, "to"));
+        if call.untrusted && !message.labels.contains(&Label::Untrusted) {
+            message.labels.push(Label::Untrusted);
+        }
+        Some(message)
+    }
+
+    /// L-148: said as if the agent had, so that it does not answer itself.
+    fn addressed(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
+        let mut recipient = text(call, "intended_recipient");
+        if recipient.is_empty() {
+            let schema = self.frames.get(&id).and_then(|frame| {
+                let toolbox = self.toolbox(&frame.task);
+                let schema = &toolbox.host_tool(HostTool::RecipientMessage)?.summary.input_schema;
+                schema.pointer("/properties/intended_recipient/default").and_then(Value::as_str).map(str::to_owned)
+            });
+            recipient = schema.unwrap_or_default();
+        }
+        if recipient.is_empty() {
+            return self.ask_for_recipient(id, text(call, "content"), &message.labels);
+        }
+        self.as_agent_said(id, text(call, "content"), recipient, taint_of(message))
+    }
+
+    /// L-148, L-149: keeps the text until the agent says whom it is for.
+    pub(super) fn ask_for_recipient(&mut self, id: FrameId, content: String, labels: &[Label]) -> Message {
+        let text = "Your message names no recipient. Call `add_recipient` with the recipient alone; do not repeat the message.".to_owned();
+        if let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) {
+            let taint = labels.iter().copied().filter(|label| *label == Label::Untrusted).collect();
+            self.memory(&task).stash = Some((content, taint));
+            self.offer(&task, HostTool::AddRecipient);
+        }
+        let mut message = Arc::unwrap_or_clone(self.host_message(id, text));
+        message.recipient = Some(Entity::Llm.as_str().to_owned());
+        message
+    }
+
+    /// L-149: the text that waited, with its taint.
+    fn address_added(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
+        let Some(task) = self.frames.get(&id).map(|frame| frame.task.clone()) else { return Message::clone(message) };
+        let mut labels = taint_of(message);
+        let content = match self.memory(&task).stash.take() {
+            Some((content, taint)) if !content.is_empty() => {
+                labels = if labels.is_empty() { taint } else { labels };
+                content
+            }
+            _ => "There is no message that waits for a recipient. Send it with `recipient_message`.".to_owned(),
+        };
+        self.as_agent_said(id, content, text(call, "intended_recipient"), labels)
+    }
+
+    fn as_agent_said(&mut self, id: FrameId, content: String, recipient: String, labels: Vec<Label>) -> Message {
+        let name = self.agent_of(id).map_or_else(String::new, PluginName::to_string);
+        let mut message = self.stamp(Entity::Llm, &name);
+        message.content = Some(content);
+        message.recipient = Some(recipient);
+        message.labels = labels;
+        message
+    }
+
+    /// L-150
+    fn rewound(&mut self, id: FrameId, call: &ToolCall, message: &Arc<Message>) -> Message {
+        let wanted = argument(call, "n").as_u64().and_then(|n| usize::try_from(n).ok()).and_then(|n| n.checked_sub(1));
+        let found = self.frames.get(&id).map(|frame| frame.task.clone()).and_then(|task| {
+            let history = self.history(&task);
+            // What an earlier activation of a sub-task said has led to its caller's words, which are not its own to take back.
+            let (_, setup) = self.task_of(id)?;
+            let frame = self.frames.get(&id)?;
+            let first = if frame.caller.is_some() && !setup.as_langroid { frame.history_start } else { 0 };
+            let own = history.iter().enumerate().skip(first).filter(|(_, message)| message.sender == Entity::Llm);
+            let mut of_agent = own.map(|(place, _)| place);
+            Some((task, of_agent.nth(wanted?)?))
+        });
+        let Some((task, place)) = found else {
+            let n = text_form(argument(call, "n"));
+            let text = format!("There is no message {n} of yours to go back to: look at `n`, which counts your own messages from 1.");
+            return Arc::unwrap_or_clone(self.host_message(id, text));
+        };
+        self.rewind(&task, place, text(call, "content"), taint_of(message))
+    }
+
+    /// Takes back what an agent said, and what came of it, and says this instead.
+    pub(super) fn rewind(&mut self, task: &TaskName, place: usize, content: String, labels: Vec<Label>) -> Message {
+        let parent = self.prune(task, place);
+        let name = self.setup.tasks.get(task).map_or_else(String::new, |setup| setup.agent.to_string());
+        let mut message = self.stamp(Entity::Llm, &name);
+        (message.content, message.labels, message.parent) = (Some(content), labels, parent);
+        let said = Arc::new(message);
+        let place = self.memory(task).push(&said);
+        self.link(&said).place = Some((task.clone(), place));
+        if let Some(link) = parent.and_then(|parent| self.links.get_mut(&parent)) {
+            link.child = Some(said.seq);
+        }
+        Message::clone(&said)
+    }
+
+    /// What a tool of the host is called in this task.
+    fn name_of(&self, id: FrameId, tool: HostTool) -> String {
+        let toolbox = self.frames.get(&id).map(|frame| self.toolbox(&frame.task)).unwrap_or_default();
+        toolbox.host_tool(tool).map_or_else(|| tool.as_str().to_owned(), |tool| tool.summary.name.clone())
+    }
+}
+
+fn argument<'a>(call: &'a ToolCall, name: &str) -> &'a Value {
+    call.arguments.get(name).unwrap_or(&Value::Null)
+}
+
+fn text(call: &ToolCall, name: &str) -> String {
+    text_form(argument(call, name))
+}

@@ -1,0 +1,174 @@
+//! A run that has used up a budget, and asks for more: one question at a time, to an approver. While it waits nothing else that costs
+//! begins, and what is under way goes on. Only the room at the root asks; a background task ends with what it was given.
+
+use serde::{Deserialize, Serialize};
+
+use super::approvals::Asked;
+use super::budgets::Short;
+use super::frame::Wait;
+use super::{Invariant, Phase, Purpose, Room, TimerPurpose};
+use crate::policy::budget::{Budget, TopUp};
+use crate::protocol::effect::Effect;
+use crate::protocol::notice::Notice;
+use crate::types::approval::{Approval, ApprovalAuthor};
+use crate::types::completion::ModelRequest;
+use crate::types::ids::{CallId, FrameId};
+use crate::types::limits::WhenUsedUp;
+
+/// A model request that waits for more.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct HeldRequest {
+    pub(super) call: CallId,
+    pub(super) ordinal: u32,
+    pub(super) request: ModelRequest,
+}
+
+impl Room {
+    /// Somebody is to be asked when a budget is used up.
+    pub(super) fn asks_for_more(&self) -> bool {
+        let is_running = matches!(self.phase, Phase::Running { .. });
+        is_running && self.opening.depth == 0 && self.opening.limits.when_used_up == WhenUsedUp::Ask
+    }
+
+    /// A question for more is open: what costs waits.
+    pub(super) fn is_waiting_for_more(&self) -> bool {
+        self.top_up.is_some()
+    }
+
+    /// A budget has none left, or the run waits for more of another: what wants some of it waits too. `Err`: nobody is asked, and the run
+    /// is to end.
+    pub(super) fn must_wait_for(&mut self, budget: Budget) -> Result<bool, Budget> {
+        if self.is_waiting_for_more() {
+            return Ok(true);
+        }
+        if !self.is_used_up(budget) {
+            return Ok(false);
+        }
+        if !self.asks_for_more() {
+            return Err(budget);
+        }
+        self.ask_for_more(Short { budget, needed: 1, least: 1 });
+        Ok(true)
+    }
+
+    /// Asks once; while an answer is awaited nothing more is asked.
+    pub(super) fn ask_for_more(&mut self, short: Short) {
+        if self.is_waiting_for_more() {
+            return;
+        }
+        let Short { budget, needed, least } = short;
+        let limit = budget.limit(&self.opening.limits).unwrap_or_default();
+        let (used, set_aside) = match budget {
+            Budget::Wall => (self.now.since(self.opened), 0),
+            Budget::History => (self.held_bytes(), 0),
+            budget => (budget.of(&self.spent), budget.of(&self.reserved)),
+        };
+        // Half of the limit again, or what is needed to go on where that is more. It is over already where more was used than there was.
+        let over = used.saturating_sub(limit);
+        let lacks = if over > 0 { over } else { needed.saturating_sub(self.left(budget).unwrap_or_default()) };
+        let proposed = (limit / 2).max(lacks).max(1);
+        let task = self.opening.entry.clone();
+        let needed = self.left(budget).filter(|left| *left > 0 && *left < least && over == 0).map(|_| least);
+        let top_up = TopUp { budget, limit, used, set_aside, needed, proposed, task, problem: None };
+        let call = self.next_call(Purpose::TopUp { top_up: Box::new(top_up.clone()) });
+        self.top_up = Some(call);
+        self.tell(Notice::TopUpAsked { call, top_up: top_up.clone() });
+        self.effects.push_back(Effect::AskTopUp { call, top_up });
+    }
+
+    /// An approver has decided about a question for more.
+    pub(super) fn topped_up(&mut self, call: CallId, approval: Approval, author: ApprovalAuthor) {
+        let Some(Purpose::TopUp { top_up }) = self.calls.get_mut(&call) else { return };
+        let budget = top_up.budget;
+        let more = match approval {
+            Approval::Approved => Ok(top_up.proposed),
+            Approval::Edited { arguments } => match top_up.amount(&arguments) {
+                Ok(more) => Ok(more),
+                Err(problem) => {
+                    // No answer: the question stays open, so that a better one still finds it.
+                    top_up.problem = Some(problem.to_string());
+                    let top_up = TopUp::clone(top_up);
+                    self.tell(Notice::TopUpAsked { call, top_up });
+                    return;
+                }
+            },
+            Approval::Refused { reason } | Approval::Invalid { message: reason } => Err(reason),
+        };
+        self.calls.remove(&call);
+        self.top_up = None;
+        match more {
+            Ok(more) => {
+                self.tell(Notice::ToppedUp { call, budget, more: Some(more), reason: None, author });
+                self.give(budget, more);
+                self.go_on_with_held();
+            }
+            Err(reason) => {
+                let told = format!("{}, and more was not given: {reason}", budget.reason());
+                self.tell(Notice::ToppedUp { call, budget, more: None, reason: Some(reason), author });
+                self.stop(budget.status(), &told);
+            }
+        }
+    }
+
+    fn give(&mut self, budget: Budget, more: u64) {
+        budget.raise(&mut self.opening.limits, more);
+        if budget == Budget::Wall
+            && let Some(deadline) = self.opening.deadline
+        {
+            // Not from the old end on: the approver took some time too.
+            let deadline = deadline.max(self.now).plus(more);
+            self.opening.deadline = Some(deadline);
+            self.set_timer(TimerPurpose::Wall, deadline);
+        }
+    }
+
+    /// What waited is looked at anew; it may have to wait again, for something else.
+    fn go_on_with_held(&mut self) {
+        self.stop_if_spent();
+        for held in std::mem::take(&mut self.held) {
+            self.model_asked(held.call, held.ordinal, held.request);
+        }
+        let tools: Vec<(CallId, FrameId, usize, Asked)> = self
+            .calls
+            .iter()
+            .filter_map(|(call, purpose)| match purpose {
+                Purpose::HeldTool { frame, slot, asked } => Some((*call, *frame, *slot, *asked)),
+                _ => None,
+            })
+            .collect();
+        for (call, frame, slot, asked) in tools {
+            if self.calls.remove(&call).is_some() {
+                self.go_on_asked(frame, slot, asked);
+            }
+        }
+        let is_held =
+            |id: &FrameId| self.frames.get(id).is_some_and(|frame| matches!(&frame.attempt, Some(attempt) if attempt.wait == Wait::More));
+        let frames: Vec<FrameId> = self.frames.keys().copied().filter(is_held).collect();
+        for id in frames {
+            self.try_again(id);
+        }
+    }
+
+    /// Asks the responder anew that could not be asked.
+    fn try_again(&mut self, id: FrameId) {
+        let Some(frame) = self.frames.get_mut(&id) else { return self.violated(Invariant::FrameExists, id) };
+        match frame.attempt.take() {
+            Some(mut attempt) if frame.only.is_none() => {
+                attempt.rest.push_front(attempt.responder.clone());
+                attempt.wait = Wait::Next;
+                frame.attempt = Some(attempt);
+            }
+            _ => {}
+        }
+        self.runnable.push_back(id);
+    }
+
+    /// Nobody waits for more any longer.
+    pub(super) fn drop_top_up(&mut self) {
+        if let Some(call) = self.top_up.take()
+            && self.calls.remove(&call).is_some()
+        {
+            self.effects.push_back(Effect::AbandonCall { call });
+        }
+    }
+}

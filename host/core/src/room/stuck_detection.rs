@@ -1,0 +1,316 @@
+//! Has the agent of a frame gone astray: does it the same again and again (O-098…O-108)? What it does is watched as it is answered, one
+//! thing at a time, so a step costs the same however long the history. Thoughts are no part of what is done (C-325); waiting for an
+//! approver, or for what a command says next, is no deed. What counts as too much is decided in `control::stuck`.
+
+mod doing;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::Room;
+use super::frame::{Read, Responder};
+use super::knowledge::newest_said;
+use super::loop_detection::Circles;
+use super::termination::Ending;
+use super::tools::taint_of;
+use crate::protocol::notice::Notice;
+use crate::setup::{NoTool, TaskSetup};
+use crate::types::action::{Action, Observation};
+use crate::types::fingerprint::{Fingerprint, fingerprint};
+use crate::types::ids::FrameId;
+use crate::types::message::{Entity, Message, ToolCall};
+use crate::types::outcome::Status;
+use crate::types::stuck_rules::{Recovery, StuckRules};
+
+pub use watch::StuckKind;
+use watch::{Doing, DoingKind, Verdict, Watch};
+
+/// Messages whose numbers are kept, however long a loop the operator lets pass.
+const MAX_KEPT: usize = 256;
+
+/// What is kept of what the agent did.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(super) struct Astray {
+    watch: Watch,
+    /// Numbers of the agent's newest messages that something answered, oldest first.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    acts: VecDeque<u64>,
+    /// Of those that say something, or think it.
+    #[serde(skip_serializing_if = "VecDeque::is_empty")]
+    words: VecDeque<u64>,
+    /// The user was turned to, and has said nothing since.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    asked: bool,
+    /// It began anew once (O-108).
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    restarted: bool,
+}
+
+impl Astray {
+    /// Nothing to write down.
+    pub(super) fn is_new(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn saw(&mut self, seen: &Seen, rules: &StuckRules) -> Verdict {
+        if seen.doing.kind == DoingKind::User {
+            *self = Self { restarted: self.restarted, ..Self::default() };
+            return Verdict::Fine;
+        }
+        let longest = [rules.repeats, rules.errors, rules.alternations, rules.messages].into_iter().max().unwrap_or_default();
+        let longest = usize::try_from(longest).unwrap_or(MAX_KEPT).min(MAX_KEPT);
+        let numbers = if seen.doing.kind == DoingKind::Act { &mut self.acts } else { &mut self.words };
+        numbers.push_back(seen.seq);
+        while numbers.len() > longest {
+            numbers.pop_front();
+        }
+        self.watch.saw(&seen.doing, rules)
+    }
+
+    /// The number of the agent's message with which a loop began.
+    fn began(&self, kind: StuckKind, repeats: u32) -> Option<u64> {
+        let numbers = if kind == StuckKind::SameMessage { &self.words } else { &self.acts };
+        let repeats = usize::try_from(repeats).unwrap_or(usize::MAX);
+        numbers.get(numbers.len().saturating_sub(repeats)).copied()
+    }
+}
+
+/// One thing that the agent did.
+struct Seen {
+    doing: Doing,
+    /// Of the agent's message.
+    seq: u64,
+    /// For people: an action, tools, or that it was a message.
+    what: String,
+}
+
+/// Something is to be done about it, once the step is over.
+pub(super) struct Found {
+    verdict: Verdict,
+    what: String,
+    /// Of the message after which it was found.
+    after: u64,
+}
+
+impl Room {
+    /// Takes in an answer that is pending now. None: there is nothing to do about it.
+    pub(super) fn watch(&mut self, id: FrameId, by: &Responder, message: &Message, answered: Option<&Arc<Message>>) -> Option<Found> {
+        let (_, task) = self.task_of(id)?;
+        if task.as_langroid || !task.stuck.on {
+            return None;
+        }
+        let task = Arc::clone(task);
+        let seen = self.seen(id, &task, by, message, answered)?;
+        let verdict = self.frames.get_mut(&id)?.astray.saw(&seen, &task.stuck);
+        (verdict != Verdict::Fine).then_some(Found { verdict, what: seen.what, after: message.seq })
+    }
+
+    /// The history was condensed: where nothing else is done, that helps nobody (O-102).
+    pub(super) fn watch_condensed(&mut self, id: FrameId) {
+        let Some((frame, task)) = self.task_of(id) else { return };
+        let (rules, langroid, after) = (task.stuck, task.as_langroid, frame.pending.as_ref().map(|pending| pending.seq));
+        let Some(after) = after.filter(|_| rules.on && !langroid) else { return };
+        let Some(verdict) = self.frames.get_mut(&id).map(|frame| frame.astray.watch.saw(&Doing::condensation(), &rules)) else { return };
+        if verdict != Verdict::Fine {
+            self.lead_back(id, Found { verdict, what: "a condenser that is asked again and again".to_owned(), after });
+        }
+    }
+
+    /// What an answer amounts to; none: it is no deed, or not over yet.
+    fn seen(&mut self, id: FrameId, task: &TaskSetup, by: &Responder, message: &Message, answered: Option<&Arc<Message>>) -> Option<Seen> {
+        match by {
+            // A text that the operator put in nobody's mouth is nobody's word.
+            Responder::User => task.default_human_response.is_none().then(|| Seen { doing: Doing::user(), seq: 0, what: String::new() }),
+            Responder::Llm => {
+                let is_work = message.wants_agent_seat() || !message.tools.is_empty() || self.reading_of(id, message).is_attempt();
+                (!is_work).then(|| said("says", message.text(), message))
+            }
+            Responder::Agent | Responder::Subtask(_) => {
+                let asked = answered.filter(|asked| asked.sender == Entity::Llm)?;
+                let is_error = self.failed(id, asked, message);
+                match &asked.action {
+                    Some(Action::Think { thought }) => Some(said("thinks", thought, asked)),
+                    Some(Action::Talk { content }) => Some(said("says", content, asked)),
+                    Some(action) if is_poll(action) => None,
+                    Some(action) => {
+                        let what = fingerprint(&("action", action));
+                        Some(act(what, message, is_error, asked, action.name().to_owned()))
+                    }
+                    None => {
+                        let (what, named) = asked_for(task, by, message, asked, is_error)?;
+                        Some(act(what, message, is_error, asked, named))
+                    }
+                }
+            }
+            Responder::System => None,
+        }
+    }
+
+    /// All that came of the agent's message are errors. One of several that failed is no failure: the others may be news.
+    fn failed(&self, id: FrameId, asked: &Message, answer: &Message) -> bool {
+        let Some(frame) = self.frames.get(&id) else { return false };
+        let is_of_it = |seq: u64| seq == asked.seq || seq == answer.seq;
+        let mut observed = frame.past.iter().filter(|past| is_of_it(past.seq)).filter_map(|past| past.observation.as_ref()).peekable();
+        let is_error = |observation: &Observation| match observation {
+            Observation::Error { .. } => true,
+            Observation::Tool(result) => result.is_error,
+            _ => false,
+        };
+        observed.peek().is_some() && observed.all(is_error)
+    }
+
+    /// Does something about an agent that has gone astray, unless its task is over.
+    pub(super) fn lead_back(&mut self, id: FrameId, found: Found) {
+        let Some((frame, task)) = self.task_of(id) else { return };
+        if frame.pending.as_ref().is_none_or(|pending| pending.seq != found.after) {
+            return;
+        }
+        let (name, rules) = (frame.task.clone(), task.stuck);
+        let Found { verdict, what, .. } = found;
+        let (kind, repeats) = match verdict {
+            Verdict::Fine => return,
+            Verdict::Nudge { text, .. } => {
+                self.nudge(id, text);
+                return;
+            }
+            Verdict::Stuck { kind, repeats } => (kind, repeats),
+        };
+        let how = format!("{} ({what})", kind.describe(repeats));
+        let recovery = self.recover(id, rules.recovery, kind, repeats, &how);
+        let reason = format!("{name} is stuck: {how}; tasks.{name}.stuck = false lets it go on");
+        self.tell(Notice::AgentStuck { task: name, reason: reason.clone(), recovery });
+        if recovery == Recovery::Stop {
+            self.end_frame(id, Ending::new(Status::InfLoop, reason));
+        }
+    }
+
+    /// O-107: the host's word on a row of failures, after what the last of them said. A message for somebody else is left alone.
+    fn nudge(&mut self, id: FrameId, text: String) {
+        let Some(result) = self.frames.get(&id).and_then(|frame| frame.pending.clone()) else { return };
+        let is_for_agent = result.sender == Entity::Agent && result.tools.is_empty() && result.recipient.is_none();
+        if is_for_agent && result.signal.is_none() {
+            self.say_after(id, &result, text);
+        }
+    }
+
+    /// Puts the host's word up for an answer; what it comes after is read all the same.
+    fn say_after(&mut self, id: FrameId, before: &Arc<Message>, text: String) {
+        self.write_history(id, before);
+        let mut message = Arc::unwrap_or_clone(self.host_message(id, text));
+        message.labels = taint_of(before);
+        message.parent = Some(before.seq);
+        let said = Arc::new(message.clone());
+        self.put_pending(id, Responder::Agent, message);
+        let Some((frame, task)) = self.task_of(id) else { return };
+        let (task, agent) = (frame.task.clone(), task.agent.clone());
+        self.tell(Notice::MessagePosted { task, agent, message: said });
+    }
+
+    /// What is done about it in the end: what the operator wants may not be possible.
+    fn recover(&mut self, id: FrameId, wanted: Recovery, kind: StuckKind, repeats: u32, how: &str) -> Recovery {
+        let done = match wanted {
+            Recovery::Stop => false,
+            // The step that waited for its history can neither be asked about nor begin anew.
+            _ if kind == StuckKind::OnlyCondensing => false,
+            Recovery::Ask => self.turn_to_user(id, how),
+            Recovery::Restart => self.begin_anew(id, kind, repeats),
+        };
+        if done { wanted } else { Recovery::Stop }
+    }
+
+    /// The user is told of it and asked how to go on; false: nobody is there, or said nothing the last time.
+    fn turn_to_user(&mut self, id: FrameId, how: &str) -> bool {
+        let Some((frame, task)) = self.task_of(id) else { return false };
+        let is_asked = task.interactive && task.seats.contains(&Entity::User) && task.default_human_response.is_none();
+        if !is_asked || frame.astray.asked {
+            return false;
+        }
+        let Some(before) = frame.pending.clone() else { return false };
+        let name = frame.task.clone();
+        let text = format!(
+            "{name} goes round in circles: {how}. There are three ways on: say something else, and it goes on with that; say nothing, and it \
+             gets one more chance; say q, and it ends."
+        );
+        self.say_after(id, &before, text);
+        self.memory(&name).human_tried = false;
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.astray = Astray { asked: true, restarted: frame.astray.restarted, ..Astray::default() };
+        }
+        true
+    }
+
+    /// The history is cut to where the loop began, and what the user asked for last is put up again; once in an activation (O-108). False:
+    /// it was done already, nobody asked for anything, or the beginning is not there any more.
+    fn begin_anew(&mut self, id: FrameId, kind: StuckKind, repeats: u32) -> bool {
+        let Some(frame) = self.frames.get(&id).filter(|frame| !frame.astray.restarted) else { return false };
+        let (Some(intent), Some(began)) = (frame.intent.clone(), frame.astray.began(kind, repeats)) else { return false };
+        let task = frame.task.clone();
+        // By its number: an older message that says the same is another one.
+        let history = self.history(&task);
+        let from_end = history.iter_newest_first().position(|message| message.seq == began);
+        let Some(start) = from_end.and_then(|from_end| history.len().checked_sub(from_end + 1)) else { return false };
+        self.clear_history(&task, start);
+        let mut message = Message::clone(&intent);
+        if newest_said(&self.history(&task)).is_none_or(|last| last.seq != intent.seq) {
+            (message.seq, message.parent) = (self.stamp(Entity::User, "").seq, None);
+        }
+        self.put_pending(id, Responder::User, message);
+        if let Some(frame) = self.frames.get_mut(&id) {
+            frame.astray = Astray { restarted: true, ..Astray::default() };
+            frame.circles = Circles::default();
+            frame.reading = Read::default();
+            frame.past.clear();
+            frame.chain.clear();
+            frame.stalled = 0;
+        }
+        true
+    }
+}
+
+fn said(how: &str, text: &str, message: &Message) -> Seen {
+    let what = fingerprint(&(how, text, &message.recipient));
+    Seen { doing: Doing::message(what), seq: message.seq, what: if how == "thinks" { "a thought" } else { "a message" }.to_owned() }
+}
+
+fn act(what: Fingerprint, answer: &Message, is_error: bool, asked: &Message, named: String) -> Seen {
+    let results: Vec<_> = answer.tool_results.iter().map(|result| (&result.name, &result.content, &result.value)).collect();
+    let result = fingerprint(&(answer.text(), &answer.value, results));
+    Seen { doing: Doing::act(what, result, is_error), seq: asked.seq, what: named }
+}
+
+/// What a message without an action asked for: calls, or words that somebody answered. None: nothing was asked for.
+fn asked_for(task: &TaskSetup, by: &Responder, answer: &Message, asked: &Message, is_error: bool) -> Option<(Fingerprint, String)> {
+    let calls: &[ToolCall] = if asked.tool_calls.is_empty() { &asked.tools } else { &asked.tool_calls };
+    if !calls.is_empty() {
+        let done: Vec<(&str, &Value)> = calls.iter().map(|call| (call.name.as_str(), &call.arguments)).collect();
+        let mut names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+        names.dedup();
+        return Some((fingerprint(&("calls", done)), names.join(", ")));
+    }
+    if is_error {
+        // A call that could not be read, or an address that there is not. What else the text says is no part of it.
+        return Some((fingerprint(&("refused", answer.text())), "what was refused".to_owned()));
+    }
+    let is_nudge = matches!(&task.no_tool, NoTool::Nudge(text) if *by == Responder::Agent && answer.text() == text);
+    (!is_nudge).then(|| (fingerprint(&("says", asked.text(), &asked.recipient)), format!("a message to {}", by.label())))
+}
+
+/// It looks whether a command has said something new: the same again is what it is for (O-193).
+fn is_poll(action: &Action) -> bool {
+    match action {
+        Action::Run { command, .. } => command.trim().is_empty(),
+        Action::Custom { name, arguments } if name == "run" => {
+            let field = |key: &str| arguments.get(key);
+            field("is_input").and_then(Value::as_bool) == Some(true)
+                && field("command").and_then(Value::as_str).is_none_or(|command| command.trim().is_empty())
+        }
+        _ => false,
+    }
+}

@@ -1,0 +1,225 @@
+//! What of a condenser's wish may be done to a history (O-123, O-125): nothing is parted from its result, nobody's words are put into a
+//! person's mouth, and what the next answer is to be given to stays. Changes nothing itself.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::Condensation;
+use crate::types::history::History;
+use crate::types::message::{Entity, Label, Message, ToolCall};
+
+/// Bytes of a summary.
+pub const SUMMARY_MAX: usize = 64 << 10;
+/// Stands in the place of a text that a condenser leaves out as a whole.
+pub const LEFT_OUT: &str = "[left out]";
+/// Stands where something was cut out of a text.
+const CUT: &str = "…";
+
+/// What stays of a history, whatever a condenser wants.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept<'a> {
+    /// The number of the message that is to be answered.
+    pub pending: Option<u64>,
+    /// Calls that have no result yet.
+    pub open_calls: &'a [ToolCall],
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Condensed {
+    /// Places of entries that go.
+    pub forget: BTreeSet<usize>,
+    /// Entries that are put in the place of others; they say less.
+    pub masked: Vec<(usize, Message)>,
+    pub summary: Option<Summary>,
+}
+
+/// A text in the place of what was forgotten.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Summary {
+    /// Where it stands once the forgotten entries are gone (O-123).
+    pub place: usize,
+    pub text: String,
+    /// Something that was forgotten came from outside, so what is said of it does too (L-172).
+    pub is_untrusted: bool,
+}
+
+impl Condensed {
+    /// Nothing is to be done.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        self.forget.is_empty() && self.masked.is_empty()
+    }
+}
+
+/// What is wrong with a condensation; for people.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadCondensation {
+    #[error("it forgets the entries from {start} to {end}, and the history has {entries}: `start` < `end` ≤ {entries} is allowed")]
+    Span { start: u64, end: u64, entries: usize },
+    #[error("it masks the entry {index}, and the history has {entries}, counted from 0")]
+    Place { index: u64, entries: usize },
+    #[error("its text for the entry {index} has {bytes} bytes, and the entry itself {most}: a mask only shortens")]
+    Longer { index: u64, bytes: usize, most: usize },
+    #[error(
+        "its text for the entry {index} is neither {LEFT_OUT:?} nor the entry's own beginning or end with an {CUT:?}: a mask cuts, and says \
+         nothing itself"
+    )]
+    OtherWords { index: u64 },
+    #[error(
+        "its text for the entry {index} begins in the middle of the host's words: they are cut at their end, so that a fence stays one"
+    )]
+    HostWords { index: u64 },
+}
+
+impl Condensation {
+    /// Holds the wish against the history that it is about.
+    ///
+    /// # Errors
+    /// When it is not about this history, or says more than was said; nothing of it is to be done then.
+    pub fn held_against(&self, history: &History, kept: Kept<'_>) -> Result<Condensed, BadCondensation> {
+        let entries = history.len();
+        let place_of = |place: u64| usize::try_from(place).ok().filter(|place| *place <= entries);
+        let mut wanted = vec![false; entries];
+        for span in &self.forget {
+            let bad = || BadCondensation::Span { start: span.start, end: span.end, entries };
+            let (start, end) = place_of(span.start).zip(place_of(span.end)).filter(|(start, end)| start < end).ok_or_else(bad)?;
+            wanted[start..end].fill(true);
+        }
+        let mut groups = Groups::of(history);
+        let kept = places_kept(history, kept);
+        // O-125: a call and its results are forgotten together or not at all.
+        let staying: BTreeSet<usize> = kept.iter().map(|place| groups.root(*place)).collect();
+        let going: BTreeSet<usize> = (0..entries).filter(|place| wanted[*place]).map(|place| groups.root(place)).collect();
+        let goes = |root: usize| going.contains(&root) && !staying.contains(&root);
+        let forget: BTreeSet<usize> = (0..entries).filter(|place| goes(groups.root(*place))).collect();
+        let mut masked = BTreeMap::new();
+        for mask in &self.mask {
+            let place = place_of(mask.index).filter(|place| *place < entries);
+            let place = place.ok_or(BadCondensation::Place { index: mask.index, entries })?;
+            let Some(entry) = history.get(place) else { continue };
+            let shorter = shortened(entry, mask.index, &mask.text)?;
+            if !forget.contains(&place) && !kept.contains(&place) {
+                masked.entry(place).or_insert(shorter);
+            }
+        }
+        let is_untrusted = |place: &usize| history.get(*place).is_some_and(|entry| entry.labels.contains(&Label::Untrusted));
+        let text = self.summary.as_deref().map(bounded).filter(|text| !text.trim().is_empty());
+        let summary = text.zip(forget.first().copied()).map(|(text, place)| {
+            let is_untrusted = forget.iter().any(is_untrusted);
+            Summary { place, text, is_untrusted }
+        });
+        Ok(Condensed { forget, masked: masked.into_iter().collect(), summary })
+    }
+}
+
+/// Entries that are neither forgotten nor masked: the newest, the user's newest, what is to be answered, calls without a result.
+fn places_kept(history: &History, kept: Kept<'_>) -> BTreeSet<usize> {
+    let newest =
+        |is_it: &dyn Fn(&Message) -> bool| (0..history.len()).rev().find(|place| history.get(*place).is_some_and(|entry| is_it(entry)));
+    let is_open = |call: &ToolCall| kept.open_calls.iter().any(|open| open.id == call.id);
+    let with_open_calls = |entry: &Message| entry.sender == Entity::Llm && entry.tool_calls.iter().any(is_open);
+    let places = [
+        history.len().checked_sub(1),
+        newest(&|entry| entry.sender == Entity::User && entry.tool_results.is_empty()),
+        kept.pending.and_then(|seq| newest(&|entry| entry.seq == seq)),
+        newest(&with_open_calls),
+    ];
+    places.into_iter().flatten().collect()
+}
+
+/// Returns the entry with this text in place of its own; its calls, and the ids of its results, stay.
+fn shortened(entry: &Message, index: u64, text: &str) -> Result<Message, BadCondensation> {
+    let own: Vec<&str> = entry.content.iter().chain(entry.tool_results.iter().map(|result| &result.content)).map(String::as_str).collect();
+    let most = own.iter().map(|own| own.len()).max().unwrap_or_default();
+    if text.len() > most {
+        return Err(BadCondensation::Longer { index, bytes: text.len(), most });
+    }
+    let shortens = |own: &str| own.len() >= text.len() && (text == LEFT_OUT || is_cut_of(text, own));
+    if !own.iter().any(|own| shortens(own)) {
+        return Err(BadCondensation::OtherWords { index });
+    }
+    // A fence in them would be none without its first lines.
+    if is_of_host(entry) && text != LEFT_OUT && !text.ends_with(CUT) {
+        return Err(BadCondensation::HostWords { index });
+    }
+    let mut shorter = entry.clone();
+    shorter.content.iter_mut().filter(|own| shortens(own)).for_each(|own| text.clone_into(own));
+    for result in shorter.tool_results.iter_mut().filter(|result| shortens(&result.content)) {
+        text.clone_into(&mut result.content);
+        result.value = None;
+    }
+    shorter.attachments.clear();
+    shorter.value = None;
+    Ok(shorter)
+}
+
+/// Returns whether `text` is the beginning and the end of `own` with a mark between, where either may be empty.
+fn is_cut_of(text: &str, own: &str) -> bool {
+    let same = |(one, other): &(u8, u8)| one == other;
+    let head = text.bytes().zip(own.bytes()).take_while(same).count();
+    let tail = text.bytes().rev().zip(own.bytes().rev()).take_while(same).count();
+    // The two together are no longer than `own`, because `text` is not.
+    text.match_indices(CUT).any(|(at, _)| at <= head && text.len() - at - CUT.len() <= tail)
+}
+
+/// Returns whether a model reads the entry as the host's own words, which may hold a fence.
+fn is_of_host(entry: &Message) -> bool {
+    matches!(entry.sender, Entity::Agent | Entity::System) && entry.tool_results.is_empty() && !entry.labels.contains(&Label::Tool)
+}
+
+/// The text, or as much of it as there is room for.
+fn bounded(text: &str) -> String {
+    if text.len() <= SUMMARY_MAX {
+        return text.to_owned();
+    }
+    let end = (0..=SUMMARY_MAX - CUT.len()).rev().find(|end| text.is_char_boundary(*end)).unwrap_or_default();
+    format!("{}{CUT}", &text[..end])
+}
+
+/// Entries that belong together: a call, and what came of it.
+struct Groups(Vec<usize>);
+
+impl Groups {
+    fn of(history: &History) -> Self {
+        let mut groups = Self((0..history.len()).collect());
+        // Ids are told apart within one message only, so the newest message with the id is meant.
+        let (mut calls, mut work) = (BTreeMap::new(), BTreeMap::new());
+        for (place, entry) in history.iter().enumerate() {
+            for result in &entry.tool_results {
+                if let Some(call) = calls.get(result.call_id.as_str()) {
+                    groups.join(*call, place);
+                }
+            }
+            if entry.sender == Entity::Agent
+                && let Some(asking) = entry.parent.and_then(|parent| work.get(&parent))
+            {
+                // What the host says to an action, or to a call that stands in a text.
+                groups.join(*asking, place);
+            }
+            if entry.sender == Entity::Llm {
+                calls.extend(entry.tool_calls.iter().map(|call| (call.id.as_str(), place)));
+                if entry.wants_agent_seat() || !entry.tools.is_empty() {
+                    work.insert(entry.seq, place);
+                }
+            }
+        }
+        groups
+    }
+
+    fn root(&mut self, place: usize) -> usize {
+        let mut at = place;
+        while self.0[at] != at {
+            self.0[at] = self.0[self.0[at]];
+            at = self.0[at];
+        }
+        at
+    }
+
+    fn join(&mut self, one: usize, other: usize) {
+        let (one, other) = (self.root(one), self.root(other));
+        self.0[one.max(other)] = one.min(other);
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,85 @@
+//! A call in XML with words in place of values, for each tool (L-130).
+
+use serde_json::{Map, Value};
+
+use super::super::xml;
+use super::shown_schema::cleaned;
+use crate::tool_calls::toolbox::TaskTool;
+
+/// Elements of one form at most, and elements in each other: a schema may refer to itself.
+const ELEMENTS_MAX: usize = 100;
+const DEPTH_MAX: usize = 8;
+
+/// The form of a call.
+pub(super) fn form(tool: &TaskTool) -> String {
+    let schema = cleaned(&tool.summary.input_schema);
+    let mut blank = Blank { root: &schema, left: ELEMENTS_MAX };
+    xml::render(&tool.summary.name, &blank.fields(&schema, 0), &schema)
+}
+
+/// One of its fields is taken as it stands.
+pub(super) fn has_verbatim(tool: &TaskTool) -> bool {
+    form(tool).contains("<![CDATA[")
+}
+
+struct Blank<'a> {
+    root: &'a Value,
+    left: usize,
+}
+
+impl<'a> Blank<'a> {
+    fn fields(&mut self, schema: &'a Value, depth: usize) -> Value {
+        let fields = schema.get("properties").and_then(Value::as_object).into_iter().flatten();
+        // A name with `_` in front is not read (L-130).
+        let fields = fields.filter(|(name, _)| !name.starts_with('_'));
+        let mut blanks = Map::new();
+        for (name, field) in fields {
+            if self.left == 0 {
+                break;
+            }
+            self.left -= 1;
+            blanks.insert(name.clone(), self.value(field, depth + 1));
+        }
+        Value::Object(blanks)
+    }
+
+    fn value(&mut self, schema: &'a Value, depth: usize) -> Value {
+        let schema = self.real(schema);
+        if let Some(choices) = schema.get("enum").and_then(Value::as_array) {
+            let some: Vec<String> =
+                choices.iter().take(8).map(|choice| choice.as_str().map_or_else(|| choice.to_string(), str::to_owned)).collect();
+            return some.join(" or ").into();
+        }
+        let kind = match schema.get("type") {
+            Some(Value::String(kind)) => kind,
+            Some(Value::Array(kinds)) => kinds.iter().filter_map(Value::as_str).find(|kind| *kind != "null").unwrap_or_default(),
+            _ => "",
+        };
+        match kind {
+            "object" if schema.get("properties").is_some() && depth < DEPTH_MAX => self.fields(schema, depth),
+            "array" if depth < DEPTH_MAX => {
+                self.left = self.left.saturating_sub(1);
+                let item = schema.get("items").map_or_else(|| "VALUE".into(), |items| self.value(items, depth + 1));
+                Value::Array(vec![item])
+            }
+            "string" => "TEXT".into(),
+            "integer" => "WHOLE NUMBER".into(),
+            "number" => "NUMBER".into(),
+            "boolean" => "TRUE OR FALSE".into(),
+            _ => "VALUE".into(),
+        }
+    }
+
+    /// What a reference or an optional type is about.
+    fn real(&self, schema: &'a Value) -> &'a Value {
+        let mut schema = schema;
+        for _ in 0..DEPTH_MAX {
+            let target = schema.get("$ref").and_then(Value::as_str).and_then(|reference| self.root.pointer(reference.strip_prefix('#')?));
+            let is_null = |choice: &&Value| choice.get("type").is_some_and(|kind| kind == "null");
+            let choice = || schema.get("anyOf").or(schema.get("oneOf"))?.as_array()?.iter().find(|choice| !is_null(choice));
+            let Some(next) = target.or_else(choice) else { break };
+            schema = next;
+        }
+        schema
+    }
+}

@@ -1,0 +1,187 @@
+//! A task's toolbox: the names that its agent may write, and what each stands for. Plugins' tools and those of the host alike; which of
+//! them a task has is decided when the config is assembled.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::host_tool::HostTool;
+use crate::types::ids::{PluginName, TaskName};
+use crate::types::message::{Entity, Label, Message, ToolCall};
+use crate::types::tool::{ToolExample, ToolSpec, ToolSummary};
+
+/// What a name that an agent may write stands for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ToolTarget {
+    /// A tool of a plugin, without the plugin's name.
+    Plugin {
+        plugin: PluginName,
+        tool: String,
+    },
+    Host(HostTool),
+}
+
+/// A tool in a task's toolbox: what its agent may write, and what comes of it (L-100, L-101).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct TaskTool {
+    /// What the agent sees and writes.
+    #[serde(flatten)]
+    pub summary: ToolSummary,
+    pub target: ToolTarget,
+    /// Shown to the agent, which may call it (L-101: use).
+    pub offered: bool,
+    /// This task carries it out (L-101: handle); else its sub-tasks may.
+    pub handled: bool,
+    /// A call of it is the result of the task and of all its callers (L-143).
+    #[serde(default)]
+    pub is_final: bool,
+    /// Tokens of a result at most (L-120).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result_tokens: Option<u64>,
+    /// Tokens of a result that stay in the history once it was answered (L-120).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retained_tokens: Option<u64>,
+    /// A second name, which done sequences know too (L-092).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub title: Option<String>,
+    /// Examples of a call: words that lead to it, and its arguments.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub examples: Vec<ToolExample>,
+    /// What its calls of `delegate_task` say without saying it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub worker: Option<Worker>,
+}
+
+/// What calls of a tool that delegates need not say.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Worker {
+    /// It delegates to nobody else.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent: Option<TaskName>,
+    /// The call is answered with the result.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub wait: bool,
+}
+
+impl TaskTool {
+    /// A plugin's tool, offered and carried out, under the name `plugin.tool`.
+    #[must_use]
+    pub fn of_plugin(plugin: &PluginName, spec: &ToolSpec) -> Self {
+        Self {
+            summary: ToolSummary {
+                name: format!("{plugin}.{}", spec.name),
+                description: spec.description.clone(),
+                input_schema: spec.input_schema.clone(),
+            },
+            target: ToolTarget::Plugin { plugin: plugin.clone(), tool: spec.name.clone() },
+            offered: true,
+            handled: true,
+            is_final: false,
+            result_tokens: spec.result_tokens,
+            retained_tokens: spec.retained_tokens,
+            title: spec.title.clone(),
+            examples: spec.examples.clone(),
+            worker: None,
+        }
+    }
+
+    /// A tool of the host under its own name, carried out where the reference does so (L-105), and not offered.
+    #[must_use]
+    pub fn of_host(tool: HostTool) -> Self {
+        let by_default = !matches!(
+            tool,
+            HostTool::FinalResult
+                | HostTool::RecipientMessage
+                | HostTool::AddRecipient
+                | HostTool::Rewind
+                | HostTool::TaskStatus
+                | HostTool::CancelTask
+                | HostTool::TellTask
+                | HostTool::SubmitResult
+                | HostTool::HandoffConversation
+        );
+        Self {
+            summary: ToolSummary {
+                name: tool.as_str().to_owned(),
+                description: tool.description().to_owned(),
+                input_schema: tool.input_schema(),
+            },
+            target: ToolTarget::Host(tool),
+            offered: false,
+            handled: by_default,
+            is_final: tool == HostTool::FinalResult,
+            result_tokens: None,
+            retained_tokens: None,
+            title: None,
+            examples: Vec::new(),
+            worker: None,
+        }
+    }
+}
+
+/// The tools of a task, fixed when the room opens.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(from = "Vec<TaskTool>", into = "Vec<TaskTool>")]
+pub struct Toolbox {
+    tools: Vec<TaskTool>,
+    offered: Arc<Vec<ToolSummary>>,
+}
+
+impl From<Vec<TaskTool>> for Toolbox {
+    fn from(tools: Vec<TaskTool>) -> Self {
+        let offered = tools.iter().filter(|tool| tool.offered).map(|tool| tool.summary.clone()).collect();
+        Self { tools, offered: Arc::new(offered) }
+    }
+}
+
+impl From<Toolbox> for Vec<TaskTool> {
+    fn from(toolbox: Toolbox) -> Self {
+        toolbox.tools
+    }
+}
+
+impl Toolbox {
+    /// What the agent is shown, in the toolbox's order.
+    #[must_use]
+    pub fn offered(&self) -> &Arc<Vec<ToolSummary>> {
+        &self.offered
+    }
+
+    /// All that the agent's messages may name (L-101: known).
+    pub fn iter(&self) -> impl Iterator<Item = &TaskTool> {
+        self.tools.iter()
+    }
+
+    /// The tool that goes by this name here.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&TaskTool> {
+        self.tools.iter().find(|tool| tool.summary.name == name)
+    }
+
+    /// The entry of a tool of the host, under whatever name.
+    #[must_use]
+    pub fn host_tool(&self, wanted: HostTool) -> Option<&TaskTool> {
+        self.tools.iter().find(|tool| tool.target == ToolTarget::Host(wanted))
+    }
+
+    /// The call, which stands in this message, may be carried out: it comes from an agent, or the agent itself could have made it (L-171).
+    #[must_use]
+    pub fn trusts(&self, message: &Message, call: &ToolCall) -> bool {
+        let from_outside = message.labels.contains(&Label::Untrusted) || (message.sender == Entity::User && !message.from_agent);
+        !(from_outside || call.untrusted) || self.get(&call.name).is_some_and(|tool| tool.offered)
+    }
+
+    /// The same tools and these, each in the place of one of its name.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = TaskTool>) -> Self {
+        let mut tools = self.tools.clone();
+        for tool in more {
+            match tools.iter_mut().find(|known| known.summary.name == tool.summary.name) {
+                Some(known) => *known = tool,
+                None => tools.push(tool),
+            }
+        }
+        tools.into()
+    }
+}

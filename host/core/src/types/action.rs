@@ -1,0 +1,166 @@
+//! What an agent may ask for, as the core holds it. Mirrors `wit/actions.wit`; the fixed JSON forms of rules O-001 and after are
+//! `conclave_trajectory`'s, and `action/wire.rs` leads there and back.
+
+mod wire;
+
+pub(crate) use wire::exit_code;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use crate::types::delegation::Delegation;
+use crate::types::message::{Blob, ToolCall, ToolResult};
+
+/// The ordinary answer of an agent.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Reply {
+    /// Id of the completion that it came from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub completion: Option<String>,
+    /// None: nothing was said at all.
+    pub content: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Who should answer next.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub recipient: Option<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub attachments: Vec<Blob>,
+}
+
+/// States of a node of the plan (O-058).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum PlanState {
+    Open,
+    InProgress,
+    Completed,
+    Verified,
+    Abandoned,
+}
+
+/// What an agent may ask for in one turn.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "action", content = "args", rename_all = "snake_case")]
+pub enum Action {
+    Null,
+    Reply(Reply),
+    Run { command: String, background: bool },
+    Kill { command_id: i64 },
+    RunIpython { code: String, kernel_init_code: String },
+    Browse { url: String },
+    Read { path: String, start: i64, end: i64 },
+    Write { path: String, content: String, start: i64, end: i64 },
+    Recall { query: String },
+    AddTask { parent: String, goal: String, subtasks: Value },
+    ModifyTask { task_id: String, state: PlanState },
+    Delegate { agent: String, inputs: Value },
+    DelegateTask(Box<Delegation>),
+    Think { thought: String },
+    Talk { content: String },
+    Finish { outputs: Value },
+    Reject { outputs: Value },
+    Custom { name: String, arguments: Value },
+}
+
+impl Action {
+    /// The discriminator of the fixed JSON form, for people and error texts.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Null => "null",
+            Self::Reply(_) => "message",
+            Self::Run { .. } => "run",
+            Self::Kill { .. } => "kill",
+            Self::RunIpython { .. } => "run_ipython",
+            Self::Browse { .. } => "browse",
+            Self::Read { .. } => "read",
+            Self::Write { .. } => "write",
+            Self::Recall { .. } => "recall",
+            Self::AddTask { .. } => "add_task",
+            Self::ModifyTask { .. } => "modify_task",
+            Self::Delegate { .. } => "delegate",
+            Self::DelegateTask(_) => "delegate_task",
+            Self::Think { .. } => "think",
+            Self::Talk { .. } => "talk",
+            Self::Finish { .. } => "finish",
+            Self::Reject { .. } => "reject",
+            Self::Custom { name, .. } => name,
+        }
+    }
+}
+
+/// What `step` returned.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Turn {
+    pub action: Action,
+    /// Why, for people.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub thought: String,
+    #[serde(default)]
+    pub wait_for_response: bool,
+    /// What is not known yet, kept as it came.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub extra: Vec<(String, Value)>,
+}
+
+/// What the host answered to an action.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "observation", rename_all = "snake_case")]
+pub enum Observation {
+    Null,
+    /// Output of a command; `command_id` -1: one in the foreground (O-028).
+    Command {
+        command_id: i64,
+        command: String,
+        exit_code: i32,
+        content: String,
+    },
+    Cell {
+        code: String,
+        content: String,
+    },
+    /// A page, or why there is none (O-139).
+    Browsed {
+        url: String,
+        status: u16,
+        content: String,
+        error: bool,
+    },
+    File {
+        path: String,
+        content: String,
+    },
+    Written {
+        path: String,
+    },
+    /// Best first.
+    Recalled {
+        memories: Vec<String>,
+    },
+    Tool(ToolResult),
+    Delegated {
+        agent: String,
+        outputs: Value,
+    },
+    Success {
+        content: String,
+    },
+    Error {
+        content: String,
+    },
+    /// Every later kind, in its fixed JSON form.
+    Custom {
+        name: String,
+        content: String,
+        extras: Value,
+    },
+}
+
+/// An action with what answered it, as `since-last-step` gives it (O-053).
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Past {
+    pub action: Option<Action>,
+    pub observation: Option<Observation>,
+    pub seq: u64,
+}

@@ -1,0 +1,510 @@
+//! Actions, observations and turns in their fixed JSON (O-001 and after), by way of `conclave_trajectory`, and back. Kinds that the core
+//! does not type are `Custom`; those that neither era knows are kept as they came.
+
+use serde_json::{Map, Value, json};
+
+use super::{Action, Observation, Past, PlanState, Reply, Turn};
+use crate::trajectory as wire;
+use crate::trajectory::{Body, Era, Event, Malformed};
+use crate::types::delegation::Delegation;
+use crate::types::message::{ToolCall, ToolResult};
+
+/// The newest form that knows an action of 2024-07: what executors are given, and logs are written in.
+const FORM: Era = Era::V2024;
+const DELEGATE_TASK: &str = "delegate_task";
+
+/// What a delegation has besides its fixed form, under names of its own.
+#[derive(Default)]
+struct DelegationOptions {
+    brief: Option<String>,
+    conversation: u32,
+    wait: bool,
+    structured: Option<u32>,
+}
+
+impl DelegationOptions {
+    fn of(delegation: &Delegation) -> Self {
+        let Delegation { brief, conversation, wait, structured, .. } = delegation.clone();
+        Self { brief, conversation, wait, structured }
+    }
+
+    /// Out of arguments; what is not of its form is left there, to be refused.
+    fn take(args: &mut Value) -> Self {
+        let Some(args) = args.as_object_mut() else { return Self::default() };
+        let mut out = |key: &str, fits: fn(&Value) -> bool| if args.get(key).is_some_and(fits) { args.remove(key) } else { None };
+        let number = |value: Value| value.as_u64().and_then(|number| u32::try_from(number).ok());
+        Self {
+            brief: out("brief", Value::is_string).and_then(|brief| Some(brief.as_str()?.to_owned())),
+            conversation: out("conversation", Value::is_u64).and_then(number).unwrap_or_default(),
+            wait: out("wait", Value::is_boolean).is_some_and(|wait| wait == json!(true)),
+            structured: out("structured", Value::is_u64).and_then(number),
+        }
+    }
+
+    fn write(self, args: &mut Map<String, Value>) {
+        if let Some(brief) = self.brief {
+            args.insert("brief".to_owned(), brief.into());
+        }
+        if self.conversation > 0 {
+            args.insert("conversation".to_owned(), self.conversation.into());
+        }
+        if self.wait {
+            args.insert("wait".to_owned(), true.into());
+        }
+        if let Some(retries) = self.structured {
+            args.insert("structured".to_owned(), retries.into());
+        }
+    }
+
+    fn put(self, action: Action) -> Action {
+        let Action::DelegateTask(mut delegation) = action else { return action };
+        (delegation.brief, delegation.conversation) = (self.brief, self.conversation);
+        (delegation.wait, delegation.structured) = (self.wait, self.structured);
+        Action::DelegateTask(delegation)
+    }
+}
+
+impl Action {
+    /// The action of this kind and these arguments; a kind that nobody knows stays as it is.
+    ///
+    /// # Errors
+    /// The kind is known, and the arguments are not its own (O-006).
+    pub fn from_args(kind: &str, args: &Value) -> Result<Self, Malformed> {
+        let kept = || Self::Custom { name: kind.to_owned(), arguments: args.clone() };
+        if !wire::Action::KINDS.contains(&kind) {
+            return Ok(kept());
+        }
+        let mut args = if args.is_null() { json!({}) } else { args.clone() };
+        let options = if kind == DELEGATE_TASK { DelegationOptions::take(&mut args) } else { DelegationOptions::default() };
+        match Event::from_json(&json!({ "action": kind, "args": args }))?.body {
+            Body::Action(action) => Ok(options.put(Self::from_wire(&action))),
+            Body::Observation(_) => Ok(kept()),
+        }
+    }
+
+    /// The arguments of its fixed form, for executors, rules and approvers. Why it is done is the turn's, and is not among them.
+    #[must_use]
+    pub fn args(&self) -> Value {
+        if let Self::Custom { arguments, .. } = self {
+            return if arguments.is_null() { json!({}) } else { arguments.clone() };
+        }
+        let mut args = self.to_wire("").map(|action| args_of(action, FORM)).unwrap_or_default();
+        if args.get("thought").is_some_and(|thought| *thought == json!("")) {
+            args.remove("thought");
+        }
+        if let Self::DelegateTask(delegation) = self {
+            // The fixed form does not know them; whoever consents must.
+            DelegationOptions::of(delegation).write(&mut args);
+        }
+        Value::Object(args)
+    }
+
+    /// The same with a custom action as what it is, where the core has a type for it; with arguments that are not its own it stays.
+    #[must_use]
+    pub fn typed(self) -> Self {
+        match &self {
+            Self::Custom { name, arguments } => Self::from_args(name, arguments).unwrap_or(self),
+            _ => self,
+        }
+    }
+
+    /// The action as a log holds it, with why it is done; none for a kind that neither era knows, and for what is none of its kind. The
+    /// calls of a reply are events of their own: see [`Turn::to_events`].
+    #[must_use]
+    pub fn to_wire(&self, thought: &str) -> Option<wire::Action> {
+        let thought = thought.to_owned();
+        Some(match self.clone() {
+            Self::Null => wire::action::Null {}.into(),
+            Self::Reply(reply) => wire::action::Message { content: reply.content.unwrap_or_default(), ..Default::default() }.into(),
+            Self::Run { command, background } => wire::action::Run { command, background, thought, ..Default::default() }.into(),
+            Self::Kill { command_id } => wire::action::Kill { command_id: wire::LooseId::Number(command_id), thought }.into(),
+            Self::RunIpython { code, kernel_init_code } => {
+                wire::action::RunIpython { code, kernel_init_code, thought, ..Default::default() }.into()
+            }
+            Self::Browse { url } => wire::action::Browse { url, thought, ..Default::default() }.into(),
+            Self::Read { path, start, end } => wire::action::Read { path, start, end, thought, ..Default::default() }.into(),
+            Self::Write { path, content, start, end } => {
+                wire::action::Write { path, content, start, end, thought, ..Default::default() }.into()
+            }
+            Self::Recall { query } => wire::action::Recall { query, thought, ..Default::default() }.into(),
+            Self::AddTask { parent, goal, subtasks } => {
+                let subtasks = match subtasks {
+                    Value::Null => Vec::new(),
+                    Value::Array(list) => list,
+                    other => vec![other],
+                };
+                wire::action::AddTask { parent, goal, subtasks, thought }.into()
+            }
+            Self::ModifyTask { task_id, state } => {
+                let state = serde_json::to_value(state).ok().and_then(|state| state.as_str().map(str::to_owned)).unwrap_or_default();
+                wire::action::ModifyTask { task_id: wire::LooseId::Text(task_id), state, thought }.into()
+            }
+            Self::Delegate { agent, inputs } => wire::action::Delegate { agent, inputs: as_object(inputs, "task"), thought }.into(),
+            Self::DelegateTask(delegation) => {
+                let Delegation { agent, task, context, share_channels, .. } = *delegation;
+                let context = if context.is_null() { Map::new() } else { as_object(context, "context") };
+                wire::action::DelegateTask { agent, task, context, share_channels, thought }.into()
+            }
+            Self::Think { thought } => wire::action::Think { thought }.into(),
+            Self::Talk { content } => wire::action::Talk { content }.into(),
+            Self::Finish { outputs } => {
+                wire::action::Finish { outputs: as_object(outputs, "content"), thought, ..Default::default() }.into()
+            }
+            Self::Reject { outputs } => wire::action::Reject { outputs: as_object(outputs, "reason"), thought }.into(),
+            Self::Custom { name, arguments } => return custom_to_wire(&name, arguments, thought),
+        })
+    }
+
+    /// The action of a log. What the core's own type would lose, such as the input to a running command, stays a custom action.
+    #[must_use]
+    pub fn from_wire(action: &wire::Action) -> Self {
+        let typed = Self::nearest(action);
+        let kept = || Self::Custom {
+            name: action.kind().to_owned(),
+            arguments: Value::Object(without_marks(args_of(action.clone(), newest(action)))),
+        };
+        match typed {
+            // What is said ends up as messages, whatever else came with it.
+            Some(Self::Reply(reply)) => Self::Reply(reply),
+            Some(typed) => {
+                let same = |form| {
+                    let again = typed.to_wire(action.thought()).map(|again| without_marks(args_of(again, form)));
+                    again == Some(without_marks(args_of(action.clone(), form)))
+                };
+                // Ids are written as numbers or as texts, and an end in two ways: the same all the same.
+                let is_loose = matches!(typed, Self::Kill { .. } | Self::ModifyTask { .. } | Self::Finish { .. });
+                if is_loose || (same(Era::V2024) && same(Era::V2025)) { typed } else { kept() }
+            }
+            None => kept(),
+        }
+    }
+
+    fn nearest(action: &wire::Action) -> Option<Self> {
+        Some(match action.clone() {
+            wire::Action::Null(_) => Self::Null,
+            wire::Action::Message(it) => Self::Reply(Reply { content: Some(it.content), ..Reply::default() }),
+            wire::Action::CallToolMcp(it) => {
+                let call = ToolCall::new(it.name, Value::Object(it.arguments));
+                Self::Reply(Reply {
+                    content: Some(it.thought).filter(|thought| !thought.is_empty()),
+                    tool_calls: vec![call],
+                    ..Reply::default()
+                })
+            }
+            wire::Action::Run(it) => Self::Run { command: it.command, background: it.background },
+            wire::Action::Kill(it) => Self::Kill { command_id: it.command_id.number()? },
+            wire::Action::RunIpython(it) => Self::RunIpython { code: it.code, kernel_init_code: it.kernel_init_code },
+            wire::Action::Browse(it) => Self::Browse { url: it.url },
+            wire::Action::Read(it) => Self::Read { path: it.path, start: it.start, end: it.end },
+            wire::Action::Write(it) => Self::Write { path: it.path, content: it.content, start: it.start, end: it.end },
+            wire::Action::Recall(it) => Self::Recall { query: it.query },
+            wire::Action::AddTask(it) => Self::AddTask { parent: it.parent, goal: it.goal, subtasks: Value::Array(it.subtasks) },
+            wire::Action::ModifyTask(it) => {
+                let state: PlanState = serde_json::from_value(Value::String(it.state)).ok()?;
+                Self::ModifyTask { task_id: it.task_id.to_string(), state }
+            }
+            wire::Action::Delegate(it) => Self::Delegate { agent: it.agent, inputs: Value::Object(it.inputs) },
+            wire::Action::DelegateTask(it) => {
+                let (context, share_channels) = (Value::Object(it.context), it.share_channels);
+                let (agent, task) = (it.agent, it.task);
+                Self::DelegateTask(Box::new(Delegation { agent, task, context, share_channels, ..Delegation::default() }))
+            }
+            wire::Action::Think(it) => Self::Think { thought: it.thought },
+            wire::Action::Talk(it) => Self::Talk { content: it.content },
+            wire::Action::Finish(it) => {
+                let said = Some(it.final_thought).filter(|said| !said.is_empty() && it.outputs.is_empty());
+                let outputs = said.map_or_else(|| from_object(it.outputs, "content"), Value::String);
+                // Why it is over is what the user reads, so nothing is lost.
+                return Some(Self::Finish { outputs });
+            }
+            wire::Action::Reject(it) => Self::Reject { outputs: from_object(it.outputs, "reason") },
+            _ => return None,
+        })
+    }
+}
+
+impl Turn {
+    /// The turn as a log holds it: one event, or one for each call of a reply, the first of which says why (O-049).
+    #[must_use]
+    pub fn to_events(&self, era: Era) -> Vec<Value> {
+        let event = |action: wire::Action| {
+            // What the newer form cannot say is written in the older one, or it would be another action.
+            let era = if newest(&action) == Era::V2024 { Era::V2024 } else { era };
+            Event::from(action).to_json(era)
+        };
+        match &self.action {
+            Action::Reply(reply) if !reply.tool_calls.is_empty() => {
+                let said = reply.content.clone().filter(|text| !text.is_empty()).unwrap_or_else(|| self.thought.clone());
+                let call = |(index, call): (usize, &ToolCall)| wire::action::CallToolMcp {
+                    name: call.name.clone(),
+                    arguments: as_object(call.arguments.clone(), "value"),
+                    thought: if index == 0 { said.clone() } else { String::new() },
+                    ..Default::default()
+                };
+                reply.tool_calls.iter().enumerate().map(|numbered| event(call(numbered).into())).collect()
+            }
+            Action::Reply(reply) => {
+                let message = wire::action::Message {
+                    content: reply.content.clone().unwrap_or_default(),
+                    wait_for_response: self.wait_for_response,
+                    ..Default::default()
+                };
+                vec![event(message.into())]
+            }
+            action => match action.to_wire(&self.thought) {
+                Some(action) => vec![event(action)],
+                None => vec![json!({ "action": action.name(), "args": action.args() })],
+            },
+        }
+    }
+
+    /// The turn that an event of a log amounts to; none for an observation.
+    #[must_use]
+    pub fn from_event(event: &Event) -> Option<Self> {
+        let action = event.action()?;
+        let risk = action.security_risk().filter(|risk| *risk != wire::SecurityRisk::Unknown);
+        Some(Self {
+            wait_for_response: matches!(action, wire::Action::Message(message) if message.wait_for_response),
+            thought: match action {
+                // A thought that is the action itself, or the text of the reply.
+                wire::Action::Think(_) | wire::Action::CallToolMcp(_) => String::new(),
+                other => other.thought().to_owned(),
+            },
+            action: Action::from_wire(action),
+            extra: risk.map(|risk| ("security_risk".to_owned(), json!(risk.number()))).into_iter().collect(),
+        })
+    }
+}
+
+impl Observation {
+    /// The discriminator of the fixed JSON form.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Null => "null",
+            Self::Command { .. } => "run",
+            Self::Cell { .. } => "run_ipython",
+            Self::Browsed { .. } => "browse",
+            Self::File { .. } => "read",
+            Self::Written { .. } => "write",
+            Self::Recalled { .. } => "recall",
+            Self::Tool(_) => "mcp",
+            Self::Delegated { .. } => "delegate",
+            Self::Success { .. } => "success",
+            Self::Error { .. } => "error",
+            Self::Custom { name, .. } => name,
+        }
+    }
+
+    /// What the agent is told, in words; empty where the kind says all.
+    #[must_use]
+    pub fn content(&self) -> &str {
+        match self {
+            Self::Command { content, .. } | Self::Cell { content, .. } | Self::Browsed { content, .. } | Self::File { content, .. } => {
+                content
+            }
+            Self::Success { content } | Self::Error { content } | Self::Custom { content, .. } => content,
+            Self::Tool(result) => &result.content,
+            Self::Null | Self::Written { .. } | Self::Recalled { .. } | Self::Delegated { .. } => "",
+        }
+    }
+
+    /// The same, to change it; none where there is none.
+    pub fn content_mut(&mut self) -> Option<&mut String> {
+        match self {
+            Self::Command { content, .. } | Self::Cell { content, .. } | Self::Browsed { content, .. } | Self::File { content, .. } => {
+                Some(content)
+            }
+            Self::Success { content } | Self::Error { content } | Self::Custom { content, .. } => Some(content),
+            Self::Tool(result) => Some(&mut result.content),
+            Self::Null | Self::Written { .. } | Self::Recalled { .. } | Self::Delegated { .. } => None,
+        }
+    }
+
+    /// The observation as a log holds it; none for a kind that neither era knows.
+    #[must_use]
+    pub fn to_wire(&self) -> Option<wire::Observation> {
+        Some(match self.clone() {
+            Self::Null => wire::observation::Null::default().into(),
+            Self::Command { command_id, command, exit_code, content } => {
+                let metadata = wire::CommandMetadata { exit_code: exit_code.into(), pid: command_id, ..Default::default() };
+                wire::observation::Run { content, command, metadata, ..Default::default() }.into()
+            }
+            Self::Cell { code, content } => wire::observation::RunIpython { content, code, ..Default::default() }.into(),
+            Self::Browsed { url, status, content, error } => {
+                wire::observation::Browse { content, url, status_code: status.into(), error, ..Default::default() }.into()
+            }
+            Self::File { path, content } => wire::observation::Read { content, path, ..Default::default() }.into(),
+            Self::Written { path } => wire::observation::Write { path, ..Default::default() }.into(),
+            Self::Recalled { memories } => wire::observation::Recall { memories, ..Default::default() }.into(),
+            Self::Tool(result) if result.is_error => wire::observation::Error { content: result.content, ..Default::default() }.into(),
+            Self::Tool(result) => wire::observation::Mcp { content: result.content, name: result.name, ..Default::default() }.into(),
+            Self::Delegated { outputs, .. } => {
+                wire::observation::Delegate { outputs: as_object(outputs, "content"), ..Default::default() }.into()
+            }
+            Self::Success { content } => wire::observation::Success { content }.into(),
+            Self::Error { content } => wire::observation::Error { content, ..Default::default() }.into(),
+            Self::Custom { name, content, extras } => {
+                let extras = if extras.is_object() { extras } else { json!({}) };
+                match Event::from_json(&json!({ "observation": name, "content": content, "extras": extras })).ok()?.body {
+                    Body::Observation(observation) => observation,
+                    Body::Action(_) => return None,
+                }
+            }
+        })
+    }
+
+    /// The observation of a log. Kinds that the core has no type for are custom ones.
+    #[must_use]
+    pub fn from_wire(observation: &wire::Observation) -> Self {
+        match observation.clone() {
+            wire::Observation::Null(_) => Self::Null,
+            wire::Observation::Run(it) => Self::Command {
+                command_id: it.metadata.pid,
+                command: it.command,
+                exit_code: exit_code(it.metadata.exit_code),
+                content: it.content,
+            },
+            wire::Observation::RunIpython(it) => Self::Cell { code: it.code, content: it.content },
+            wire::Observation::Browse(it) => Self::Browsed {
+                url: it.url,
+                status: u16::try_from(it.status_code).unwrap_or_default(),
+                content: it.content,
+                error: it.error,
+            },
+            wire::Observation::Read(it) => Self::File { path: it.path, content: it.content },
+            wire::Observation::Write(it) => Self::Written { path: it.path },
+            wire::Observation::Recall(it) if it.recall_type.is_none() => Self::Recalled { memories: it.memories },
+            wire::Observation::Delegate(it) => Self::Delegated { agent: String::new(), outputs: Value::Object(it.outputs) },
+            wire::Observation::Success(it) => Self::Success { content: it.content },
+            wire::Observation::Error(it) => Self::Error { content: it.content },
+            wire::Observation::Mcp(it) => {
+                Self::Tool(ToolResult { call_id: String::new(), name: it.name, content: it.content, value: None, is_error: false })
+            }
+            other => {
+                let extras = serde_json::to_value(&other).ok().and_then(|whole| whole.get("extras").cloned()).unwrap_or_default();
+                Self::Custom { name: other.kind().to_owned(), content: other.content().to_owned(), extras }
+            }
+        }
+    }
+
+    /// The fixed JSON form, without an envelope.
+    #[must_use]
+    pub fn to_json(&self, era: Era) -> Value {
+        match (self.to_wire(), self) {
+            (Some(observation), _) => Event::from(observation).to_json(era),
+            (None, Self::Custom { name, content, extras }) => json!({ "observation": name, "content": content, "extras": extras }),
+            (None, other) => json!({ "observation": other.name(), "content": other.content(), "extras": {} }),
+        }
+    }
+
+    /// Reads the fixed JSON form; a kind that nobody knows is kept as it came.
+    ///
+    /// # Errors
+    /// It is no observation, or not what its kind says.
+    pub fn from_json(value: &Value) -> Result<Self, Malformed> {
+        let name = value.get("observation").and_then(Value::as_str);
+        if let Some(name) = name.filter(|name| value.get("action").is_none() && !wire::Observation::KINDS.contains(name)) {
+            let text = value.get("content").and_then(Value::as_str).unwrap_or_default().to_owned();
+            let extras = value.get("extras").cloned().unwrap_or_else(|| json!({}));
+            return Ok(Self::Custom { name: name.to_owned(), content: text, extras });
+        }
+        match Event::from_json(value)?.body {
+            Body::Observation(observation) => Ok(Self::from_wire(&observation)),
+            Body::Action(_) => Err(Malformed {
+                kind: wire::MalformedKind::UnknownObservation,
+                text: "This is an action, and an observation is wanted.".to_owned(),
+            }),
+        }
+    }
+}
+
+impl Past {
+    /// The pair as a log of 2024-07 holds it; what is not there is of the kind `null` (O-054).
+    #[must_use]
+    pub fn to_pair(&self, era: Era) -> (Value, Value) {
+        let action = self.action.clone().unwrap_or(Action::Null);
+        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        let action = turn.to_events(era).into_iter().next().unwrap_or_default();
+        (action, self.observation.as_ref().unwrap_or(&Observation::Null).to_json(era))
+    }
+
+    /// The pair of a log.
+    ///
+    /// # Errors
+    /// One of the two is not what it says.
+    pub fn from_pair(action: &Value, observation: &Value, seq: u64) -> Result<Self, Malformed> {
+        let kind = action.get("action").and_then(Value::as_str).unwrap_or_default();
+        let action = Action::from_args(kind, action.get("args").unwrap_or(&Value::Null))?;
+        let observation = Observation::from_json(observation)?;
+        Ok(Self {
+            action: Some(action).filter(|action| *action != Action::Null),
+            observation: Some(observation).filter(|observation| *observation != Observation::Null),
+            seq,
+        })
+    }
+}
+
+/// The exit code as the core holds it; one that does not fit is a failure all the same.
+pub(crate) fn exit_code(code: i64) -> i32 {
+    i32::try_from(code).unwrap_or(-1)
+}
+
+fn custom_to_wire(name: &str, arguments: Value, thought: String) -> Option<wire::Action> {
+    let mut args = match arguments {
+        Value::Object(args) => args,
+        Value::Null => Map::new(),
+        _ => return None,
+    };
+    let has_thought = wire::Action::fields_of(name, FORM).or_else(|| wire::Action::fields_of(name, Era::V2025));
+    if !thought.is_empty() && has_thought.is_some_and(|(known, _)| known.contains(&"thought")) {
+        args.insert("thought".to_owned(), Value::String(thought));
+    }
+    match Event::from_json(&json!({ "action": name, "args": args })).ok()?.body {
+        Body::Action(action) => Some(action),
+        Body::Observation(_) => None,
+    }
+}
+
+/// The arguments in the form of an era; a kind that it does not know has those of the other.
+fn args_of(action: wire::Action, form: Era) -> Map<String, Value> {
+    match Event::from(action).to_json(form).get_mut("args").map(Value::take) {
+        Some(Value::Object(args)) => args,
+        _ => Map::new(),
+    }
+}
+
+/// The form that loses least of an action.
+fn newest(action: &wire::Action) -> Era {
+    if matches!(action, wire::Action::Run(run) if run.background) { Era::V2024 } else { Era::V2025 }
+}
+
+/// Without what somebody else has said of an action: how risky it is, and whether it may run.
+fn without_marks(mut args: Map<String, Value>) -> Map<String, Value> {
+    for mark in ["thought", "security_risk", "confirmation_state", "final_thought"] {
+        args.remove(mark);
+    }
+    args
+}
+
+/// An object as it is; anything else under this key, and nothing at all as no key.
+fn as_object(value: Value, key: &str) -> Map<String, Value> {
+    match value {
+        Value::Object(map) => map,
+        Value::Null => Map::new(),
+        other => Map::from_iter([(key.to_owned(), other)]),
+    }
+}
+
+/// The other way round.
+fn from_object(mut map: Map<String, Value>, key: &str) -> Value {
+    match map.get(key) {
+        _ if map.is_empty() => Value::Null,
+        Some(value) if map.len() == 1 && !value.is_object() && !value.is_null() => map.remove(key).unwrap_or_default(),
+        _ => Value::Object(map),
+    }
+}
+
+#[cfg(test)]
+#[path = "wire_tests.rs"]
+mod tests;

@@ -1,0 +1,67 @@
+//! Which actions wait for somebody's consent, by how risky they are (O-109…O-111). Knows nothing of who says how risky an action is, nor of
+//! whom is asked.
+
+use serde::{Deserialize, Serialize};
+
+use crate::types::ids::PluginName;
+use crate::types::risk::Risk;
+
+/// Which actions wait for consent.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ConfirmPolicy {
+    #[default]
+    Never,
+    Always,
+    /// From `threshold` on; `unknown`: also those of which nobody says how risky they are.
+    Risky {
+        threshold: Risk,
+        unknown: bool,
+    },
+}
+
+impl ConfirmPolicy {
+    /// Whether an action of this risk waits; none: nobody says how risky it is.
+    #[must_use]
+    pub fn asks(self, risk: Option<Risk>) -> bool {
+        match self {
+            Self::Never => false,
+            Self::Always => true,
+            Self::Risky { threshold, unknown } => risk.map_or(unknown, |risk| risk >= threshold),
+        }
+    }
+}
+
+/// The same for a task, and who says how risky an action is.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ConfirmRules {
+    pub policy: ConfirmPolicy,
+    /// A plugin that exports `security-analyzer`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub analyzer: Option<PluginName>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn risky(threshold: Risk, unknown: bool) -> ConfirmPolicy {
+        ConfirmPolicy::Risky { threshold, unknown }
+    }
+
+    #[test]
+    fn a_risk_waits_from_its_threshold_on() {
+        let risks = [None, Some(Risk::Low), Some(Risk::Medium), Some(Risk::High)];
+        for (policy, asked) in [
+            (ConfirmPolicy::Never, [false; 4]),
+            (ConfirmPolicy::Always, [true; 4]),
+            (risky(Risk::High, true), [true, false, false, true]),
+            (risky(Risk::High, false), [false, false, false, true]),
+            (risky(Risk::Medium, false), [false, false, true, true]),
+            (risky(Risk::Low, false), [false, true, true, true]),
+        ] {
+            assert_eq!(risks.map(|risk| policy.asks(risk)), asked, "{policy:?}");
+        }
+        assert_eq!(ConfirmRules::default().policy, ConfirmPolicy::Never);
+    }
+}

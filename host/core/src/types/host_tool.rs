@@ -1,0 +1,210 @@
+//! The tools that the host itself carries out.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+/// A tool that the host carries out: it steers a task, or starts another one (L-140 and after).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HostTool {
+    Done,
+    AgentDone,
+    Result,
+    FinalResult,
+    Pass,
+    DonePass,
+    Forward,
+    Send,
+    AgentSend,
+    RecipientMessage,
+    AddRecipient,
+    Rewind,
+    DelegateTask,
+    /// What became of tasks that this one started.
+    TaskStatus,
+    CancelTask,
+    /// Says something to a task that runs.
+    TellTask,
+    /// Hands in the result that was asked for in a fixed form.
+    SubmitResult,
+    /// Moves the conversation to another task.
+    HandoffConversation,
+}
+
+impl HostTool {
+    /// All of them, in the order in which a manual would explain them.
+    pub const ALL: [Self; 18] = [
+        Self::Done,
+        Self::AgentDone,
+        Self::Result,
+        Self::FinalResult,
+        Self::Pass,
+        Self::DonePass,
+        Self::Forward,
+        Self::Send,
+        Self::AgentSend,
+        Self::RecipientMessage,
+        Self::AddRecipient,
+        Self::Rewind,
+        Self::DelegateTask,
+        Self::TaskStatus,
+        Self::CancelTask,
+        Self::TellTask,
+        Self::SubmitResult,
+        Self::HandoffConversation,
+    ];
+
+    /// The tool of that name; none for a plugin's.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|tool| tool.as_str() == name)
+    }
+
+    /// Its name in the contract, the config and the log.
+    #[must_use]
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::AgentDone => "agent_done",
+            Self::Result => "result",
+            Self::FinalResult => "final_result",
+            Self::Pass => "pass",
+            Self::DonePass => "done_pass",
+            Self::Forward => "forward",
+            Self::Send => "send",
+            Self::AgentSend => "agent_send",
+            Self::RecipientMessage => "recipient_message",
+            Self::AddRecipient => "add_recipient",
+            Self::Rewind => "rewind",
+            Self::DelegateTask => "delegate_task",
+            Self::TaskStatus => "task_status",
+            Self::CancelTask => "cancel_task",
+            Self::TellTask => "tell_task",
+            Self::SubmitResult => "submit_result",
+            Self::HandoffConversation => "handoff_conversation",
+        }
+    }
+
+    /// Its name in Langroid, for tasks with `compat = "langroid"`.
+    #[must_use]
+    pub fn langroid_name(self) -> &'static str {
+        match self {
+            Self::Done => "done_tool",
+            Self::AgentDone => "agent_done_tool",
+            Self::Result => "result_tool",
+            Self::FinalResult => "final_result_tool",
+            Self::Pass => "pass_tool",
+            Self::DonePass => "done_pass_tool",
+            Self::Forward => "forward_tool",
+            Self::Send => "send_tool",
+            Self::AgentSend => "agent_send_tool",
+            Self::Rewind => "rewind_tool",
+            Self::RecipientMessage | Self::AddRecipient | Self::DelegateTask => self.as_str(),
+            Self::TaskStatus | Self::CancelTask | Self::TellTask | Self::SubmitResult | Self::HandoffConversation => self.as_str(),
+        }
+    }
+
+    /// What it does, for a model.
+    #[must_use]
+    pub fn description(self) -> &'static str {
+        match self {
+            Self::Done => "Ends your task; `content` is its result.",
+            Self::AgentDone => "Ends the task, with content and calls for whoever called it.",
+            Self::Result => "Ends the task; the call itself is its result.",
+            Self::FinalResult => "Ends the task and all that called it; the call itself is the result.",
+            Self::Pass => "Passes the message that you were given on, unchanged, to whoever else can answer it.",
+            Self::DonePass => "Ends your task with the message that you were given as its result.",
+            Self::Forward => "Passes the message that you were given on, unchanged, to `agent`.",
+            Self::Send => "Sends `content` to `to`.",
+            Self::AgentSend => "Sends content and calls to `to`.",
+            Self::RecipientMessage => {
+                "Sends `content` to `intended_recipient`. Use it for each message, so that it is clear whom it is for."
+            }
+            Self::AddRecipient => "Says whom your last message is for, when you forgot to.",
+            Self::Rewind => {
+                "Goes back to your `n`-th message, counted from 1, and says `content` instead; what came after it is forgotten."
+            }
+            Self::DelegateTask => {
+                "Hands a task to an agent that works in the background, in a room of its own, while this conversation goes on; its result comes later."
+            }
+            Self::TaskStatus => "Says how the background tasks stand that you started: one of them, or the newest ten.",
+            Self::CancelTask => "Stops a background task that you started.",
+            Self::TellTask => "Says something to a background task that you started; its agent reads it in its next step.",
+            Self::SubmitResult => {
+                "Hands in the result of your task and ends it. `status`: `completed`, `failed` or `blocked`; `summary`: the result in words; `data`: facts that a program reads."
+            }
+            Self::HandoffConversation => {
+                "Hands this conversation over to another agent, or to `user`, and ends your part in it; to have work done beside the conversation use `delegate_task`."
+            }
+        }
+    }
+
+    /// JSON Schema of its arguments. Numbers and other plain values are taken for text where text is asked for.
+    #[must_use]
+    pub fn input_schema(self) -> Value {
+        let text = json!({ "type": "string" });
+        let object = |properties: Value, required: &[&str]| json!({ "type": "object", "properties": properties, "required": required });
+        match self {
+            Self::Done => object(json!({ "content": {} }), &[]),
+            Self::AgentDone => object(json!({ "content": {}, "tools": { "type": "array" } }), &[]),
+            Self::Result | Self::FinalResult | Self::Pass | Self::DonePass => object(json!({}), &[]),
+            Self::Forward => object(json!({ "agent": text }), &["agent"]),
+            Self::Send => object(json!({ "to": text, "content": text }), &["to"]),
+            Self::AgentSend => object(json!({ "to": text, "content": text, "tools": { "type": "array" } }), &["to"]),
+            Self::RecipientMessage => object(json!({ "intended_recipient": text, "content": text }), &["intended_recipient", "content"]),
+            Self::AddRecipient => object(json!({ "intended_recipient": text }), &["intended_recipient"]),
+            Self::Rewind => object(json!({ "n": { "type": "integer" }, "content": text }), &["n", "content"]),
+            Self::DelegateTask => object(
+                json!({
+                    "agent": { "type": "string", "description": "Who is to do it." },
+                    "task": { "type": "string", "description": "What is to be done, clearly; the agent knows nothing else of this conversation." },
+                    "context": { "type": "object", "description": "Facts for the agent, such as a name or an address; it reads them." },
+                    "share_channels": {
+                        "type": "array", "items": text, "description": "Channels of this room on which its answer is told, too.",
+                    },
+                }),
+                &["agent", "task"],
+            ),
+            Self::TaskStatus => object(json!({ "task_id": text }), &[]),
+            Self::CancelTask => object(json!({ "task_id": text }), &["task_id"]),
+            Self::TellTask => object(json!({ "task_id": text, "text": text }), &["task_id", "text"]),
+            Self::SubmitResult => object(
+                json!({ "status": { "type": "string", "enum": ["completed", "failed", "blocked"] }, "summary": text, "data": {} }),
+                &["status", "summary"],
+            ),
+            Self::HandoffConversation => object(
+                json!({
+                    "target": { "type": "string", "description": "Who is to hold the conversation from here on." },
+                    "reason": { "type": "string", "description": "Why." },
+                    "summary": { "type": "string", "description": "What the other must know of the conversation; it reads nothing else of it." },
+                    "next_phase": { "type": "string", "description": "A word for where the conversation then is." },
+                    "channel_escalation": { "type": "string", "description": "The channel on which the user should go on." },
+                }),
+                &["target", "reason", "summary"],
+            ),
+        }
+    }
+
+    /// Only what carries out a call may ask for it, never a model (L-141, L-143, L-147).
+    #[must_use]
+    pub fn is_for_handlers(self) -> bool {
+        matches!(self, Self::AgentDone | Self::Result | Self::FinalResult | Self::AgentSend)
+    }
+
+    /// Must be the only call in its message (L-119).
+    #[must_use]
+    pub fn stands_alone(self) -> bool {
+        !matches!(
+            self,
+            Self::Result
+                | Self::FinalResult
+                | Self::AddRecipient
+                | Self::Rewind
+                | Self::DelegateTask
+                | Self::TaskStatus
+                | Self::CancelTask
+                | Self::TellTask
+                | Self::HandoffConversation
+        )
+    }
+}

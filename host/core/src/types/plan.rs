@@ -1,0 +1,230 @@
+//! The plan of an agent: a tree of tasks with states (O-057…O-067). Pure; the room holds one per activation. Knows nothing of who asks for a
+//! change, nor of how a refusal reaches the model.
+
+mod place;
+mod size;
+#[cfg(test)]
+mod tests;
+mod text;
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use crate::types::action::PlanState;
+
+use place::Place;
+use size::Size;
+
+pub use size::{MAX_BYTES, MAX_DEPTH, MAX_GOAL_BYTES, MAX_TASKS};
+
+/// Why a change of the plan was refused; for the model.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PlanError {
+    /// No such task, no id, or more than a plan may hold.
+    #[error("{0}")]
+    Malformed(String),
+    /// No such state.
+    #[error("{0}")]
+    InvalidState(String),
+}
+
+/// A task of the plan, with the tasks below it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PlanTask {
+    pub goal: String,
+    pub state: PlanState,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub subtasks: Vec<PlanTask>,
+}
+
+impl PlanTask {
+    fn open(goal: String, subtasks: Vec<Self>) -> Self {
+        Self { goal, state: PlanState::Open, subtasks }
+    }
+
+    /// Whether nothing is left to do on it.
+    #[must_use]
+    pub fn is_closed(&self) -> bool {
+        is_closed(self.state)
+    }
+
+    /// Sets a state; one that closes goes to every task below that is not abandoned (O-061).
+    fn close(&mut self, state: PlanState) {
+        self.state = state;
+        self.subtasks.iter_mut().filter(|task| task.state != PlanState::Abandoned).for_each(|task| task.close(state));
+    }
+
+    fn child_in_progress(&self) -> Option<(usize, &Self)> {
+        self.subtasks.iter().enumerate().find(|(_, task)| task.state == PlanState::InProgress)
+    }
+}
+
+/// The tree; its root is not a task of anybody's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Plan {
+    root: PlanTask,
+    #[serde(default)]
+    size: Size,
+}
+
+impl Default for Plan {
+    fn default() -> Self {
+        Self { root: PlanTask::open(String::new(), Vec::new()), size: Size::default() }
+    }
+}
+
+impl Plan {
+    /// Puts a task below `parent` (empty: the root) and gives its id (O-057, O-059). `subtasks` is a list of `{goal, subtasks}`, or null.
+    /// Every new task is open, whatever a nested one says of its state (O-058).
+    ///
+    /// # Errors
+    /// `Malformed` when there is no such parent, when `subtasks` is no such list, and when the plan would become larger than a plan may be.
+    pub fn add(&mut self, parent: &str, goal: &str, subtasks: &Value) -> Result<String, PlanError> {
+        let mut place = Place::find(&self.root, parent)?;
+        let mut size = self.size;
+        let task = size.read(goal, subtasks, place.depth() + 1)?;
+        self.size = size;
+        let siblings = &mut place.in_mut(&mut self.root).subtasks;
+        siblings.push(task);
+        let index = siblings.len() - 1;
+        if self.root.is_closed() {
+            // The accident of C-060: there is something to do again, and the plan would say that there is not.
+            self.root.state = PlanState::Open;
+        }
+        place.push(index);
+        Ok(place.to_string())
+    }
+
+    /// Sets the state of a task (empty id: of the root), and what follows from it (O-060…O-062).
+    ///
+    /// # Errors
+    /// `Malformed` when there is no such task.
+    pub fn set(&mut self, id: &str, state: PlanState) -> Result<(), PlanError> {
+        if self.is_empty() {
+            return Err(place::unknown(&self.root, id));
+        }
+        let place = Place::find(&self.root, id)?;
+        match state {
+            PlanState::Completed | PlanState::Abandoned | PlanState::Verified => place.in_mut(&mut self.root).close(state),
+            PlanState::InProgress => place.climb(&mut self.root),
+            PlanState::Open => place.in_mut(&mut self.root).state = state,
+        }
+        self.settle();
+        Ok(())
+    }
+
+    /// As [`Plan::set`], with the state's word.
+    ///
+    /// # Errors
+    /// Those of `set`, and `InvalidState` when there is no such state (O-060); an unknown task comes first.
+    pub fn set_named(&mut self, id: &str, state: &str) -> Result<(), PlanError> {
+        match named(state) {
+            Some(state) => self.set(id, state),
+            None => {
+                Place::find(&self.root, id)?;
+                let state = text::quoted(state);
+                Err(PlanError::InvalidState(format!("{state} is no state of a task: open, in_progress, completed, verified or abandoned")))
+            }
+        }
+    }
+
+    /// The task that is being worked on, the deepest that is in progress (O-064). The root's id is empty.
+    #[must_use]
+    pub fn current(&self) -> Option<(String, &PlanTask)> {
+        let (mut place, mut task) = (Place::default(), &self.root);
+        while let Some((index, child)) = task.child_in_progress() {
+            place.push(index);
+            task = child;
+        }
+        (task.state == PlanState::InProgress).then(|| (place.to_string(), task))
+    }
+
+    /// Whether the root is closed: a planner is through then (O-066).
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        self.root.is_closed()
+    }
+
+    /// The root's state.
+    #[must_use]
+    pub fn state(&self) -> PlanState {
+        self.root.state
+    }
+
+    /// The task with this id; the empty one is the root's.
+    #[must_use]
+    pub fn get(&self, id: &str) -> Option<&PlanTask> {
+        Place::find(&self.root, id).ok().map(|place| place.in_ref(&self.root))
+    }
+
+    /// How many tasks there are; the root is none.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.size.tasks()
+    }
+
+    /// Whether there is no task yet.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.root.subtasks.is_empty()
+    }
+
+    /// The ids of all tasks, parents before children.
+    #[must_use]
+    pub fn ids(&self) -> Vec<String> {
+        let mut ids = Vec::new();
+        place::each(&self.root, &mut |place, _| {
+            ids.push(place.to_string());
+            true
+        });
+        ids
+    }
+
+    /// In the form of rule O-065.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
+        form(&self.root, &mut Place::default())
+    }
+
+    /// For people and models: a line for each task, the root's first, with a mark for its state (O-065).
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        text::show(&self.root)
+    }
+
+    /// O-062: the root is closed exactly as long as every top-level task is, and no task changes with it.
+    fn settle(&mut self) {
+        let is_through = self.root.subtasks.iter().all(PlanTask::is_closed);
+        if is_through && !self.root.is_closed() {
+            self.root.state = PlanState::Completed;
+        } else if !is_through && self.root.is_closed() {
+            let is_under_way = self.root.child_in_progress().is_some();
+            self.root.state = if is_under_way { PlanState::InProgress } else { PlanState::Open };
+        }
+    }
+}
+
+fn is_closed(state: PlanState) -> bool {
+    matches!(state, PlanState::Completed | PlanState::Verified | PlanState::Abandoned)
+}
+
+fn named(state: &str) -> Option<PlanState> {
+    Some(match state {
+        "open" => PlanState::Open,
+        "in_progress" => PlanState::InProgress,
+        "completed" => PlanState::Completed,
+        "verified" => PlanState::Verified,
+        "abandoned" => PlanState::Abandoned,
+        _ => return None,
+    })
+}
+
+fn form(task: &PlanTask, place: &mut Place) -> Value {
+    let mut subtasks = Vec::with_capacity(task.subtasks.len());
+    for (index, child) in task.subtasks.iter().enumerate() {
+        place.push(index);
+        subtasks.push(form(child, place));
+        place.pop();
+    }
+    json!({ "id": place.to_string(), "goal": task.goal, "state": task.state, "subtasks": subtasks })
+}

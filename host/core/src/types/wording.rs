@@ -1,0 +1,166 @@
+//! How names and values stand in a sentence for people. What a stranger wrote is shown so that it cannot deceive a reader or move a
+//! terminal's cursor.
+
+use std::fmt::Display;
+
+use crate::types::text::is_deceptive;
+
+/// Characters of a quoted value that are shown at most.
+const QUOTED: usize = 64;
+
+/// The character as it may be printed: tabs as one blank, deceptive ones replaced.
+pub(crate) fn plain(c: char) -> char {
+    match c {
+        '\t' => ' ',
+        c if is_deceptive(c) => '\u{fffd}',
+        c => c,
+    }
+}
+
+/// A name or value between backquotes, cut when it is long.
+pub(crate) fn code(text: &str) -> String {
+    let shown: String = text.chars().take(QUOTED).map(plain).collect();
+    let more = if text.chars().nth(QUOTED).is_some() { "…" } else { "" };
+    format!("`{shown}{more}`")
+}
+
+/// A TOML string: quoted and escaped.
+pub(crate) fn string(text: &str) -> String {
+    format!("{:?}", text.chars().map(plain).collect::<String>())
+}
+
+/// A TOML array of strings.
+pub(crate) fn array<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
+    let items: Vec<String> = items.into_iter().map(|item| string(item.as_ref())).collect();
+    format!("[{}]", items.join(", "))
+}
+
+/// `a`, `b` or `c`, each between backquotes; empty for no items.
+pub(crate) fn one_of<T: AsRef<str>>(items: impl IntoIterator<Item = T>) -> String {
+    let mut items: Vec<String> = items.into_iter().map(|item| code(item.as_ref())).collect();
+    match items.pop() {
+        Some(last) if items.is_empty() => last,
+        Some(last) => format!("{} or {last}", items.join(", ")),
+        None => String::new(),
+    }
+}
+
+/// A number in groups of three digits: `50 000`.
+pub(crate) fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(' ');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A count with its noun: `1 call`, `3 calls`.
+pub(crate) fn count(number: u64, noun: &str) -> String {
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{} {noun}{plural}", thousands(number))
+}
+
+/// Money: `$0.20`, with more digits only when there are any.
+pub(crate) fn money(micro_usd: u64) -> String {
+    let fraction = format!("{:06}", micro_usd % 1_000_000);
+    let kept = fraction.trim_end_matches('0').len().max(2);
+    format!("${}.{}", micro_usd / 1_000_000, &fraction[..kept])
+}
+
+/// The name among these that was most likely meant, or all of them; none when there are none.
+pub(crate) fn suggest<T: AsRef<str> + Display>(written: &str, known: &[T], noun: &str) -> Option<String> {
+    let names = || known.iter().map(AsRef::as_ref);
+    let all = || format!("{noun}: {}", names().map(code).collect::<Vec<_>>().join(", "));
+    did_you_mean(written, names()).or_else(|| (!known.is_empty()).then(all))
+}
+
+/// The name that was most likely meant, as a question.
+pub(crate) fn did_you_mean<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
+    nearest(written, known).map(|near| format!("did you mean {}?", code(near)))
+}
+
+/// The name that differs least, when it differs by little enough to be meant.
+pub(crate) fn nearest<'a>(written: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let written = written.to_lowercase();
+    // Past this length nobody misspelt a name, and the comparison would cost its square.
+    if written.chars().count() > QUOTED {
+        return None;
+    }
+    let allowed = |name: &str| (name.chars().count().max(written.chars().count()) / 3).max(1);
+    let with_distance = known.into_iter().map(|name| (distance(&written, &name.to_lowercase()), name));
+    with_distance.filter(|(distance, name)| *distance <= allowed(name)).min_by_key(|(distance, _)| *distance).map(|(_, name)| name)
+}
+
+/// Insertions, deletions, replacements and swaps of neighbours that turn one into the other.
+fn distance(a: &str, b: &str) -> usize {
+    let (a, b): (Vec<char>, Vec<char>) = (a.chars().collect(), b.chars().collect());
+    let mut rows: Vec<Vec<usize>> = vec![(0..=b.len()).collect()];
+    for (i, left) in a.iter().enumerate() {
+        let mut row = vec![i + 1];
+        for (j, right) in b.iter().enumerate() {
+            let replaced = rows[i][j] + usize::from(left != right);
+            let mut least = replaced.min(rows[i][j + 1] + 1).min(row[j] + 1);
+            if i > 0 && j > 0 && *left == b[j - 1] && a[i - 1] == *right {
+                least = least.min(rows[i - 1][j - 1] + 1);
+            }
+            row.push(least);
+        }
+        rows.push(row);
+    }
+    rows[a.len()][b.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_nearest_name_is_near() {
+        let cases = [
+            ("memmory", Some("memory")),
+            ("Memory", Some("memory")),
+            ("mermory", Some("memory")),
+            ("uotput", Some("output")),
+            ("xyz", None),
+            ("", None),
+        ];
+        for (written, expected) in cases {
+            assert_eq!(nearest(written, ["memory", "output", "wall"]), expected, "{written}");
+        }
+    }
+
+    #[test]
+    fn numbers_and_money_read_well() {
+        assert_eq!((thousands(7), thousands(50_000), thousands(1_234_567)), ("7".into(), "50 000".into(), "1 234 567".into()));
+        assert_eq!((money(200_000), money(1_234_567), money(3_000_000)), ("$0.20".into(), "$1.234567".into(), "$3.00".into()));
+        assert_eq!((count(1, "call"), count(2, "call")), ("1 call".into(), "2 calls".into()));
+    }
+
+    #[test]
+    fn a_quoted_value_cannot_move_the_cursor_or_hide() {
+        assert_eq!(code("a\u{1b}[2Jb\u{202e}c\u{e0041}"), "`a\u{fffd}[2Jb\u{fffd}c\u{fffd}`");
+        assert_eq!(code(&"x".repeat(70)), format!("`{}…`", "x".repeat(64)));
+    }
+}
+
+/// A text as TOML writes it; what could deceive a reader is escaped.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            c if is_deceptive(c) => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
