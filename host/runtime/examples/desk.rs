@@ -4,9 +4,9 @@
 use std::io::Write;
 use std::sync::Arc;
 
+use conclave_runtime::Capability;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
 use conclave_runtime::approve::Approver;
-use conclave_runtime::capability::Capability;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};
 use conclave_runtime::notice::Notice;

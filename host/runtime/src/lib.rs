@@ -68,13 +68,14 @@ pub mod telemetry;
 pub mod voice;
 
 pub use conclave_core::config::{self, lockfile};
-pub use conclave_core::permissions::manifest;
+pub use conclave_core::permissions::{manifest, policy_rules};
 pub use conclave_core::policy::{budget, decision};
 pub use conclave_core::protocol::{event, notice};
 pub use conclave_core::setup::{self, plugin_query};
+pub use conclave_core::types::capability::Capability;
 pub use conclave_core::types::{
-    action, channel as binding, completion, delegation, delivery, fault, history, limits, message, outcome, request, room_secret,
-    side_effect, tool,
+    action, approval, channel as binding, completion, delegation, delivery, denial, durability, fault, history, limits, message, outcome,
+    request, risk, room_secret, side_effect, stuck_rules, task_options, tool, usage,
 };
 /// What speaks to models. A client of the program's own, for `[models.NAME]` with `kind = "native"`:
 /// ```

@@ -93,7 +93,7 @@ const TIMED: [&str; 9] = [
 ];
 
 /// Where tests are.
-const TESTS: [&str; 5] = ["host", "sdk", "plugins", "wit", "tests"];
+const TESTS: [&str; 4] = ["host", "sdk", "plugins", "tests"];
 
 /// Where there are none all the same: components that tests run, benchmarks, and this file, which says what it looks for.
 const NO_TESTS: [&str; 3] = ["tests/guests/", "tests/bench/", "host/xtask/src/gates.rs"];

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use conclave_core::policy::decision::{self, Why};
-use conclave_core::policy::permit::Leave;
+use conclave_core::policy::decision::Why;
+use conclave_core::policy::permit::{self, Leave};
 use conclave_core::setup::{PluginSetup, Setup};
 use conclave_core::types::approval::ApprovalRequest;
 use conclave_core::types::ids::PluginName;
@@ -52,7 +52,7 @@ impl About {
 
     /// The rules that would allow it.
     pub(super) fn leave(&self, request: &ApprovalRequest, is_exact: bool) -> Option<Leave> {
-        decision::leave(&self.setup(), request, is_exact)
+        permit::leave(&self.setup(), request, is_exact)
     }
 
     /// `[a] always` would do something: the config is a file with the rules that this run has, and a rule can allow the call.

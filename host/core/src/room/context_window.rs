@@ -1,6 +1,6 @@
 //! Makes a prompt fit into its model (L-180): the answer gets less room first, then the history of the task's agent is shortened for good,
 //! so that the next step finds it short. Counted in bytes; an image counts for nothing, for nobody here knows what it costs. How much of
-//! each entry goes is worked out in `calling::fit`.
+//! each entry goes is worked out in `tool_calls::truncate`.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! Has the agent of a frame gone astray: does it the same again and again (O-098…O-108)? What it does is watched as it is answered, one
 //! thing at a time, so a step costs the same however long the history. Thoughts are no part of what is done (C-325); waiting for an
-//! approver, or for what a command says next, is no deed. What counts as too much is decided in `control::stuck`.
+//! approver, or for what a command says next, is no deed. `watch` counts, `types::stuck_rules` holds the limits.
 
 mod doing;
 #[cfg(test)]

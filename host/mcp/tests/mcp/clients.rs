@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use conclave_mcp::serve::{Selection, ServeError, Service, serve};
-use conclave_runtime::capability::Capability;
+use conclave_runtime::Capability;
 use conclave_runtime::config::Config;
 use conclave_runtime::journal::MemoryJournals;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Tool};

@@ -40,7 +40,7 @@ fn host(servers: bool) -> Host {
             [answer, ..] => native::finish(answer.content.clone()),
         })
     })
-    .asks(conclave_runtime::capability::Capability::Tools, "Calls.");
+    .asks(conclave_runtime::Capability::Tools, "Calls.");
     let servers = servers.then(|| Arc::new(Servers::new(|name| std::env::var(name).ok())) as _);
     let secrets = Arc::new(Sources::new(|_| None));
     Host::new(HostOptions { native: vec![agent], servers, secrets, ..HostOptions::default() }).unwrap()

@@ -22,7 +22,7 @@ const OFFERED: [Capability; 4] = [Capability::Model, Capability::Tools, Capabili
 /// told to. Cloning is cheap.
 ///
 /// ```
-/// use conclave_runtime::capability::Capability;
+/// use conclave_runtime::Capability;
 /// use conclave_runtime::native::{self, Plugin, Step};
 /// use serde_json::json;
 ///

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use conclave_runtime::Capability;
 use conclave_runtime::RunOptions;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
-use conclave_runtime::capability::Capability;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
 use serde_json::json;

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use conclave_core::setup::plugin_query::{GateVerdict, Passing};
+use conclave_runtime::Capability;
 use conclave_runtime::RunOptions;
-use conclave_runtime::capability::Capability;
 use conclave_runtime::native::{self, Check, Failure, Plugin, Step};
 use conclave_runtime::notice::Notice;
 use conclave_runtime::request::RefusalCode;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use conclave_runtime::capability::Capability;
+use conclave_runtime::Capability;
 use conclave_runtime::clock::{BoxFuture, Clock};
 use conclave_runtime::completion::Prompt;
 use conclave_runtime::ids::{Millis, RoomId};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use conclave_runtime::capability::Capability;
+use conclave_runtime::Capability;
 use conclave_runtime::completion::{Completion, Usage};
 use conclave_runtime::fault::FaultKind;
 use conclave_runtime::native::{self, Call, Failure, Plugin, Step, Tool};

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use conclave_runtime::Capability;
 use conclave_runtime::approval::{ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
-use conclave_runtime::capability::Capability;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::completion::Prompt;
 use conclave_runtime::ids::RoomId;

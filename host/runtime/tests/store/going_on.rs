@@ -44,7 +44,7 @@ async fn prepared(talker: &Arc<Talker>) -> Prepared {
         }
         Ok(native::finish(format!("{}", length > 0)))
     })
-    .asks(conclave_runtime::capability::Capability::Model, "Talks.");
+    .asks(conclave_runtime::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::clone(talker) as Arc<dyn ModelClient>)].into();
     let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap()
@@ -133,7 +133,7 @@ async fn a_clock_that_jumps_costs_nothing_and_owes_nothing() {
         }
         Ok(native::finish("well"))
     })
-    .asks(conclave_runtime::capability::Capability::Model, "Talks.");
+    .asks(conclave_runtime::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
     let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let prepared = host.load(&Config::parse("desk.toml", "", CONFIG).unwrap()).await.unwrap();
@@ -165,7 +165,7 @@ async fn ran_while_the_clock_was_set(by: Vec<i64>, is_steady: bool) -> (Arc<Outc
             Ok(if is_last { native::finish("well") } else { Action::Think { thought: "on".to_owned() }.into_turn() })
         }
     })
-    .asks(conclave_runtime::capability::Capability::Model, "Talks.");
+    .asks(conclave_runtime::Capability::Model, "Talks.");
     let models = [("default".to_owned(), Arc::new(mover) as Arc<dyn ModelClient>)].into();
     let host = Host::new(HostOptions { native: vec![desk], models, ..HostOptions::default() }).unwrap();
     let config = format!("{CONFIG}\n[limits.run]\nwall = \"10 min\"\n");

@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use conclave_runtime::Capability;
 use conclave_runtime::action::{Action, Reply, Turn};
-use conclave_runtime::capability::Capability;
 use conclave_runtime::ids::RoomId;
 use conclave_runtime::message::Message;
 use conclave_runtime::native::{Failure, IntoTurn, Plugin, Step, call, finish};
