@@ -2,7 +2,6 @@
 //! thing at a time, so a step costs the same however long the history. Thoughts are no part of what is done (C-325); waiting for an
 //! approver, or for what a command says next, is no deed. `watch` counts, `types::stuck_rules` holds the limits.
 
-mod doing;
 #[cfg(test)]
 mod tests;
 mod watch;

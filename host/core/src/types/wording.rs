@@ -114,6 +114,24 @@ fn distance(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
+/// A text as TOML writes it; what could deceive a reader is escaped.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    let mut quoted = String::from("\"");
+    for c in text.chars() {
+        match c {
+            '"' | '\\' => quoted.extend(['\\', c]),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            '\r' => quoted.push_str("\\r"),
+            c if is_deceptive(c) => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
+            c => quoted.push(c),
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -145,22 +163,4 @@ mod tests {
         assert_eq!(code("a\u{1b}[2Jb\u{202e}c\u{e0041}"), "`a\u{fffd}[2Jb\u{fffd}c\u{fffd}`");
         assert_eq!(code(&"x".repeat(70)), format!("`{}…`", "x".repeat(64)));
     }
-}
-
-/// A text as TOML writes it; what could deceive a reader is escaped.
-#[must_use]
-pub fn quoted(text: &str) -> String {
-    let mut quoted = String::from("\"");
-    for c in text.chars() {
-        match c {
-            '"' | '\\' => quoted.extend(['\\', c]),
-            '\n' => quoted.push_str("\\n"),
-            '\t' => quoted.push_str("\\t"),
-            '\r' => quoted.push_str("\\r"),
-            c if is_deceptive(c) => quoted.push_str(&format!("\\U{:08x}", u32::from(c))),
-            c => quoted.push(c),
-        }
-    }
-    quoted.push('"');
-    quoted
 }

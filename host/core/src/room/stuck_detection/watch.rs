@@ -170,11 +170,6 @@ impl Watch {
         }
     }
 
-    /// Forgets everything, as after a restart of the task.
-    pub fn reset(&mut self) {
-        *self = Self::default();
-    }
-
     fn saw_act(&mut self, doing: Doing) {
         (self.message, self.messages) = (None, 0);
         let is_same = self.last.is_some_and(|last| last.is_same_as(&doing));
