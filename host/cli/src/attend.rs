@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use conclave_core::types::approval::Approval;
 use conclave_core::types::request::Request;
+use conclave_runtime::ControlInbox;
 use conclave_runtime::Host;
-use conclave_runtime::store::{ControlInbox, Mail, Store, Word};
+use conclave_runtime::store::{Mail, Store, Word};
 use tokio::task::AbortHandle;
 
 use crate::approval_id::approval_id;

@@ -17,8 +17,8 @@ use conclave_core::types::tool::{ToolError, ToolOutcome};
 use conclave_core::types::view::AgentView;
 use serde_json::Value;
 
-use crate::clock::BoxFuture;
-use crate::subscribe::Level;
+use crate::observe::subscribe::Level;
+use crate::support::clock::BoxFuture;
 
 /// What every call starts with.
 pub struct CallStart {

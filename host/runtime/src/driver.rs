@@ -3,13 +3,18 @@
 //! One loop is the one writer of its room. Everything that takes time runs beside it and comes back as an event. A room that is over can be
 //! given another run: `begin`, then `run` again. One that was cut off goes on from its journal: `reopen`, then `run`.
 
+pub mod approve;
 mod approving;
+pub mod channel;
 mod children;
 mod held;
 mod pausing;
 mod perform;
 mod port;
+pub(crate) mod registry;
 mod resume;
+pub mod room_handle;
+pub mod runner;
 mod side_effects;
 mod timers;
 
@@ -31,17 +36,17 @@ use conclave_core::types::room_secret::RoomSecret;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::approve::Approver;
 use crate::calls::Plugins;
-use crate::channel::Channels;
-use crate::clock::Clock;
-use crate::everything::Everything;
-use crate::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening as JournalOpening};
-use crate::kill_points::kill_point;
+use crate::driver::approve::Approver;
+use crate::driver::channel::Channels;
+use crate::driver::registry::Everything;
+use crate::driver::room_handle::{Outside, RoomHandle};
+use crate::driver::runner::{Lease, Progressing, TaskRunner};
 use crate::models::ModelClient;
-use crate::room_handle::{Outside, RoomHandle};
-use crate::runner::{Lease, Progressing, TaskRunner};
-use crate::subscribe::{FollowGate, Subscribers, Teller, What};
+use crate::observe::subscribe::{FollowGate, Subscribers, Teller, What};
+use crate::storage::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening as JournalOpening};
+use crate::support::clock::Clock;
+use crate::support::fail_points::kill_point;
 use held::{Held, Told};
 use port::WaitingModels;
 use side_effects::WaitingSideEffects;

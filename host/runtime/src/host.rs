@@ -2,17 +2,27 @@
 
 #[cfg(feature = "openai")]
 pub use clients::Probe;
+#[cfg(feature = "sqlite")]
+pub use control_inbox::ControlInbox;
 pub use guarded::Guard;
 pub use pins::{Pins, lock_of};
 
+pub mod batch;
 mod clients;
+#[cfg(feature = "sqlite")]
+mod control_inbox;
 mod folders;
 mod guarded;
 mod micro;
 mod natives;
 mod pins;
+pub mod prepared;
 mod prices;
+pub mod reload;
 mod secrets;
+pub mod servers;
+pub mod session;
+pub mod simulated_channel;
 mod sources;
 
 use std::borrow::Cow;
@@ -27,24 +37,23 @@ use conclave_core::config::{Config, ModelKind, PluginSource, Problems, Severity}
 use conclave_core::types::ids::{PluginName, RoomId};
 use conclave_core::types::message::Blob;
 
-use crate::blobs::{BlobError, Blobs, MemoryBlobs};
 use crate::calls::Plugins;
-use crate::engine::{Engine, EngineError, EngineSettings};
-use crate::everything::Everything;
-use crate::kv::{KvStore, MemoryKv};
+use crate::driver::registry::Everything;
+use crate::host::prepared::{PluginInfo, Prepared, Stopper};
+use crate::host::reload::{Rebuilt, Source};
+use crate::host::servers::ToolServers;
+use crate::imports::call::Stores;
+use crate::imports::kv::{KvStore, MemoryKv};
+use crate::imports::secrets::{NoSecrets, SecretSource};
 use crate::models::ModelClient;
 use crate::native::{self, Routes};
+use crate::observe::subscribe::OWN_CLIENT;
 #[cfg(feature = "download")]
 use crate::plugin::Downloads;
+use crate::plugin::sandboxed::{Sandbox, Sandboxes};
 use crate::plugin::{Cache, CacheError, Compiler, LoadedPlugin, Loader, Origin};
-use crate::prepared::{PluginInfo, Prepared, Stopper};
-use crate::reload::{Rebuilt, Source};
-use crate::sandbox::{Sandbox, Sandboxes, Stores};
-use crate::secrets::{NoSecrets, SecretSource};
-use crate::servers::ToolServers;
-
-/// What the prompts of a model that the program speaks to itself can reach: the host cannot know.
-pub(crate) const OWN_CLIENT: &str = "wherever this program's client sends it";
+use crate::sandbox::engine::{Engine, EngineError, EngineSettings};
+use crate::support::blobs::{BlobError, Blobs, MemoryBlobs};
 
 /// What a host is made of. The default: no plugins but those of files, no models but scripted ones, no keys, nothing kept on the disk.
 pub struct HostOptions {
@@ -259,7 +268,7 @@ impl Host {
     ) -> Option<tokio::sync::oneshot::Receiver<()>> {
         let (events, outside) = self.everything.get_with_outside(room)?;
         let confirmed = outside.controls.enter(id)?;
-        crate::kill_points::kill_point!("before-control-delivered");
+        crate::support::fail_points::kill_point!("before-control-delivered");
         let received = conclave_core::protocol::event::Event::ControlReceived { id: id.clone(), message: Box::new(event) };
         events.send(received).is_ok().then_some(confirmed)
     }

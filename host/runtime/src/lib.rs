@@ -28,44 +28,67 @@
 
 #![deny(clippy::print_stdout, clippy::print_stderr, clippy::exit)]
 
-pub mod approve;
-pub mod batch;
-mod bindings;
-pub mod blobs;
+// The folders stand here from the lowest to the highest; a folder imports only from those above it in
+// this list, which `cargo xtask test` checks.
+/// Clocks, ids, digests, files that survive a power cut, and places for calls.
+mod support {
+    pub(crate) mod admission;
+    pub mod blobs;
+    pub mod clock;
+    pub(crate) mod digest;
+    pub mod durable_file;
+    pub mod fail_points;
+    pub mod ids;
+    pub(crate) mod suspension;
+}
+/// What a run publishes, and who receives it.
+mod observe {
+    pub mod subscribe;
+    #[cfg(feature = "tracing")]
+    pub mod telemetry;
+}
 pub mod calls;
-mod capability;
-pub mod channel;
-pub mod clock;
-mod convert;
-mod digest;
-mod driver;
-pub mod durable_file;
-pub mod engine;
-mod everything;
-#[cfg(feature = "fetch")]
-mod fetch;
-pub mod history_file;
-mod host;
-pub mod ids;
-pub mod journal;
-pub mod kill_points;
-pub mod kv;
+/// What stands behind the imports of a plugin, and the state of its call.
+mod imports {
+    pub(crate) mod bindings;
+    pub(crate) mod call;
+    pub(crate) mod convert;
+    #[cfg(feature = "fetch")]
+    pub(crate) mod fetch;
+    pub(crate) mod interfaces;
+    pub mod kv;
+    pub mod secrets;
+}
+/// Calls into components, each in a fresh store and instance.
+mod sandbox {
+    pub mod engine;
+    pub(crate) mod fault;
+    pub(crate) mod guest_calls;
+    pub(crate) mod run;
+}
 pub mod native;
 pub mod plugin;
-mod prepared;
-pub mod reload;
-mod room_handle;
-pub mod runner;
-pub mod sandbox;
-pub mod secrets;
-pub mod servers;
-mod session;
-#[cfg(feature = "sqlite")]
-pub mod store;
-pub mod subscribe;
+/// Journals, and the stores that keep them.
+mod storage {
+    pub mod history_file;
+    pub mod journal;
+    #[cfg(feature = "sqlite")]
+    pub mod store;
+}
+mod driver;
+mod host;
+
+pub use driver::{approve, channel, runner};
+pub use host::{batch, reload, servers, simulated_channel as voice};
+pub use imports::{kv, secrets};
+pub use observe::subscribe;
 #[cfg(feature = "tracing")]
-pub mod telemetry;
-pub mod voice;
+pub use observe::telemetry;
+pub use sandbox::engine;
+#[cfg(feature = "sqlite")]
+pub use storage::store;
+pub use storage::{history_file, journal};
+pub use support::{blobs, clock, durable_file, fail_points, ids};
 
 pub use conclave_core::config::{self, lockfile};
 pub use conclave_core::permissions::{manifest, policy_rules};
@@ -107,12 +130,14 @@ pub use conclave_core::types::{
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 pub use conclave_models as models;
+pub use driver::room_handle::{Accepted, Announced, RoomHandle, TaskHandle, WaitError};
+#[cfg(feature = "sqlite")]
+pub use host::ControlInbox;
 #[cfg(feature = "openai")]
 pub use host::Probe;
+pub use host::prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
+pub use host::session::{Ask, Hosted, ResumeError, Session, SessionError};
 pub use host::{Follow, Guard, Host, HostOptions, LoadStep, Pins, PrepareError, lock_of};
-pub use prepared::{CallToolError, Caller, PluginInfo, Prepared, Run, RunOptions, Stopper, ToolCalling, ToolRun};
-pub use room_handle::{Accepted, Announced, RoomHandle, TaskHandle, WaitError};
-pub use session::{Ask, Hosted, ResumeError, Session, SessionError};
 
 /// The pages whose examples are tests.
 #[cfg(all(doctest, feature = "openai", feature = "schemars", feature = "sqlite", feature = "tracing"))]

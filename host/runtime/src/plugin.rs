@@ -11,6 +11,7 @@ mod embed;
 mod exports;
 mod load;
 mod probe;
+pub(crate) mod sandboxed;
 mod schema;
 mod source;
 mod weight;
@@ -26,8 +27,8 @@ use serde::Serialize;
 use serde_json::Value;
 use wasmtime::component::InstancePre;
 
-use crate::engine::Engine;
-use crate::sandbox::CallState;
+use crate::imports::call::CallState;
+use crate::sandbox::engine::Engine;
 use exports::Exports;
 
 pub(crate) use arguments::Arguments;

@@ -17,7 +17,7 @@ use conclave_runtime::kv::Sqlite;
 use conclave_runtime::models::{ModelClient, ModelFailure, TextSink};
 use conclave_runtime::native::{Call, Failure, Plugin, Tool};
 use conclave_runtime::subscribe::{Happening, Subscriber, Subscribers, What};
-use conclave_runtime::{Ask, Host, HostOptions, Prepared, ResumeError, RunOptions, kill_points};
+use conclave_runtime::{Ask, Host, HostOptions, Prepared, ResumeError, RunOptions, fail_points};
 use serde_json::json;
 
 use crate::kept::{Keep, digest};
@@ -92,7 +92,7 @@ impl Child {
         // A test's harness may have begun a line.
         say("");
         if let Some((name, nth)) = &self.kill {
-            kill_points::arm(name, *nth);
+            fail_points::arm(name, *nth);
         }
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
         runtime.map_err(|error| error.to_string())?.block_on(self.go_on())

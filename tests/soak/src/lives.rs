@@ -9,7 +9,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use conclave_core::types::ids::RoomId;
-use conclave_runtime::kill_points::NAMES;
+use conclave_runtime::fail_points::NAMES;
 
 use crate::check::Known;
 use crate::child::{Child, Clockwork};

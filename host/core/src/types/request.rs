@@ -15,6 +15,11 @@ use crate::types::message::Blob;
 #[serde(transparent)]
 pub struct RequestId(pub u64);
 
+impl RequestId {
+    /// The id of a request whose sender waits for no reply.
+    pub const NO_REPLY: Self = Self(u64::MAX);
+}
+
 /// Something that came in on a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inbound {

@@ -10,8 +10,8 @@ use conclave_core::types::ids::PluginName;
 use serde_json::Value;
 
 use super::Shared;
-use crate::approve::Approver;
 use crate::calls::Plugins;
+use crate::driver::approve::Approver;
 
 /// How often an approver may write arguments anew; a program could do so for ever.
 const TRIES: u32 = 16;

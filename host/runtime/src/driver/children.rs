@@ -12,9 +12,9 @@ use conclave_core::types::usage::{Spent, UsedByPlugin};
 
 use super::pausing::pause_as;
 use super::{Driver, Inlet, Shared, UnderWay};
-use crate::journal::JournalFailure;
-use crate::kill_points::kill_point;
-use crate::runner::{Child, Ended, Lease, Place, Progressing, Submission};
+use crate::driver::runner::{Child, Ended, Lease, Place, Progressing, Submission};
+use crate::storage::journal::JournalFailure;
+use crate::support::fail_points::kill_point;
 
 impl Driver {
     /// Opens a child room; when the host goes on after it had stopped, the room may be there already, and then goes on too.

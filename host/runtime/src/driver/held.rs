@@ -9,9 +9,9 @@ use conclave_core::protocol::effect::Effect;
 use conclave_core::types::delegation::BackgroundRecord;
 use conclave_core::types::ids::ControlId;
 
-use crate::clock::BoxFuture;
-use crate::journal::JournalFailure;
-use crate::subscribe::What;
+use crate::observe::subscribe::What;
+use crate::storage::journal::JournalFailure;
+use crate::support::clock::BoxFuture;
 
 /// Something that came of an event.
 pub(super) enum Told {

@@ -18,13 +18,13 @@ use super::approving::Asking;
 use super::port::RoomPort;
 use super::side_effects::{SideEffectPort, Step};
 use super::{Driver, UnderWay};
-use crate::approve::Approver;
 use crate::calls::{CallStart, Observer, ToolStart};
-use crate::channel::Answer;
-use crate::kill_points::kill_point;
+use crate::driver::approve::Approver;
+use crate::driver::channel::Answer;
+use crate::driver::runner::{Progress, Progressing};
 use crate::models::{ModelFailure, TextSink};
-use crate::runner::{Progress, Progressing};
-use crate::subscribe::{FollowGate, Level, Teller, What};
+use crate::observe::subscribe::{FollowGate, Level, Teller, What};
+use crate::support::fail_points::kill_point;
 use tokio::sync::mpsc::UnboundedSender;
 
 impl Driver {

@@ -11,7 +11,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::calls::ModelPort;
-use crate::clock::BoxFuture;
+use crate::support::clock::BoxFuture;
 
 type Answer = Result<Completion, ModelError>;
 

@@ -12,8 +12,8 @@ use conclave_core::types::ids::{CallId, PluginName, RoomId};
 
 use super::pausing::paused_after;
 use super::{Driver, Inlet, RoomJournal, Shared, draw_secret};
-use crate::journal::JournalFailure;
-use crate::room_handle::next_request;
+use crate::driver::room_handle::next_request;
+use crate::storage::journal::JournalFailure;
 
 impl Driver {
     /// The room of that name as its journal has it; none when it has none.

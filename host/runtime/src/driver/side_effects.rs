@@ -13,8 +13,8 @@ use tokio::sync::mpsc::UnboundedSender;
 use tokio::sync::oneshot;
 
 use crate::calls::EffectPort;
-use crate::clock::BoxFuture;
-use crate::kill_points::kill_point;
+use crate::support::clock::BoxFuture;
+use crate::support::fail_points::kill_point;
 
 /// What is waited for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

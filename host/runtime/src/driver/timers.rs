@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use conclave_core::types::ids::{Millis, TimerId};
 
-use crate::clock::{BoxFuture, Clock};
+use crate::support::clock::{BoxFuture, Clock};
 
 /// Timers that need not be looked through.
 const CLEAN_AT: usize = 32;

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use super::Host;
 #[cfg(feature = "openai")]
+use crate::imports::secrets::KeyOf;
+#[cfg(feature = "openai")]
 use crate::models::openai::{OpenAi, OpenAiError, OpenAiSettings};
 use crate::models::{ModelClient, Scripted};
-#[cfg(feature = "openai")]
-use crate::secrets::KeyOf;
 
 /// What a model's server said when it was asked for its models.
 #[cfg(feature = "openai")]

@@ -11,9 +11,9 @@ use conclave_core::types::limits::PluginLimits;
 
 use super::sources::{Missing, no_servers};
 use super::{Follow, Host, LoadStep};
+use crate::host::servers::ServerStart;
 use crate::native::{self, Native};
 use crate::plugin::{Arguments, schemas};
-use crate::servers::ServerStart;
 
 /// A native plugin that was taken in.
 pub(super) struct LoadedNative {

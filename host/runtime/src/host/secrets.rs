@@ -7,7 +7,7 @@ use conclave_core::config::{Config, KeyRef, Problems};
 use conclave_core::types::ids::SecretName;
 
 use super::Host;
-use crate::secrets::vault::Vault;
+use crate::imports::secrets::vault::Vault;
 
 impl Host {
     /// Holds the secrets that plugins were granted. Besides, how many of the problems are secrets that are not there.

@@ -17,8 +17,8 @@ use serde_json::Value;
 
 use super::failure::Unanswered;
 use crate::calls::{CallStart, ModelPort, Observer};
-use crate::sandbox::log::LogBook;
-use crate::subscribe::Level;
+use crate::imports::call::log::LogBook;
+use crate::observe::subscribe::Level;
 
 /// The host's side of one call. Cloning is cheap; once the call has ended it gives nothing any more.
 #[derive(Clone)]

@@ -8,7 +8,7 @@ use conclave_core::types::view::AgentView;
 
 use super::access::Access;
 use super::failure::Failure;
-use crate::clock::BoxFuture;
+use crate::support::clock::BoxFuture;
 
 pub(super) type AdvisorBody = Arc<dyn Fn(Consultation) -> BoxFuture<'static, Result<Advice, Failure>> + Send + Sync>;
 

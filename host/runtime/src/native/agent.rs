@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::failure::{Failure, Unanswered};
-use crate::clock::BoxFuture;
+use crate::support::clock::BoxFuture;
 
 pub(super) type AgentBody = Arc<dyn Fn(Step) -> BoxFuture<'static, Result<Turn, Failure>> + Send + Sync>;
 

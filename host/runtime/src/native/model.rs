@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use conclave_core::types::completion::{Completion, Prompt, Stop, Usage};
 
-use crate::clock::BoxFuture;
 use crate::models::{ModelClient, ModelFailure, TextSink};
+use crate::support::clock::BoxFuture;
 
 /// A client for `[models.NAME]` with `kind = "native"`: a closure from the prompt to the completion. Its future is dropped when nobody
 /// waits for the answer any more. One that has text while it is generated implements [`ModelClient`] itself.

@@ -14,7 +14,7 @@ use serde_json::Value;
 
 use super::running::Native;
 use crate::calls::{CallStart, Plugins, ToolStart};
-use crate::clock::BoxFuture;
+use crate::support::clock::BoxFuture;
 
 /// Native plugins by their names in the config; what is not among them is a component's.
 pub(crate) struct Routes {

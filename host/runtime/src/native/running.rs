@@ -24,10 +24,10 @@ use super::failure::Failure;
 use super::plugin::Plugin;
 use super::tool::Call;
 use crate::calls::{CallStart, ToolStart};
-use crate::convert::checked;
+use crate::imports::call::log::excerpt;
+use crate::imports::call::{Grantee, no_view};
+use crate::imports::convert::checked;
 use crate::plugin::Arguments;
-use crate::sandbox::log::excerpt;
-use crate::sandbox::{Grantee, no_view};
 
 /// Characters of a panic's message in a fault.
 const WORDS: usize = 600;

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::access::Access;
 use super::failure::Failure;
-use crate::clock::BoxFuture;
+use crate::support::clock::BoxFuture;
 
 pub(super) type ToolBody = Arc<dyn Fn(Call) -> BoxFuture<'static, Result<ToolOutcome, Failure>> + Send + Sync>;
 

@@ -4,7 +4,7 @@ use conclave_core::permissions::manifest::SECTION;
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::LoadError;
-use crate::sandbox::log::excerpt;
+use crate::imports::call::log::excerpt;
 
 /// The parts of a component that decide whether it is taken in.
 #[derive(Debug, PartialEq, Eq)]

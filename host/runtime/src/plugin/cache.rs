@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime};
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-use crate::durable_file::sync_folder;
+use crate::support::durable_file::sync_folder;
 
 /// The folder cannot hold compiled code that could be trusted. The host works without a cache.
 #[derive(Debug, thiserror::Error)]

@@ -14,7 +14,7 @@ use conclave_core::types::limits::PluginLimits;
 use conclave_core::types::text::{show_duration as duration, show_size as size};
 
 use super::LoadError;
-use crate::sandbox::log::excerpt;
+use crate::imports::call::log::excerpt;
 
 /// Who compiles components that are not the program's own stock.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use conclave_core::types::capability::Capability;
 
 use super::LoadError;
 use super::anatomy::Anatomy;
-use crate::sandbox::log::excerpt;
+use crate::imports::call::log::excerpt;
 
 /// The package of the contract, and the version that this host offers.
 const PACKAGE: &str = "conclave:plugin/";

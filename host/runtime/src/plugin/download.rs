@@ -13,8 +13,8 @@ use reqwest::{Client, Response};
 use url::Url;
 
 use super::read_component;
-use crate::digest::sha256 as digest;
-use crate::durable_file::{self, Access};
+use crate::support::digest::sha256 as digest;
+use crate::support::durable_file::{self, Access};
 
 /// Detours of one download.
 const REDIRECTS: usize = 5;

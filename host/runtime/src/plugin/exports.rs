@@ -6,8 +6,10 @@ use conclave_core::setup::PluginKind;
 use wasmtime::Store;
 use wasmtime::component::{Instance, InstancePre};
 
-use crate::bindings::exports::conclave::plugin::{agent, condenser, delivery_strategy, gate, memory, responder, security_analyzer, tools};
-use crate::sandbox::CallState;
+use crate::imports::bindings::exports::conclave::plugin::{
+    agent, condenser, delivery_strategy, gate, memory, responder, security_analyzer, tools,
+};
+use crate::imports::call::CallState;
 
 /// The exports of the contract that a component has.
 #[derive(Default)]

@@ -17,10 +17,10 @@ use super::exports::Exports;
 use super::probe::probe;
 use super::schema::{Schema, compile_all};
 use super::{Inspection, LoadError, LoadedPlugin, Origin, anatomy, contract};
-use crate::digest;
-use crate::engine::Engine;
-use crate::sandbox::log::excerpt;
-use crate::sandbox::{CallState, network};
+use crate::imports::call::log::excerpt;
+use crate::imports::call::{CallState, network};
+use crate::sandbox::engine::Engine;
+use crate::support::digest;
 use conclave_core::types::text::{show_duration, show_size as size};
 
 /// How long compiling the schemas of a plugin may take: what the caps on them leave possible takes a fraction of it.

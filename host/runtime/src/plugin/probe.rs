@@ -20,14 +20,15 @@ use wasmtime::component::{Instance, InstancePre};
 
 use super::LoadError;
 use super::exports::Exports;
-use crate::bindings::exports::conclave::plugin::tools;
 use crate::calls::{CallStart, ModelPort, NoEffects, Observer};
-use crate::clock::BoxFuture;
-use crate::convert::{spec_in, text_in};
-use crate::engine::Engine;
-use crate::sandbox::log::excerpt;
-use crate::sandbox::{CallState, Errand, Grantee, Lent, run};
-use crate::subscribe::Level;
+use crate::imports::bindings::exports::conclave::plugin::tools;
+use crate::imports::call::log::excerpt;
+use crate::imports::call::{CallState, Grantee, Lent};
+use crate::imports::convert::{spec_in, text_in};
+use crate::observe::subscribe::Level;
+use crate::sandbox::engine::Engine;
+use crate::sandbox::run::{self, Errand};
+use crate::support::clock::BoxFuture;
 
 /// Tools of one plugin.
 const TOOLS: usize = 128;
@@ -65,7 +66,7 @@ pub(super) async fn probe(
         observer: Arc::new(Nobody),
     };
     let state = CallState::new(grantee, start, Lent::Nothing);
-    let (listed, _) = run(engine, code, None, state, &Probe(exports)).await;
+    let (listed, _) = run::run(engine, code, None, state, &Probe(exports)).await;
     match listed {
         Err(fault) => Err(LoadError::NotStarted(fault)),
         Ok(Err(cause)) => Err(LoadError::Types(excerpt(&cause, 600))),

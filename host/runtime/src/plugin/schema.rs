@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::LoadError;
 use super::weight::{COMPARISONS, Weight, weigh};
-use crate::sandbox::log::excerpt;
+use crate::imports::call::log::excerpt;
 
 /// Bytes of a schema.
 const BYTES: usize = 64 << 10;

@@ -5,11 +5,11 @@ use wasmtime::component::ResourceTableError;
 use wasmtime::{Error, Trap, WasmBacktrace};
 use wasmtime_wasi::I32Exit;
 
-use super::grantee::Grantee;
-use super::log::excerpt;
-use super::meter::Broken;
-use super::state::CallState;
-use super::stdio::panic_message;
+use crate::imports::call::log::excerpt;
+use crate::imports::call::meter::Broken;
+use crate::imports::call::plugin_context::Grantee;
+use crate::imports::call::state::CallState;
+use crate::imports::call::stdio::panic_message;
 
 /// Frames from which a stray pointer is more likely a stack that ran out.
 const DEEP: usize = 32;
@@ -105,7 +105,7 @@ mod tests {
     use conclave_core::types::tool::ToolError;
 
     use super::*;
-    use crate::sandbox::testing::{setup, state};
+    use crate::imports::call::testing::{setup, state};
 
     #[test]
     fn what_the_engine_refuses_is_one_sentence() {

@@ -3,40 +3,21 @@
 use std::time::{Duration, Instant};
 
 use conclave_core::types::fault::{CallReport, Fault, FaultKind};
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use wasmtime::component::{Instance, InstancePre};
 use wasmtime::{Store, StoreContextMut, UpdateDeadline};
 
 use super::fault::{broken, fault};
-use super::parking::Parked;
-use super::places::Places;
-use super::state::{CallState, Lent};
-use super::{Sandbox, grantee::Grantee};
-use crate::calls::CallStart;
-use crate::engine::Engine;
-use crate::secrets::scrub;
+use crate::imports::call::plugin_context::Grantee;
+use crate::imports::call::state::CallState;
+use crate::sandbox::engine::Engine;
+use crate::support::admission::Places;
+use crate::support::suspension::Parked;
 
 /// What is done in a fresh instance; more than once when the call is run again.
 pub(crate) trait Errand: Send + Sync {
     type Answer: Send;
 
     fn run(&self, store: &mut Store<CallState>, instance: &Instance) -> impl Future<Output = wasmtime::Result<Self::Answer>> + Send;
-}
-
-impl Sandbox {
-    /// Runs an errand in a fresh sandbox, within the plugin's limits.
-    ///
-    /// The plugin's own queue comes first: a plugin with a thousand waiting calls holds no more of the pool than it may use.
-    pub(super) async fn run<E>(&self, start: CallStart, lent: Lent, errand: E) -> (Result<E::Answer, Fault>, CallReport)
-    where
-        E: Errand,
-        E::Answer: Serialize + DeserializeOwned,
-    {
-        let state = CallState::new(self.grantee.clone(), start, lent);
-        let (answer, report) = run(self.plugin.engine(), self.plugin.code(), Some(&self.at_once), state, &errand).await;
-        scrub::ended(&self.grantee, answer, report)
-    }
 }
 
 /// Runs an errand on code that need not be a loaded plugin yet. A call that waits long gives its places back, and is run again from what it
@@ -180,8 +161,8 @@ mod tests {
     use wasmtime::component::Component;
 
     use super::*;
-    use crate::engine::EngineSettings;
-    use crate::sandbox::testing;
+    use crate::imports::call::testing;
+    use crate::sandbox::engine::EngineSettings;
 
     /// Waits in a thread of the host's, as an import does that the operating system keeps waiting.
     struct Blocked(Mutex<Option<mpsc::Receiver<()>>>);

@@ -8,15 +8,16 @@ use std::sync::Arc;
 
 use conclave_core::journal::pending_work::WaitKey;
 use conclave_runtime::Capability;
+use conclave_runtime::ControlInbox;
 use conclave_runtime::approval::{Approval, ApprovalAnswer, ApprovalRequest};
 use conclave_runtime::approve::Approver;
 use conclave_runtime::clock::BoxFuture;
 use conclave_runtime::config::Config;
 use conclave_runtime::event::Event;
+use conclave_runtime::fail_points;
 use conclave_runtime::ids::{CallId, RoomId};
-use conclave_runtime::kill_points;
 use conclave_runtime::native::{self, Call, Plugin, Step, Tool};
-use conclave_runtime::store::{ControlInbox, Durability, Mail, MailState, Reader, Standing, Store, Word};
+use conclave_runtime::store::{Durability, Mail, MailState, Reader, Standing, Store, Word};
 use conclave_runtime::{Host, HostOptions, Prepared, RunOptions};
 use serde_json::json;
 
@@ -79,9 +80,9 @@ async fn live(folder: &Path, kill: Option<&str>) {
             tokio::spawn(async move { drop(run.outcome().await.unwrap()) })
         }
     };
-    let is_of_control = kill.is_some_and(|kill| kill_points::OF_CONTROL.contains(&kill));
+    let is_of_control = kill.is_some_and(|kill| fail_points::OF_CONTROL.contains(&kill));
     if let Some(kill) = kill.filter(|_| is_of_control) {
-        kill_points::arm(kill, 1);
+        fail_points::arm(kill, 1);
     }
     let inbox = ControlInbox::new(&store, &host);
     while !running.is_finished() {
@@ -89,7 +90,7 @@ async fn live(folder: &Path, kill: Option<&str>) {
             .receive(|_| {
                 // The next commit is that of the message's record: on this one thread its room has not seen it yet.
                 if let Some(kill) = kill.filter(|_| !is_of_control) {
-                    kill_points::arm(kill, 1);
+                    fail_points::arm(kill, 1);
                 }
             })
             .await;

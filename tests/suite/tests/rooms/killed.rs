@@ -12,7 +12,7 @@ use conclave_runtime::delegation::{BackgroundState, Delegation};
 use conclave_runtime::ids::{ChannelId, RoomId, TaskName};
 use conclave_runtime::limits::RunLimits;
 use conclave_runtime::store::{About, Durability, Store};
-use conclave_runtime::{Ask, RunOptions, kill_points};
+use conclave_runtime::{Ask, RunOptions, fail_points};
 use conclave_test_support::block_on;
 use tokio::sync::watch;
 
@@ -137,7 +137,7 @@ fn the_child() {
     let Ok(words) = std::env::var(WORDS) else { return };
     let (folder, kill): (PathBuf, Option<(String, u64)>) = serde_json::from_str(&words).expect("the parent's words");
     if let Some((name, nth)) = kill {
-        kill_points::arm(&name, nth);
+        fail_points::arm(&name, nth);
     }
     live(&folder);
 }

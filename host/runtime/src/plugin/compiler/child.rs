@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use conclave_core::types::limits::COMPONENT_BYTES;
 
 use super::{DONE, REFUSED};
-use crate::engine;
+use crate::sandbox::engine;
 
 /// Compiles one component within limits on this whole process, which is good for nothing else afterwards. For a program that is started
 /// with [`Compiler::Child`](super::Compiler::Child): call it first thing, with stdin, stdout and the two numbers that stand at the end of

@@ -1,0 +1,63 @@
+//! Approvers: who decides about a tool call that a rule of the operator asks about, and whether a run may have more of what it has used up.
+//! The rules themselves are the core's.
+
+use conclave_core::policy::budget::TopUp;
+use conclave_core::types::approval::{Approval, ApprovalAnswer, ApprovalAuthor, ApprovalRequest};
+
+use crate::support::clock::BoxFuture;
+
+/// Decides about tool calls.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::approve::Approver;
+/// use conclave_runtime::clock::BoxFuture;
+/// use conclave_runtime::decision::{Approval, ApprovalAnswer, ApprovalRequest};
+/// use serde_json::json;
+///
+/// /// Lets small sums through and cuts large ones. A real one would ask somebody.
+/// struct Cashier;
+///
+/// impl Approver for Cashier {
+///     fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
+///         Box::pin(async move {
+///             // A person's answer is `approval.by(ApprovalAuthor::Person { .. })`.
+///             ApprovalAnswer::from(match request.arguments["euros"].as_u64() {
+///                 Some(0..=50) => Approval::Approved,
+///                 Some(_) => Approval::Edited { arguments: json!({ "euros": 50 }) },
+///                 None => Approval::Refused { reason: "it says no sum".to_owned() },
+///             })
+///         })
+///     }
+/// }
+///
+/// let options = RunOptions { approver: Arc::new(Cashier), ..RunOptions::default() };
+/// # drop(options);
+/// ```
+pub trait Approver: Send + Sync + 'static {
+    /// Returns whether the call may run, and who says so; the journal keeps both. The run waits; the future is dropped when the call is
+    /// stopped. [`ApprovalRequest::causes`] says why the host asks: an answer that stands for a rule must not answer
+    /// [`ApprovalCause::Confirm`](conclave_core::types::approval::ApprovalCause::Confirm).
+    fn decide(&self, request: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer>;
+
+    /// Whether a run that has used up a limit may have more: as proposed, or as much as `{"add": …}` says ([`TopUp::amount`]). The run
+    /// waits, and ends when it is refused; without a word from the approver nobody gives more.
+    fn top_up(&self, top_up: TopUp) -> BoxFuture<'static, ApprovalAnswer> {
+        drop(top_up);
+        let reason = "nobody is there to give more".to_owned();
+        Box::pin(std::future::ready(Approval::Refused { reason }.by(ApprovalAuthor::Nobody)))
+    }
+}
+
+/// Refuses everything: nobody is there to ask.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoApprover;
+
+impl Approver for NoApprover {
+    fn decide(&self, _: ApprovalRequest) -> BoxFuture<'static, ApprovalAnswer> {
+        let reason = "nobody is there to approve it".to_owned();
+        Box::pin(std::future::ready(Approval::Refused { reason }.by(ApprovalAuthor::Nobody)))
+    }
+}

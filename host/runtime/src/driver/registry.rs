@@ -1,0 +1,122 @@
+//! All rooms that a host has under way, so that one word stops them all, and whoever is not part of a run finds one by its name. It holds
+//! no run alive.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+
+use conclave_core::protocol::event::Event;
+use conclave_core::types::ids::RoomId;
+use tokio::sync::mpsc::{UnboundedSender, WeakUnboundedSender};
+
+use crate::driver::room_handle::Outside;
+
+/// Rooms that need not be looked through.
+const CLEAN_AT: usize = 32;
+
+/// Where the events of rooms go in; child rooms too.
+#[derive(Debug, Default)]
+pub(crate) struct Everything(Mutex<Rooms>);
+
+#[derive(Debug)]
+struct Rooms {
+    open: Vec<Open>,
+    /// When there are so many, those that are over are taken out: twice as many as were left the last time, so that an added room costs
+    /// a constant on average, whatever the list's capacity is.
+    clean_at: usize,
+}
+
+impl Default for Rooms {
+    fn default() -> Self {
+        Self { open: Vec::new(), clean_at: CLEAN_AT }
+    }
+}
+
+struct Open {
+    room: RoomId,
+    events: WeakUnboundedSender<Event>,
+    outside: Weak<Outside>,
+    /// No room above stops it.
+    is_alone: bool,
+}
+
+impl std::fmt::Debug for Open {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Open").field("room", &self.room).field("is_alone", &self.is_alone).finish_non_exhaustive()
+    }
+}
+
+impl Open {
+    /// None when it is over: nobody receives its events any more.
+    fn sender(&self) -> Option<UnboundedSender<Event>> {
+        self.events.upgrade().filter(|events| !events.is_closed())
+    }
+}
+
+impl Everything {
+    fn lock(&self) -> MutexGuard<'_, Rooms> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn add(&self, room: &RoomId, events: &UnboundedSender<Event>, outside: &Arc<Outside>) {
+        let mut rooms = self.lock();
+        if rooms.open.len() >= rooms.clean_at {
+            rooms.open.retain(|open| open.sender().is_some());
+            rooms.clean_at = CLEAN_AT.max(2 * rooms.open.len());
+        }
+        let is_alone = !room.as_str().contains('/');
+        rooms.open.push(Open { room: room.clone(), events: events.downgrade(), outside: Arc::downgrade(outside), is_alone });
+    }
+
+    /// From now on the room is stopped here and by nobody above.
+    pub(crate) fn detach(&self, room: &RoomId) {
+        if let Some(open) = self.lock().open.iter_mut().rev().find(|open| open.room == *room) {
+            open.is_alone = true;
+        }
+    }
+
+    /// Where the events of a room go in; none when it is not under way here.
+    pub(crate) fn get(&self, room: &RoomId) -> Option<UnboundedSender<Event>> {
+        let rooms = self.lock();
+        rooms.open.iter().rev().filter(|open| open.room == *room).find_map(Open::sender)
+    }
+
+    /// The same, with what those who speak to the room share with it.
+    #[cfg_attr(not(feature = "sqlite"), expect(dead_code, reason = "control messages come through a store"))]
+    pub(crate) fn get_with_outside(&self, room: &RoomId) -> Option<(UnboundedSender<Event>, Arc<Outside>)> {
+        let rooms = self.lock();
+        let mut of_name = rooms.open.iter().rev().filter(|open| open.room == *room);
+        of_name.find_map(|open| Some((open.sender()?, open.outside.upgrade()?)))
+    }
+
+    /// Stops what goes on; gives how many were told. What a stopped room has in child rooms it stops itself.
+    pub(crate) fn stop(&self, reason: &str) -> usize {
+        let rooms = self.lock();
+        let alone = rooms.open.iter().filter(|open| open.is_alone);
+        let told = alone.filter_map(|open| open.events.upgrade());
+        told.filter(|events| events.send(Event::Cancelled { reason: reason.to_owned() }).is_ok()).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::mpsc::unbounded_channel;
+
+    use super::*;
+    use crate::driver::runner::LocalRunner;
+    use crate::support::clock::SystemClock;
+
+    #[test]
+    fn rooms_that_are_over_are_taken_out_in_time() {
+        let everything = Everything::default();
+        let outside = Arc::new(Outside::new(Arc::new(LocalRunner::new()), Arc::new(SystemClock)));
+        // As a list is that once was long.
+        everything.lock().open.reserve(100_000);
+        let (lasting, _events) = unbounded_channel();
+        everything.add(&RoomId::from("lasting"), &lasting, &outside);
+        for number in 0..10_000 {
+            let (sender, _over) = unbounded_channel();
+            everything.add(&RoomId::from(number.to_string()), &sender, &outside);
+            assert!(everything.lock().open.len() <= CLEAN_AT, "at most one is open beside the lasting one: {number}");
+        }
+        assert!(everything.get(&RoomId::from("lasting")).is_some() && everything.get(&RoomId::from("1")).is_none());
+    }
+}

@@ -1,0 +1,327 @@
+//! One tool without a task: a room whose agent makes one call and ends. So grants, budgets, limits, policy, journal and subscribers hold
+//! as in any run. What the tool does is not known here.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use conclave_core::config::{MCP_CLIENT, YOU};
+use conclave_core::permissions::grant::{Grants, ToolPattern, ToolsGrant};
+use conclave_core::permissions::manifest::{Ask, CONTRACT, FORMAT, Manifest};
+use conclave_core::permissions::policy_rules::{Decide, Rule};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::setup::{AgentSeat, PluginFacts, PluginKind, PluginSetup, Setup, TaskSetup};
+use conclave_core::tool_calls::arguments::{Wrong, check};
+use conclave_core::tool_calls::toolbox::TaskTool;
+use conclave_core::types::action::{Action, Reply, Turn};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::completion::ToolFormat;
+use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::types::denial::Denial;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::message::{Entity, ToolCall};
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::view::AgentView;
+use serde_json::{Value, json};
+
+use super::{Prepared, Run, RunOptions, Stopper};
+use crate::calls::{CallStart, Plugins, ToolStart};
+use crate::host::session::Parts;
+use crate::observe::subscribe::{Happening, Subscriber, What};
+use crate::storage::journal::JournalFailure;
+use crate::support::clock::BoxFuture;
+
+const TASK: &str = "call";
+
+/// Who calls a tool without a task. No plugin of a config can have such a name, so no rule of the policy takes one for the other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Caller {
+    /// Whoever holds the config.
+    #[default]
+    You,
+    /// A client that speaks the Model Context Protocol.
+    Mcp,
+}
+
+impl Caller {
+    /// As a rule of the policy names it: `caller = "(mcp)"`.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::You => YOU,
+            Self::Mcp => MCP_CLIENT,
+        }
+    }
+}
+
+/// What a tool gave.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ToolRun {
+    /// Calls in its `then` were not made: they are for an agent, and there is none.
+    pub answer: Result<ToolOutcome, ToolError>,
+    /// What the call cost and was refused; empty when nothing was started.
+    pub report: CallReport,
+}
+
+/// Why a tool was not called at all.
+#[derive(Debug, thiserror::Error)]
+pub enum CallToolError {
+    /// No plugin of the config has it.
+    #[error("there is no tool `{tool}`; {}", these(.known))]
+    Unknown {
+        tool: String,
+        /// `plugin.tool`, in order.
+        known: Vec<String>,
+    },
+    #[error(transparent)]
+    Journal(#[from] JournalFailure),
+}
+
+fn these(known: &[String]) -> String {
+    if known.is_empty() { "no plugin of this config has tools".to_owned() } else { format!("these are there: {}", known.join(", ")) }
+}
+
+impl Prepared {
+    /// Calls one tool, `plugin.tool`, without a task. It needs no grant: the caller is whoever holds the config. Everything that the tool
+    /// itself does is held against its grants and limits, and the policy's rules without a `caller` hold too,
+    /// and those for `(you)`.
+    ///
+    /// The arguments are a JSON object. Dropping the future stops the tool.
+    ///
+    /// # Errors
+    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made or written. What goes wrong in the tool, and what
+    /// an approver refuses, is in [`ToolRun::answer`].
+    ///
+    /// ```
+    /// use conclave_runtime::native::{self, Call, Plugin, Tool};
+    /// use conclave_runtime::{Host, HostOptions, RunOptions, config::Config};
+    /// use serde_json::json;
+    ///
+    /// # #[tokio::main]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let double = Tool::new("double", "Twice a number.", json!({ "type": "object" }), |call: Call| async move {
+    ///     Ok(json!(call.arguments["number"].as_i64().unwrap_or_default() * 2))
+    /// });
+    /// let app = Plugin::tools("app", [double]).with_agent(|_| async { Ok(native::finish("Done.")) });
+    /// let host = Host::new(HostOptions { native: vec![app], ..HostOptions::default() })?;
+    /// let config = Config::parse("app.toml", "", r#"
+    ///     entry = "main"
+    ///     [plugins.app]
+    ///     source = "native:app"
+    ///     [tasks.main]
+    ///     agent = "app"
+    /// "#)?;
+    /// let run = host.load(&config).await?.call_tool("app.double", json!({ "number": 21 }), RunOptions::default()).await?;
+    /// assert_eq!(run.answer.unwrap().value, Some(json!(42)));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn call_tool(&self, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolRun, CallToolError> {
+        self.start_tool(Caller::You, tool, arguments, options)?.outcome().await
+    }
+
+    /// The same for somebody else, and with a handle that stops it. The work begins when the outcome is awaited.
+    ///
+    /// # Errors
+    /// `Unknown` when no plugin has this tool, `Journal` when the journal cannot be made.
+    pub fn start_tool(&self, caller: Caller, tool: &str, arguments: Value, options: RunOptions) -> Result<ToolCalling, CallToolError> {
+        let Some(setup) = setup_for(&self.setup, caller, tool) else {
+            return Err(CallToolError::Unknown { tool: tool.to_owned(), known: self.tools() });
+        };
+        let seen = Arc::new(Seen { caller, findings: Mutex::default() });
+        let wrong = self.setup.tool(tool).and_then(|(_, spec)| check(&spec.input_schema, &arguments).err()).unwrap_or_default();
+        let call = ToolCall { id: "1".to_owned(), name: tool.to_owned(), arguments, untrusted: false };
+        let plugins = OneCall { inner: Arc::clone(&self.calls), call, seen: Arc::clone(&seen) };
+        let options = RunOptions { subscribers: options.subscribers.with(Arc::clone(&seen) as Arc<dyn Subscriber>), ..options };
+        let parts = Parts {
+            setup: Arc::new(setup),
+            plugins: Arc::new(plugins),
+            models: Arc::clone(&self.models),
+            everything: Arc::clone(&self.everything),
+        };
+        Ok(ToolCalling { run: parts.start(None, options)?, seen, wrong })
+    }
+
+    /// Every tool of the config, as `plugin.tool`, in order.
+    #[must_use]
+    pub fn tools(&self) -> Vec<String> {
+        let plugins = self.setup.plugins.iter();
+        let mut names: Vec<String> =
+            plugins.flat_map(|(plugin, setup)| setup.facts.tools.iter().map(move |tool| format!("{plugin}.{}", tool.name))).collect();
+        names.sort_unstable();
+        names
+    }
+}
+
+/// A call that goes on. Dropping it stops the tool.
+pub struct ToolCalling {
+    run: Run,
+    seen: Arc<Seen>,
+    wrong: Vec<Wrong>,
+}
+
+impl ToolCalling {
+    /// A handle that stops it, and has the journal say so.
+    #[must_use]
+    pub fn stopper(&self) -> Stopper {
+        self.run.stopper()
+    }
+
+    /// What the tool gave.
+    ///
+    /// # Errors
+    /// `Journal` when the journal fails; then nothing more was performed.
+    pub async fn outcome(self) -> Result<ToolRun, CallToolError> {
+        let outcome = self.run.outcome().await?;
+        let mut seen = self.seen.lock();
+        Ok(match seen.answered.take() {
+            Some((answer, report)) => ToolRun { answer, report },
+            None => ToolRun { answer: Err(not_started(seen.denied.take(), &self.wrong, &outcome)), report: CallReport::default() },
+        })
+    }
+}
+
+/// Why the room never came to the call: its arguments do not fit, a rule or an approver said no, or the run was over first.
+fn not_started(denied: Option<Denial>, wrong: &[Wrong], outcome: &Outcome) -> ToolError {
+    match (denied, &outcome.content) {
+        (Some(denial), _) => ToolError::Denied { denial },
+        (None, Some(_)) if !wrong.is_empty() => {
+            let wrong: Vec<String> = wrong.iter().map(|Wrong { path, reason }| format!("{path:?} {reason}")).collect();
+            ToolError::InvalidArguments { message: wrong.join("; ") }
+        }
+        (None, Some(message)) => ToolError::Other { message: message.clone() },
+        (None, None) => ToolError::Fault { fault: Fault::new(FaultKind::Abandoned, outcome.reason.clone()) },
+    }
+}
+
+/// The setup of a room for one call; none when nobody has the tool.
+fn setup_for(setup: &Setup, caller: Caller, tool: &str) -> Option<Setup> {
+    let (plugin, spec) = setup.tool(tool)?;
+    let tool_of_task = TaskTool::of_plugin(plugin, spec);
+    let of_tool = setup.plugins.get_key_value(plugin).map(|(name, plugin)| (name.clone(), Arc::clone(plugin)))?;
+    Some(Setup {
+        entry: TaskName::from(TASK),
+        tasks: BTreeMap::from([(TaskName::from(TASK), Arc::new(task(caller, tool_of_task)))]),
+        plugins: BTreeMap::from([of_tool, (PluginName::from(caller.as_str()), Arc::new(setup_of(caller, tool)))]),
+        policy: setup.policy.iter().cloned().chain(own_leave(caller, tool)).collect(),
+        ..setup.clone()
+    })
+}
+
+/// Whoever holds the config and makes a call has decided about it; the operator's rules come first all the same.
+fn own_leave(caller: Caller, tool: &str) -> Option<Rule> {
+    (caller == Caller::You).then(|| Rule {
+        tool: ToolPattern(tool.to_owned()),
+        caller: Some(PluginName::from(caller.as_str())),
+        arguments: Vec::new(),
+        only: false,
+        decide: Decide::Allow,
+        expires_ms: None,
+        source: "the command itself".to_owned(),
+    })
+}
+
+/// One step, and the tool's answer ends it.
+fn task(caller: Caller, tool: TaskTool) -> TaskSetup {
+    TaskSetup {
+        agent: PluginName::from(caller.as_str()),
+        toolbox: Arc::new(vec![tool].into()),
+        max_stalled_steps: 1,
+        done_if_response: BTreeSet::from([Entity::Agent]),
+        agent_seat: AgentSeat::Host,
+        tool_format: ToolFormat::Off,
+        ..TaskSetup::default()
+    }
+}
+
+fn setup_of(caller: Caller, tool: &str) -> PluginSetup {
+    let asks = BTreeMap::from([(Capability::Tools.as_str().to_owned(), Ask::default())]);
+    let manifest = Manifest {
+        format: FORMAT,
+        name: caller.as_str().into(),
+        version: "0".into(),
+        contract: CONTRACT.into(),
+        asks,
+        ..Manifest::default()
+    };
+    let facts = PluginFacts { manifest, kinds: BTreeSet::from([PluginKind::Agent]), tools: Vec::new(), sha256: String::new(), mcp: false };
+    let grants = Grants { tools: Some(ToolsGrant { names: vec![ToolPattern(tool.to_owned())], calls: None }), ..Grants::default() };
+    PluginSetup { facts, grants, limits: PluginLimits::default(), config: json!({}) }
+}
+
+/// What became of the call.
+struct Seen {
+    caller: Caller,
+    findings: Mutex<Findings>,
+}
+
+#[derive(Default)]
+struct Findings {
+    answered: Option<(Result<ToolOutcome, ToolError>, CallReport)>,
+    denied: Option<Denial>,
+}
+
+impl Seen {
+    fn lock(&self) -> MutexGuard<'_, Findings> {
+        self.findings.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Subscriber for Seen {
+    fn on(&self, happening: &Happening) {
+        if let What::Told { told: Notice::Denied { plugin, record, .. } } = &happening.what
+            && plugin.as_str() == self.caller.as_str()
+        {
+            self.lock().denied = Some(record.denial.clone());
+        }
+    }
+}
+
+/// The plugins of the config, and an agent that makes one call.
+struct OneCall {
+    inner: Arc<dyn Plugins>,
+    call: ToolCall,
+    seen: Arc<Seen>,
+}
+
+impl Plugins for OneCall {
+    fn step(&self, _: CallStart, _: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+        let action = Action::Reply(Reply { tool_calls: vec![self.call.clone()], ..Reply::default() });
+        let turn = Turn { action, thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        Box::pin(std::future::ready((Ok(turn), CallReport::default())))
+    }
+
+    fn respond(&self, _: CallStart, _: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+        Box::pin(std::future::ready((Ok(None), CallReport::default())))
+    }
+
+    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+        let (called, seen) = (self.inner.call_tool(start, tool), Arc::clone(&self.seen));
+        Box::pin(async move {
+            let (answer, report) = called.await;
+            seen.lock().answered = Some((answer.clone(), report.clone()));
+            // Whoever called reads them; the room would make them.
+            (answer.map(|outcome| ToolOutcome { then: Vec::new(), ..outcome }), report)
+        })
+    }
+
+    fn consult(
+        &self,
+        start: CallStart,
+        question: Question,
+        view: Option<AgentView>,
+    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+        self.inner.consult(start, question, view)
+    }
+
+    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+        self.inner.decide(start, wake, view)
+    }
+
+    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+        self.inner.check(plugin, tool, arguments)
+    }
+}

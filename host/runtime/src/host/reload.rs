@@ -1,0 +1,155 @@
+//! Hot reload for authors: looks whether a plugin's file was built anew, loads it, and lets the next call go to it. Whether it may take
+//! the place of the one that was admitted is decided in the core; a refused or broken one changes nothing.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use conclave_core::config::PluginSource;
+use conclave_core::config::reload::may_replace;
+use conclave_core::setup::PluginSetup;
+use conclave_core::types::ids::PluginName;
+use tokio::task::JoinHandle;
+
+use crate::host::Pins;
+use crate::plugin::sandboxed::{Sandbox, Sandboxes};
+use crate::plugin::{Loader, read_component};
+
+/// What became of a file that has changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reloaded {
+    /// The next call goes to it.
+    Replaced {
+        plugin: PluginName,
+        /// Lower-case hexadecimal, of the new component.
+        sha256: String,
+        took: Duration,
+    },
+    /// The one before it stays.
+    Refused { plugin: PluginName, reason: String },
+}
+
+/// A plugin that comes from a file.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    pub(crate) path: PathBuf,
+    /// As the config names it.
+    pub(crate) named: PluginSource,
+    pub(crate) setup: Arc<PluginSetup>,
+}
+
+/// What it takes to load a config's plugins again.
+#[derive(Clone, Debug)]
+pub(crate) struct Rebuilt {
+    pub(crate) loader: Loader,
+    pub(crate) sandboxes: Sandboxes,
+    pub(crate) sources: BTreeMap<PluginName, Source>,
+    pub(crate) pins: Arc<Pins>,
+}
+
+/// Looks after the files of a config's plugins.
+#[derive(Debug)]
+pub struct Reloader {
+    loader: Loader,
+    sandboxes: Sandboxes,
+    files: BTreeMap<PluginName, Watched>,
+    pins: Arc<Pins>,
+}
+
+#[derive(Debug)]
+struct Watched {
+    source: Source,
+    /// Of what is loaded, or was refused.
+    known: Option<Stamp>,
+    /// Seen at the last look: loaded once it is the same at the next, for a file is not written at once.
+    changed: Option<Stamp>,
+}
+
+/// Tells one version of a file from another without reading it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stamp {
+    modified: SystemTime,
+    bytes: u64,
+}
+
+impl Stamp {
+    /// That of a file; none when there is none.
+    #[must_use]
+    pub fn of(file: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(file).ok()?;
+        Some(Self { modified: metadata.modified().ok()?, bytes: metadata.len() })
+    }
+}
+
+/// Goes on looking until it is dropped.
+#[derive(Debug)]
+pub struct Watch(JoinHandle<()>);
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+impl Reloader {
+    pub(crate) fn new(Rebuilt { loader, sandboxes, sources, pins }: Rebuilt) -> Self {
+        let watched = |(name, source): (PluginName, Source)| {
+            let known = Stamp::of(&source.path);
+            (name, Watched { source, known, changed: None })
+        };
+        Self { loader, sandboxes, files: sources.into_iter().map(watched).collect(), pins }
+    }
+
+    /// Looks again every so often, and tells what became of files that have changed.
+    #[must_use]
+    pub fn watch(mut self, every: Duration, told: impl Fn(Reloaded) + Send + Sync + 'static) -> Watch {
+        Watch(tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(every).await;
+                self.look().await.into_iter().for_each(&told);
+            }
+        }))
+    }
+
+    /// Looks at every file once. A change counts when two looks in a row see the same of it.
+    pub async fn look(&mut self) -> Vec<Reloaded> {
+        let mut settled = Vec::new();
+        for (name, file) in &mut self.files {
+            let seen = Stamp::of(&file.source.path);
+            if seen == file.known || seen.is_none() {
+                file.changed = None;
+            } else if seen == file.changed {
+                file.known = seen;
+                file.changed = None;
+                settled.push((name.clone(), file.source.clone()));
+            } else {
+                file.changed = seen;
+            }
+        }
+        let mut told = Vec::with_capacity(settled.len());
+        for (plugin, source) in settled {
+            told.push(match self.take_in(&plugin, &source).await {
+                Ok((sha256, took)) => Reloaded::Replaced { plugin, sha256, took },
+                Err(reason) => Reloaded::Refused { plugin, reason },
+            });
+        }
+        told
+    }
+
+    async fn take_in(&self, name: &PluginName, source: &Source) -> Result<(String, Duration), String> {
+        let bytes = read_component(&source.path).map_err(|error| format!("{} could not be read: {error}", source.path.display()))?;
+        let plugin = self.loader.load(bytes, &source.setup.limits, &source.setup.config, || {}).await.map_err(|error| error.to_string())?;
+        may_replace(&source.setup.facts, plugin.facts()).map_err(|what| format!("{what}; start anew to take it"))?;
+        let held = self.pins.admit(name, &source.named, plugin.facts());
+        held.map_err(|refusal| format!("{refusal}; `{}` shows the difference", refusal.remedy(name)))?;
+        let (sha256, took) = (plugin.facts().sha256.clone(), plugin.took());
+        let sandbox = Sandbox::new(Arc::new(plugin), name.clone(), Arc::clone(&source.setup)).map_err(|error| error.to_string())?;
+        let sandbox = match self.sandboxes.get(name) {
+            Some(before) => sandbox.with_stores(before.stores().clone()).with_secrets(before.vault()),
+            None => sandbox,
+        };
+        self.sandboxes.replace(sandbox);
+        Ok((sha256, took))
+    }
+}

@@ -1,0 +1,442 @@
+//! A voice that takes its time and makes no sound, for tests and for trying out strategies: it is busy for as long as its words would take,
+//! says so to the room, and can be cut short. Not what is said when, which strategies decide.
+
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use conclave_core::setup::Setup;
+use conclave_core::types::channel::{Activity, ChannelKind};
+use conclave_core::types::ids::{ChannelId, TaskName};
+use conclave_core::types::request::{Refusal, Request};
+use tokio::sync::{oneshot, watch};
+
+use crate::driver::channel::{Answer, Channels, Speech};
+use crate::driver::room_handle::RoomHandle;
+use crate::support::clock::{BoxFuture, Clock};
+
+/// What a speech that was cut short is answered, so that its strategy may have it said again.
+pub const INTERRUPTED: &str = "interrupted";
+
+/// Channels of which some are voices that are simulated. What is said there takes so many milliseconds for each word, one speech after the
+/// other; the room hears when a channel speaks and when it is idle again. A speech that interrupts cuts off the one that is being said, and
+/// so does a user who begins to speak: that one is answered [`INTERRUPTED`].
+///
+/// A run has it by itself for channels whose config says `simulate`. A program makes its own to move its user:
+///
+/// ```
+/// use std::sync::Arc;
+/// use std::time::Duration;
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::channel::Nobody;
+/// use conclave_runtime::clock::SystemClock;
+/// use conclave_runtime::voice::SimulatedVoice;
+///
+/// let voice = Arc::new(SimulatedVoice::new(Arc::new(Nobody), Arc::new(SystemClock), [("phone".into(), 300)]));
+/// let options = RunOptions { channels: voice.clone(), ..RunOptions::default() };
+/// // While the run goes on: the user says something, and the channel is busy for two seconds.
+/// let user = voice.user_speaks_for("phone", Duration::from_secs(2));
+/// # drop((options, user));
+/// ```
+pub struct SimulatedVoice {
+    inner: Arc<dyn Channels>,
+    voices: Arc<Voices>,
+}
+
+impl fmt::Debug for SimulatedVoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SimulatedVoice").field("pace", &self.voices.pace).finish_non_exhaustive()
+    }
+}
+
+struct Voices {
+    clock: Arc<dyn Clock>,
+    /// Milliseconds for a word.
+    pace: BTreeMap<ChannelId, u32>,
+    room: Mutex<Option<RoomHandle>>,
+    lines: Mutex<HashMap<ChannelId, Arc<Line>>>,
+}
+
+/// One channel.
+struct Line(Mutex<Talk>);
+
+struct Talk {
+    /// Somebody has the turn.
+    is_taken: bool,
+    /// Those that wait for it; next first.
+    waiting: VecDeque<oneshot::Sender<Turn>>,
+    /// Counts what cuts a speech off.
+    cuts: watch::Sender<u64>,
+    /// What was said in full.
+    said: HashSet<String>,
+    is_speaking: bool,
+    is_user_speaking: bool,
+}
+
+impl Talk {
+    fn activity(&self) -> Activity {
+        match (self.is_user_speaking, self.is_speaking) {
+            (true, _) => Activity::UserSpeaking,
+            (false, true) => Activity::Speaking,
+            (false, false) => Activity::Idle,
+        }
+    }
+}
+
+impl Line {
+    fn new() -> Self {
+        Self(Mutex::new(Talk {
+            is_taken: false,
+            waiting: VecDeque::new(),
+            cuts: watch::Sender::new(0),
+            said: HashSet::new(),
+            is_speaking: false,
+            is_user_speaking: false,
+        }))
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Talk> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn cut_off(&self) {
+        self.lock().cuts.send_modify(|cuts| *cuts += 1);
+    }
+
+    /// Waits for the turn to speak; who interrupts is next.
+    async fn turn(self: &Arc<Self>, interrupts: bool) -> Turn {
+        let handed_on = {
+            let mut talk = self.lock();
+            if !talk.is_taken {
+                talk.is_taken = true;
+                return Turn(Some(Arc::clone(self)));
+            }
+            let (hand_on, handed_on) = oneshot::channel();
+            match interrupts {
+                true => talk.waiting.push_front(hand_on),
+                false => talk.waiting.push_back(hand_on),
+            }
+            handed_on
+        };
+        // Those that wait are kept by the line, which is kept by whoever waits; an empty turn would only let two speak at once.
+        handed_on.await.unwrap_or(Turn(None))
+    }
+}
+
+/// The turn to speak; handed on when it is dropped, also on its way to somebody who waits no more.
+struct Turn(Option<Arc<Line>>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        let Some(line) = self.0.take() else { return };
+        loop {
+            let mut talk = line.lock();
+            let Some(next) = talk.waiting.pop_front() else {
+                talk.is_taken = false;
+                return;
+            };
+            drop(talk);
+            match next.send(Self(Some(Arc::clone(&line)))) {
+                Ok(()) => return,
+                // It is given to the next, and not dropped: that would hand it on again.
+                Err(mut refused) => drop(refused.0.take()),
+            }
+        }
+    }
+}
+
+impl Voices {
+    fn line(&self, channel: &ChannelId) -> Arc<Line> {
+        let mut lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(lines.entry(channel.clone()).or_insert_with(|| Arc::new(Line::new())))
+    }
+
+    fn room(&self) -> Option<RoomHandle> {
+        self.room.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// As the room has it bound now, or as the config had it.
+    fn pace(&self, channel: &ChannelId) -> Option<u32> {
+        let bound = self.room().and_then(|room| room.bindings().get(channel)?.simulate_ms);
+        bound.or_else(|| self.pace.get(channel).copied())
+    }
+
+    /// Waits for nothing; a room that is over has no use for it.
+    fn report(&self, channel: &ChannelId) {
+        let Some(room) = self.room() else { return };
+        let line = self.line(channel);
+        // Said while it is locked: what is newer is told later.
+        let talk = line.lock();
+        room.notify(Request::Activity { channel: channel.clone(), activity: talk.activity() });
+    }
+
+    async fn wait(&self, how_long: Duration) {
+        let at = self.clock.now().plus(u64::try_from(how_long.as_millis()).unwrap_or(u64::MAX));
+        self.clock.sleep_until(at).await;
+    }
+
+    async fn say(self: Arc<Self>, inner: Arc<dyn Channels>, speech: Speech, word_ms: u32) -> Result<(), String> {
+        let line = self.line(&speech.channel);
+        if speech.interrupt {
+            line.cut_off();
+        }
+        let _turn = line.turn(speech.interrupt).await;
+        if line.lock().said.contains(&speech.key) {
+            return Ok(());
+        }
+        let mut cuts = line.lock().cuts.subscribe();
+        let words = u32::try_from(speech.text.split_whitespace().count()).unwrap_or(u32::MAX);
+        let (channel, key) = (speech.channel.clone(), speech.key.clone());
+        inner.speak(speech).await?;
+        let _saying = Saying::begin(&self, &channel);
+        tokio::select! {
+            biased;
+            // The line is there as long as this is.
+            _ = cuts.changed() => Err(INTERRUPTED.to_owned()),
+            () = self.wait(Duration::from_millis(u64::from(word_ms) * u64::from(words))) => {
+                if !key.is_empty() {
+                    line.lock().said.insert(key);
+                }
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A channel is busy until this is dropped, whatever becomes of the speech.
+struct Saying {
+    voices: Arc<Voices>,
+    channel: ChannelId,
+}
+
+impl Saying {
+    fn begin(voices: &Arc<Voices>, channel: &ChannelId) -> Self {
+        voices.line(channel).lock().is_speaking = true;
+        voices.report(channel);
+        Self { voices: Arc::clone(voices), channel: channel.clone() }
+    }
+}
+
+impl Drop for Saying {
+    fn drop(&mut self) {
+        self.voices.line(&self.channel).lock().is_speaking = false;
+        self.voices.report(&self.channel);
+    }
+}
+
+/// Likewise, of its user.
+struct UserSaying {
+    voices: Arc<Voices>,
+    channel: ChannelId,
+}
+
+impl Drop for UserSaying {
+    fn drop(&mut self) {
+        self.voices.line(&self.channel).lock().is_user_speaking = false;
+        self.voices.report(&self.channel);
+    }
+}
+
+impl SimulatedVoice {
+    /// These channels, of which those with a pace, in milliseconds for a word, are voices that take their time by this clock. What is said
+    /// there goes to `channels` too, when it begins.
+    #[must_use]
+    pub fn new(channels: Arc<dyn Channels>, clock: Arc<dyn Clock>, pace: impl IntoIterator<Item = (ChannelId, u32)>) -> Self {
+        let voices = Voices { clock, pace: pace.into_iter().collect(), room: Mutex::default(), lines: Mutex::default() };
+        Self { inner: channels, voices: Arc::new(voices) }
+    }
+
+    /// The channels as they are, or around them a voice for those of the setup that are to be simulated, and are not already.
+    pub(crate) fn around(channels: Arc<dyn Channels>, clock: &Arc<dyn Clock>, setup: &Setup) -> Arc<dyn Channels> {
+        let voices = setup.channels.iter().filter(|(channel, binding)| binding.kind == ChannelKind::Voice && !channels.simulates(channel));
+        let pace: Vec<(ChannelId, u32)> = voices.filter_map(|(channel, binding)| Some((channel.clone(), binding.simulate_ms?))).collect();
+        match pace.is_empty() {
+            true => channels,
+            false => Arc::new(Self::new(channels, Arc::clone(clock), pace)),
+        }
+    }
+
+    /// The user of a channel speaks, until this future has ended or is dropped; what the channel says is cut off.
+    pub fn user_speaks_for(&self, channel: impl Into<ChannelId>, how_long: Duration) -> BoxFuture<'static, ()> {
+        let (voices, channel) = (Arc::clone(&self.voices), channel.into());
+        Box::pin(async move {
+            let line = voices.line(&channel);
+            line.lock().is_user_speaking = true;
+            line.cut_off();
+            voices.report(&channel);
+            let _saying = UserSaying { voices: Arc::clone(&voices), channel };
+            voices.wait(how_long).await;
+        })
+    }
+
+    /// Reports that a channel is busy, or is not, whatever it does; such as that a model makes what it will say.
+    ///
+    /// # Errors
+    /// As [`RoomHandle::activity`]; nothing happens before a room is open.
+    pub async fn set_activity(&self, channel: impl Into<ChannelId>, activity: Activity) -> Result<(), Refusal> {
+        match self.voices.room() {
+            Some(room) => room.activity(channel, activity).await,
+            None => Ok(()),
+        }
+    }
+}
+
+impl Channels for SimulatedVoice {
+    fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+        self.inner.ask(channel, task, prompt)
+    }
+
+    fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+        match self.voices.pace(&speech.channel) {
+            Some(word_ms) => Box::pin(Arc::clone(&self.voices).say(Arc::clone(&self.inner), speech, word_ms)),
+            None => self.inner.speak(speech),
+        }
+    }
+
+    fn opened(&self, room: &RoomHandle) {
+        *self.voices.room.lock().unwrap_or_else(PoisonError::into_inner) = Some(room.clone());
+        self.inner.opened(room);
+    }
+
+    fn simulates(&self, channel: &ChannelId) -> bool {
+        self.voices.pace.contains_key(channel) || self.inner.simulates(channel)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::types::ids::Millis;
+    use tokio::sync::Notify;
+
+    use super::*;
+    use crate::driver::channel::Nobody;
+
+    /// Stands still until it is moved.
+    #[derive(Default)]
+    struct Hands {
+        now: Mutex<u64>,
+        moved: Arc<watch::Sender<u64>>,
+        slept: Arc<Notify>,
+    }
+
+    impl Hands {
+        fn move_on(&self, ms: u64) {
+            *self.now.lock().unwrap() += ms;
+            self.moved.send_replace(*self.now.lock().unwrap());
+        }
+    }
+
+    impl Clock for Hands {
+        fn now(&self) -> Millis {
+            Millis(*self.now.lock().unwrap())
+        }
+
+        fn sleep_until(&self, at: Millis) -> BoxFuture<'static, ()> {
+            let mut moved = self.moved.subscribe();
+            self.slept.notify_one();
+            Box::pin(async move {
+                let _ = moved.wait_for(|now| *now >= at.0).await;
+            })
+        }
+    }
+
+    /// Keeps what was said.
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Channels for Heard {
+        fn ask(&self, channel: ChannelId, task: TaskName, prompt: String) -> BoxFuture<'static, Option<Answer>> {
+            Nobody.ask(channel, task, prompt)
+        }
+
+        fn speak(&self, speech: Speech) -> BoxFuture<'static, Result<(), String>> {
+            self.0.lock().unwrap().push(speech.text);
+            Box::pin(std::future::ready(Ok(())))
+        }
+    }
+
+    fn voice() -> (Arc<SimulatedVoice>, Arc<Hands>, Arc<Heard>) {
+        let (hands, heard) = (Arc::new(Hands::default()), Arc::new(Heard::default()));
+        let voice = SimulatedVoice::new(heard.clone(), hands.clone(), [(ChannelId::from("phone"), 100)]);
+        (Arc::new(voice), hands, heard)
+    }
+
+    fn speech(text: &str, key: &str, interrupt: bool) -> Speech {
+        Speech { channel: ChannelId::from("phone"), text: text.to_owned(), interrupt, key: key.to_owned(), tasks: Vec::new() }
+    }
+
+    /// Under way, and being said.
+    async fn begun(voice: &SimulatedVoice, hands: &Hands, speech: Speech) -> tokio::task::JoinHandle<Result<(), String>> {
+        let saying = tokio::spawn(voice.speak(speech));
+        hands.slept.notified().await;
+        saying
+    }
+
+    #[tokio::test]
+    async fn it_speaks_for_as_long_as_its_words_take() {
+        let (voice, hands, heard) = voice();
+        let saying = begun(&voice, &hands, speech("one two three", "a", false)).await;
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Speaking);
+        hands.move_on(299);
+        tokio::task::yield_now().await;
+        assert!(!saying.is_finished());
+        hands.move_on(1);
+        assert_eq!(saying.await.unwrap(), Ok(()));
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
+        // The same key once more: taken, and not said.
+        assert_eq!(voice.speak(speech("one two three", "a", false)).await, Ok(()));
+        assert_eq!(*heard.0.lock().unwrap(), ["one two three"]);
+        // Another channel is none of its business.
+        let desk = Speech { channel: ChannelId::from("desk"), ..speech("hello there", "b", false) };
+        assert_eq!(voice.speak(desk).await, Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_speech_that_interrupts_cuts_off_the_one_that_is_said_and_is_next() {
+        let (voice, hands, heard) = voice();
+        let first = begun(&voice, &hands, speech("a long story", "a", false)).await;
+        let second = tokio::spawn(voice.speak(speech("another", "b", false)));
+        while voice.voices.line(&"phone".into()).lock().waiting.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        let urgent = tokio::spawn(voice.speak(speech("fire", "c", true)));
+        assert_eq!(first.await.unwrap(), Err(INTERRUPTED.to_owned()));
+        hands.slept.notified().await;
+        hands.move_on(100);
+        assert_eq!(urgent.await.unwrap(), Ok(()));
+        hands.slept.notified().await;
+        hands.move_on(100);
+        assert_eq!(second.await.unwrap(), Ok(()));
+        assert_eq!(*heard.0.lock().unwrap(), ["a long story", "fire", "another"]);
+        // What was cut off was not said: it is when it is wanted again.
+        let again = begun(&voice, &hands, speech("a long story", "a", false)).await;
+        hands.move_on(300);
+        assert_eq!(again.await.unwrap(), Ok(()));
+    }
+
+    #[tokio::test]
+    async fn a_user_who_speaks_is_not_talked_over() {
+        let (voice, hands, _) = voice();
+        let saying = begun(&voice, &hands, speech("a long story", "a", false)).await;
+        let user = tokio::spawn(voice.user_speaks_for("phone", Duration::from_millis(50)));
+        assert_eq!(saying.await.unwrap(), Err(INTERRUPTED.to_owned()));
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::UserSpeaking);
+        hands.move_on(50);
+        user.await.unwrap();
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
+    }
+
+    #[tokio::test]
+    async fn a_speech_that_is_given_up_leaves_the_channel_free() {
+        let (voice, hands, _) = voice();
+        let saying = begun(&voice, &hands, speech("a long story", "a", false)).await;
+        saying.abort();
+        assert!(saying.await.unwrap_err().is_cancelled());
+        assert_eq!(voice.voices.line(&"phone".into()).lock().activity(), Activity::Idle);
+        let next = begun(&voice, &hands, speech("next", "b", false)).await;
+        hands.move_on(100);
+        assert_eq!(next.await.unwrap(), Ok(()));
+    }
+}

@@ -1,0 +1,29 @@
+//! What wasmtime makes of `wit/`: types, one trait per import, one accessor per export. Generated; `convert` is the way in and out.
+
+wasmtime::component::bindgen!({
+    world: "everything",
+    path: "../../wit",
+    imports: {
+        "conclave:plugin/files.list-entries": async | trappable,
+        "conclave:plugin/files.read": async | trappable,
+        "conclave:plugin/files.write": async | trappable,
+        "conclave:plugin/files.remove": async | trappable,
+        "conclave:plugin/kv.get": async | trappable,
+        "conclave:plugin/kv.set": async | trappable,
+        "conclave:plugin/kv.delete": async | trappable,
+        "conclave:plugin/kv.keys": async | trappable,
+        "conclave:plugin/fetch.send": async | trappable,
+        "conclave:plugin/model.complete": async | trappable,
+        "conclave:plugin/model.[method]pending.next-text": async | trappable,
+        "conclave:plugin/model.[method]pending.finish": async | trappable,
+        default: trappable,
+    },
+    exports: { default: async },
+    with: {
+        "conclave:plugin/state.view": crate::imports::interfaces::view::View,
+        "conclave:plugin/call.context": crate::imports::interfaces::call::ToolContext,
+        "conclave:plugin/delivery-context.context": crate::imports::interfaces::delivery::DeliveryContext,
+        "conclave:plugin/model.pending": crate::imports::interfaces::model::Pending,
+        "conclave:plugin/fetch.response": crate::imports::interfaces::fetch::Response,
+    },
+});

@@ -1,0 +1,176 @@
+//! How long the longest list is in what a guest hands over. Its bytes are bounded by the engine as they cross; here it is what the host
+//! would go through element by element. Not the bytes in the elements.
+
+use super::meter::{Broken, Meter};
+use crate::imports::bindings::conclave::plugin::{actions, model, types};
+use crate::imports::bindings::exports::conclave::plugin::{
+    condenser, delivery_strategy as strategy, gate, security_analyzer as analyzer, tools,
+};
+
+/// Something with lists in it.
+pub(crate) trait Lists {
+    /// Elements of the longest.
+    fn longest(&self) -> usize;
+}
+
+impl Meter {
+    /// All lists of a value, inner ones included.
+    ///
+    /// # Errors
+    /// When one is longer than allowed.
+    pub(crate) fn check_lists(&self, value: &impl Lists) -> Result<(), Broken> {
+        self.check_list(value.longest())
+    }
+}
+
+fn longest<'a, T: Lists + 'a>(values: impl IntoIterator<Item = &'a T>) -> usize {
+    values.into_iter().map(Lists::longest).max().unwrap_or_default()
+}
+
+fn most<const N: usize>(lengths: [usize; N]) -> usize {
+    lengths.into_iter().max().unwrap_or_default()
+}
+
+impl<T: Lists> Lists for Vec<T> {
+    fn longest(&self) -> usize {
+        self.len().max(longest(self))
+    }
+}
+
+impl<T: Lists> Lists for Option<T> {
+    fn longest(&self) -> usize {
+        longest(self)
+    }
+}
+
+/// An error of a guest holds no list.
+impl<T: Lists, E> Lists for Result<T, E> {
+    fn longest(&self) -> usize {
+        longest(self)
+    }
+}
+
+impl Lists for String {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
+impl Lists for actions::Turn {
+    fn longest(&self) -> usize {
+        let inner = match &self.action {
+            actions::Action::Reply(reply) => most([reply.tool_calls.len(), reply.attachments.len()]),
+            actions::Action::DelegateTask(background) => background.share_channels.len(),
+            _ => 0,
+        };
+        most([inner, self.extra.len()])
+    }
+}
+
+impl Lists for tools::Outcome {
+    fn longest(&self) -> usize {
+        most([self.attachments.len(), self.then.len()])
+    }
+}
+
+impl Lists for tools::ToolSpec {
+    fn longest(&self) -> usize {
+        self.extra.len()
+    }
+}
+
+impl Lists for strategy::Decision {
+    fn longest(&self) -> usize {
+        match self {
+            Self::Speak(speech) => speech.tasks.len(),
+            Self::Attach(tasks) => tasks.len(),
+            Self::Wait(_) | Self::GiveUp(_) => 0,
+        }
+    }
+}
+
+/// Its inner lists are of records without any.
+impl Lists for condenser::Condensation {
+    fn longest(&self) -> usize {
+        most([self.forget.len(), self.mask.len()])
+    }
+}
+
+impl Lists for analyzer::Verdict {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
+impl Lists for gate::Verdict {
+    fn longest(&self) -> usize {
+        0
+    }
+}
+
+impl Lists for model::Request {
+    fn longest(&self) -> usize {
+        most([self.prompt.longest(), self.tools.longest(), self.options.len()])
+    }
+}
+
+impl Lists for model::Part {
+    fn longest(&self) -> usize {
+        match self {
+            Self::Draft(draft) => draft.longest(),
+            Self::System | Self::History(_) => 0,
+        }
+    }
+}
+
+impl Lists for types::Draft {
+    fn longest(&self) -> usize {
+        most([self.tool_calls.len(), self.tool_results.len(), self.attachments.len()])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call() -> types::ToolCall {
+        types::ToolCall { id: String::new(), name: String::new(), arguments: String::new() }
+    }
+
+    #[test]
+    fn inner_lists_count_too() {
+        let draft = types::Draft {
+            role: types::Entity::User,
+            content: String::new(),
+            tool_calls: vec![call(), call(), call()],
+            tool_results: Vec::new(),
+            attachments: Vec::new(),
+        };
+        assert_eq!(vec![model::Part::System, model::Part::Draft(draft)].longest(), 3);
+        assert_eq!(vec![model::Part::System, model::Part::System].longest(), 2);
+    }
+
+    #[test]
+    fn decisions_and_the_tasks_in_them_are_counted() {
+        let attach = strategy::Decision::Attach(vec![String::new(); 4]);
+        assert_eq!(vec![attach].longest(), 4);
+        assert_eq!(Ok::<_, ()>(vec![strategy::Decision::GiveUp(String::new())]).longest(), 1);
+    }
+
+    #[test]
+    fn spans_and_masked_entries_of_a_condensation_are_counted() {
+        let of = |spans: usize, masked: usize| condenser::Condensation {
+            forget: vec![condenser::Span { start: 0, end: 1 }; spans],
+            mask: vec![condenser::Masked { index: 0, text: String::new() }; masked],
+            summary: None,
+        };
+        assert_eq!(Ok::<_, ()>(Some(of(3, 2))).longest(), 3);
+        assert_eq!(Ok::<_, ()>(Some(of(1, 5))).longest(), 5);
+    }
+
+    #[test]
+    fn what_a_tool_asks_for_next_is_counted() {
+        let outcome = tools::Outcome { content: None, value: None, attachments: Vec::new(), then: vec![call(), call()] };
+        assert_eq!(Some(outcome).longest(), 2);
+    }
+}

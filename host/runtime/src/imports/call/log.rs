@@ -1,0 +1,167 @@
+//! The log of one call: lines are made harmless, counted against the plugin's volume, and told to whoever follows. Shared between the
+//! `log` import and the guest's standard output.
+
+use std::fmt::Write;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use conclave_core::types::ids::CallId;
+use conclave_core::types::text::is_deceptive;
+
+use crate::calls::Observer;
+use crate::observe::subscribe::Level;
+
+/// Where the lines of one call go.
+pub(crate) struct LogBook {
+    call: CallId,
+    observer: Arc<dyn Observer>,
+    left: AtomicU64,
+    dropped: AtomicU64,
+    /// Lines of the guest so far, and those that an attempt before this one has written: nobody is told twice.
+    lines: AtomicU64,
+    told: u64,
+}
+
+impl LogBook {
+    /// A book that takes `volume` bytes.
+    pub(crate) fn new(call: CallId, observer: Arc<dyn Observer>, volume: u64) -> Self {
+        let (left, dropped, lines) = (AtomicU64::new(volume), AtomicU64::new(0), AtomicU64::new(0));
+        Self { call, observer, left, dropped, lines, told: 0 }
+    }
+
+    /// The book of the next attempt of the call.
+    pub(crate) fn again(&self) -> Self {
+        let number = |number: &AtomicU64| AtomicU64::new(number.load(Ordering::Relaxed));
+        Self {
+            call: self.call,
+            observer: Arc::clone(&self.observer),
+            left: number(&self.left),
+            dropped: number(&self.dropped),
+            lines: AtomicU64::new(0),
+            told: self.told.max(self.lines.load(Ordering::Relaxed)),
+        }
+    }
+
+    /// Writes one line of the host's own.
+    pub(crate) fn host_line(&self, level: Level, message: &str) {
+        if self.has_room(message) {
+            self.observer.log(self.call, level, &harmless(message));
+        }
+    }
+
+    /// Writes one line, or drops it when the volume is used up.
+    pub(crate) fn line(&self, level: Level, message: &str) {
+        if self.takes(message) {
+            self.observer.log(self.call, level, &harmless(message));
+        }
+    }
+
+    /// Tells how far the call has come; shares the volume.
+    pub(crate) fn progress(&self, done: u64, total: Option<u64>, message: &str) {
+        if self.takes(message) {
+            self.observer.progress(self.call, done, total, &harmless(message));
+        }
+    }
+
+    /// Lines that were not written.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.dropped.load(Ordering::Relaxed)
+    }
+
+    fn takes(&self, message: &str) -> bool {
+        self.lines.fetch_add(1, Ordering::Relaxed) >= self.told && self.has_room(message)
+    }
+
+    fn has_room(&self, message: &str) -> bool {
+        // An empty line costs something too, or a guest could write them for ever.
+        let cost = message.len() as u64 + 1;
+        let taken = self.left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(cost)).is_ok();
+        if !taken {
+            self.dropped.fetch_add(1, Ordering::Relaxed);
+        }
+        taken
+    }
+}
+
+/// Text that neither moves a terminal's cursor nor reads as something else: control characters and those that hide or turn text are
+/// shown escaped.
+pub(crate) fn harmless(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.chars().any(is_steering) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_steering(c) {
+            // Writing to a string does not fail.
+            let _ = write!(shown, "{}", c.escape_default());
+        } else {
+            shown.push(c);
+        }
+    }
+    shown.into()
+}
+
+/// The first `most` characters, harmless; `…` stands for the rest.
+pub(crate) fn excerpt(text: &str, most: usize) -> String {
+    let cut = text.char_indices().nth(most).map_or(text.len(), |(at, _)| at);
+    let more = if cut < text.len() { "…" } else { "" };
+    format!("{}{more}", harmless(&text[..cut]))
+}
+
+/// A tab is harmless in a log.
+fn is_steering(c: char) -> bool {
+    is_deceptive(c) && c != '\t'
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use conclave_core::types::denial::DenialRecord;
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Heard(Mutex<Vec<String>>);
+
+    impl Observer for Heard {
+        fn log(&self, _: CallId, _: Level, message: &str) {
+            self.0.lock().unwrap().push(message.to_owned());
+        }
+        fn progress(&self, _: CallId, done: u64, _: Option<u64>, message: &str) {
+            self.0.lock().unwrap().push(format!("{done} {message}"));
+        }
+        fn denied(&self, _: CallId, _: &DenialRecord) {}
+    }
+
+    #[test]
+    fn lines_past_the_volume_are_dropped_and_counted() {
+        let heard = Arc::new(Heard::default());
+        let book = LogBook::new(CallId(1), heard.clone(), 8);
+        book.line(Level::Info, "four");
+        book.line(Level::Info, "four");
+        book.progress(1, None, "22");
+        assert_eq!(*heard.0.lock().unwrap(), ["four", "1 22"]);
+        assert_eq!(book.dropped(), 1);
+    }
+
+    #[test]
+    fn empty_lines_end_too() {
+        let book = LogBook::new(CallId(1), Arc::new(Heard::default()), 3);
+        (0..5).for_each(|_| book.line(Level::Info, ""));
+        assert_eq!(book.dropped(), 2);
+    }
+
+    #[test]
+    fn escapes_and_reading_directions_are_shown_not_obeyed() {
+        assert_eq!(harmless("\u{1b}[31mred\n"), "\\u{1b}[31mred\\n");
+        assert_eq!(harmless("abc\u{202e}txt.exe"), "abc\\u{202e}txt.exe");
+        assert_eq!(harmless("é — 文\t."), "é — 文\t.");
+    }
+
+    #[test]
+    fn an_excerpt_is_cut_between_characters() {
+        assert_eq!(excerpt("äöü", 2), "äö…");
+        assert_eq!(excerpt("äöü", 3), "äöü");
+    }
+}

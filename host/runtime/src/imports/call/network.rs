@@ -1,0 +1,221 @@
+//! `wasi:sockets` for guests whose language insists on them, and `wasi:http` where the `fetch` grant does not stand behind it: no socket
+//! code of the host is linked. Every function that can answer "access denied" answers that, and the refusal is recorded; what must be made
+//! on the way there is empty; the rest traps.
+
+use std::sync::Arc;
+
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
+use wasmtime::component::types::{ComponentFunc, ComponentItem};
+use wasmtime::component::{Component, Linker, LinkerInstance, Resource, ResourceAny, ResourceType, Type, Val};
+use wasmtime::{AsContextMut, StoreContextMut};
+
+use super::CallState;
+
+/// What the network's capability is called in refusals. It is none that a manifest can ask for.
+const NETWORK: &str = "network";
+/// Cases of error types that say "not allowed", in `wasi:sockets` and in `wasi:http`.
+const DENIED: [&str; 2] = ["access-denied", "HTTP-request-denied"];
+
+/// Every resource of these interfaces.
+struct Nothing;
+
+/// The interface belongs to the network.
+pub(crate) fn is_network(import: &str) -> bool {
+    import.starts_with("wasi:sockets/") || import.starts_with("wasi:http/")
+}
+
+/// It stands behind nothing.
+fn is_inert(import: &str) -> bool {
+    is_network(import) && !is_served(import)
+}
+
+/// The `fetch` grant stands behind it.
+#[cfg(feature = "fetch")]
+use crate::imports::fetch::wasi_http::is_served;
+
+#[cfg(not(feature = "fetch"))]
+fn is_served(_: &str) -> bool {
+    false
+}
+
+/// Defines a component's network interfaces, with the types that it imports them by.
+pub(crate) fn link(linker: &mut Linker<CallState>, component: &Component) -> wasmtime::Result<()> {
+    let engine = component.engine().clone();
+    let ty = component.component_type();
+    #[cfg(feature = "fetch")]
+    if ty.imports(&engine).any(|(name, _)| is_served(name)) {
+        crate::imports::fetch::wasi_http::add_to_linker(linker)?;
+    }
+    let instances = || {
+        ty.imports(&engine).filter_map(|(name, import)| match import.ty {
+            ComponentItem::ComponentInstance(instance) => Some((name, instance)),
+            _ => None,
+        })
+    };
+    // Resources that are only passed through, such as streams, stay what they are.
+    let mut foreign: Vec<ResourceType> = Vec::new();
+    let mut own: Vec<ResourceType> = Vec::new();
+    for (name, instance) in instances() {
+        for (item_name, item) in instance.exports(&engine) {
+            let ComponentItem::Resource(ty) = item.ty else { continue };
+            if !is_inert(name) {
+                foreign.push(ty);
+            } else if !foreign.contains(&ty) && !own.contains(&ty) {
+                own.push(ty);
+                linker.instance(name)?.resource(item_name, ResourceType::host::<Nothing>(), |_, _| Ok(()))?;
+            }
+        }
+    }
+    for (name, instance) in instances().filter(|(name, _)| is_inert(name)) {
+        let mut target = linker.instance(name)?;
+        for (item_name, item) in instance.exports(&engine) {
+            if let ComponentItem::ComponentFunc(function) = item.ty {
+                define(&mut target, Plan::new(name, item_name, &function, &own), item_name)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+fn define(target: &mut LinkerInstance<'_, CallState>, plan: Plan, name: &str) -> wasmtime::Result<()> {
+    let plan = Arc::new(plan);
+    target.func_new_async(name, move |mut store, _, params, results| {
+        let plan = Arc::clone(&plan);
+        Box::new(async move {
+            store.data_mut().enter()?;
+            note_authority(&mut store, &plan.name, params);
+            for param in params {
+                drop_handles(&mut store, param).await?;
+            }
+            match &plan.answer {
+                Answer::Nothing => {}
+                Answer::Denied(denied) => {
+                    refuse(&mut store, &plan.name, params);
+                    results[0] = denied.clone();
+                }
+                Answer::Empty(ty) => results[0] = empty(&mut store, ty)?,
+                Answer::Trap => {
+                    refuse(&mut store, &plan.name, params);
+                    return Err(wasmtime::Error::msg(format!("{} needs a network, and plugins have none", plan.name)));
+                }
+            }
+            Ok(())
+        })
+    })
+}
+
+/// What a function of the network does.
+struct Plan {
+    /// `wasi:sockets/tcp.bind`.
+    name: String,
+    answer: Answer,
+}
+
+enum Answer {
+    /// It returns nothing.
+    Nothing,
+    Denied(Val),
+    /// It cannot say "denied", and stands on the way to one that can.
+    Empty(Type),
+    /// Nothing harmless would fit.
+    Trap,
+}
+
+impl Plan {
+    fn new(interface: &str, name: &str, function: &ComponentFunc, own: &[ResourceType]) -> Self {
+        let answer = match function.results().next() {
+            None => Answer::Nothing,
+            Some(ty) => match denial(&ty) {
+                Some(denied) => Answer::Denied(denied),
+                None if can_be_empty(&ty, own) => Answer::Empty(ty),
+                None => Answer::Trap,
+            },
+        };
+        Self { name: format!("{}.{name}", interface.split('@').next().unwrap_or(interface)), answer }
+    }
+}
+
+/// The answer "access denied" of a function's result type; none when it has no such answer.
+fn denial(result: &Type) -> Option<Val> {
+    let Type::Result(result) = result else { return None };
+    let case = match result.err()? {
+        Type::Enum(error) => error.names().find(|name| DENIED.contains(name)).map(|name| Val::Enum(name.to_owned())),
+        Type::Variant(error) => {
+            let case = error.cases().find(|case| DENIED.contains(&case.name) && case.ty.is_none());
+            case.map(|case| Val::Variant(case.name.to_owned(), None))
+        }
+        _ => None,
+    }?;
+    Some(Val::Result(Err(Some(Box::new(case)))))
+}
+
+/// There is a harmless value of this type. Resources of other interfaces, such as streams, cannot be made up.
+fn can_be_empty(ty: &Type, own: &[ResourceType]) -> bool {
+    match ty {
+        Type::Bool | Type::U8 | Type::U16 | Type::U32 | Type::U64 | Type::String | Type::List(_) | Type::Option(_) => true,
+        Type::Result(result) => result.ok().is_none_or(|ok| can_be_empty(&ok, own)),
+        Type::Own(resource) => own.contains(resource),
+        _ => false,
+    }
+}
+
+/// The emptiest value of a type that has one.
+fn empty(store: &mut StoreContextMut<'_, CallState>, ty: &Type) -> wasmtime::Result<Val> {
+    Ok(match ty {
+        Type::Bool => Val::Bool(false),
+        Type::U8 => Val::U8(0),
+        Type::U16 => Val::U16(0),
+        Type::U32 => Val::U32(0),
+        Type::U64 => Val::U64(0),
+        Type::String => Val::String(String::new()),
+        Type::List(_) => Val::List(Vec::new()),
+        Type::Option(_) => Val::Option(None),
+        Type::Result(result) => {
+            let ok = result.ok().map(|ok| empty(store, &ok)).transpose()?;
+            Val::Result(Ok(ok.map(Box::new)))
+        }
+        Type::Own(_) => Val::Resource(ResourceAny::try_from_resource(Resource::<Nothing>::new_own(0), store.as_context_mut())?),
+        _ => return Err(wasmtime::Error::msg("there is no empty value of this type")),
+    })
+}
+
+/// A handle that came with a call must be given back, or the guest cannot return from its own call.
+async fn drop_handles(store: &mut StoreContextMut<'_, CallState>, value: &Val) -> wasmtime::Result<()> {
+    match value {
+        Val::Resource(handle) => handle.resource_drop_async(store.as_context_mut()).await,
+        Val::Option(Some(inner)) => match inner.as_ref() {
+            Val::Resource(handle) => handle.resource_drop_async(store.as_context_mut()).await,
+            _ => Ok(()),
+        },
+        _ => Ok(()),
+    }
+}
+
+/// A request for HTTP names its host in a call of its own.
+fn note_authority(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[Val]) {
+    if function.ends_with("set-authority") {
+        store.data_mut().authority = params.iter().find_map(text).map(str::to_owned);
+    }
+}
+
+fn refuse(store: &mut StoreContextMut<'_, CallState>, function: &str, params: &[Val]) {
+    let state = store.data_mut();
+    let named = params.iter().find_map(text).map(str::to_owned).or_else(|| state.authority.clone());
+    let target: String = named.unwrap_or_else(|| function.to_owned()).chars().take(256).collect();
+    let record = DenialRecord {
+        denial: Denial { capability: NETWORK.to_owned(), detail: format!("the network was refused for {target:?}"), target },
+        layer: Layer::Host,
+        reason: format!("this host gives plugins no network; the plugin called {function}"),
+        suggestion: None,
+        writes: false,
+    };
+    state.refuse(record);
+}
+
+fn text(value: &Val) -> Option<&str> {
+    match value {
+        Val::String(text) => Some(text),
+        Val::Option(Some(inner)) => text(inner),
+        _ => None,
+    }
+}

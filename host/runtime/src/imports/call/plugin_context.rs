@@ -1,0 +1,136 @@
+//! A configured plugin as the imports see it: its rights, its settings, its folders, all prepared once. Not its code.
+
+use std::sync::Arc;
+
+use conclave_core::permissions::grant::Rights;
+use conclave_core::permissions::task_scope::Narrowed;
+use conclave_core::setup::{PluginSetup, TaskSetup};
+use conclave_core::types::fault::FaultKind;
+use conclave_core::types::ids::{PluginName, TaskName};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::text::{show_duration as duration, show_size as size};
+
+use crate::imports::interfaces::folder::{Folder, FolderError};
+use crate::imports::kv::{KvOwner, KvStore, MemoryKv};
+use crate::imports::secrets::vault::Vault;
+use crate::support::blobs::{Blobs, MemoryBlobs};
+
+/// The task that an agent works on; none for tools and strategies.
+pub(crate) type WorksOn = Option<(TaskName, Arc<TaskSetup>)>;
+
+/// Who asks.
+#[derive(Debug)]
+pub(crate) struct Grantee {
+    pub(crate) name: PluginName,
+    pub(crate) setup: Arc<PluginSetup>,
+    /// Its settings as JSON text.
+    pub(crate) config: String,
+    pub(crate) folders: Vec<Folder>,
+    pub(crate) stores: Stores,
+    /// The secrets of its config; what it may use of them is in its grants.
+    pub(crate) vault: Arc<Vault>,
+    #[cfg(feature = "fetch")]
+    pub(crate) outgoing: crate::imports::fetch::Outgoing,
+}
+
+/// Where the host keeps what plugins keep.
+#[derive(Clone)]
+pub(crate) struct Stores {
+    pub(crate) kv: Arc<dyn KvStore>,
+    pub(crate) blobs: Arc<dyn Blobs>,
+    /// The config's folder, without links: configs elsewhere have other stores.
+    pub(crate) home: Arc<str>,
+}
+
+/// Kept as long as the plugin is loaded.
+impl Default for Stores {
+    fn default() -> Self {
+        Self { kv: Arc::new(MemoryKv::default()), blobs: Arc::new(MemoryBlobs::default()), home: Arc::from("") }
+    }
+}
+
+impl std::fmt::Debug for Stores {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.debug_struct("Stores").field("home", &self.home).finish_non_exhaustive()
+    }
+}
+
+impl Grantee {
+    /// Opens the granted folders; the only place where a host path turns into a handle.
+    pub(crate) fn new(name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
+        let folders = Folder::open_all(&name, &setup.grants.files)?;
+        Ok(Self { folders, ..Self::without_folders(name, setup) })
+    }
+
+    /// Of native code, to which folders mean nothing: it can open any file.
+    pub(crate) fn without_folders(name: PluginName, setup: Arc<PluginSetup>) -> Self {
+        let config = setup.config.to_string();
+        #[cfg(feature = "fetch")]
+        let outgoing = crate::imports::fetch::Outgoing::new(&setup.grants);
+        Self {
+            name,
+            setup,
+            config,
+            folders: Vec::new(),
+            stores: Stores::default(),
+            vault: Vault::empty(),
+            #[cfg(feature = "fetch")]
+            outgoing,
+        }
+    }
+
+    /// Whose store of keys is this plugin's.
+    pub(crate) fn kv_owner(&self) -> KvOwner {
+        let (plugin, manifest) = (self.name.to_string(), self.setup.facts.manifest.name.clone());
+        KvOwner { home: self.stores.home.to_string(), plugin, manifest }
+    }
+
+    pub(crate) fn limits(&self) -> &PluginLimits {
+        &self.setup.limits
+    }
+
+    pub(crate) fn rights(&self) -> Rights<'_> {
+        Rights { plugin: self.name.as_str(), manifest: &self.setup.facts.manifest, grants: &self.setup.grants, narrowed: None }
+    }
+
+    /// What the task that it works on leaves of them.
+    pub(crate) fn rights_in<'a>(&'a self, task: &'a WorksOn) -> Rights<'a> {
+        let narrowed = task.as_ref().map(|(task, setup)| Narrowed { task, narrow: &setup.narrow });
+        Rights { narrowed, ..self.rights() }
+    }
+
+    /// A broken limit, in one sentence that names its value and its place in the config.
+    pub(crate) fn limit_sentence(&self, kind: FaultKind) -> String {
+        let limits = self.limits();
+        let key = |key: &str| format!("plugins.{}.limits.{key}", self.name);
+        match kind {
+            FaultKind::Memory => format!("it used more than {} of memory ({})", size(limits.memory), key("memory")),
+            FaultKind::Cpu => format!("it computed for more than {} ({})", duration(limits.cpu_ms), key("cpu")),
+            FaultKind::Wall => format!("it took more than {} ({})", duration(limits.wall_ms), key("wall")),
+            FaultKind::Output => {
+                format!("it handed over more than {} at once ({})", size(limits.output), key("output"))
+            }
+            FaultKind::HostCalls => format!("it called the host more than {} times ({})", limits.host_calls, key("host_calls")),
+            FaultKind::Handles => format!("it held more than {} resources of the host ({})", limits.handles, key("handles")),
+            FaultKind::Tables => {
+                format!("its tables had more than {} elements together ({})", limits.table_elements, key("table_elements"))
+            }
+            FaultKind::Instances => format!("it consists of more than {} core instances ({})", limits.instances, key("instances")),
+            FaultKind::List => format!("it handed over a list of more than {} elements ({})", limits.list, key("list")),
+            other => format!("it broke a limit of the host ({})", other.as_str()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn amounts_are_shown_as_people_write_them() {
+        assert_eq!(size(64 << 20), "64 MiB");
+        assert_eq!(size(1_000_001), "1000001 B");
+        assert_eq!(duration(1_000), "1 s");
+        assert_eq!(duration(2_500), "2500 ms");
+    }
+}

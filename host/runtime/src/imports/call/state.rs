@@ -1,0 +1,296 @@
+//! What the store of one call holds: who calls, what it is lent, what it used and was refused. Dropped with the sandbox.
+
+mod again;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use conclave_core::permissions::grant::Rights;
+use conclave_core::types::delivery::DeliveryView;
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
+use conclave_core::types::fault::CallReport;
+use conclave_core::types::view::AgentView;
+use wasmtime::component::ResourceTable;
+use wasmtime_wasi::{WasiCtxView, WasiView};
+
+use super::log::{LogBook, harmless};
+use super::meter::Meter;
+use super::plugin_context::Grantee;
+use super::replay::Past;
+use super::wasi::Wasi;
+use crate::calls::{CallStart, ToolStart};
+use crate::imports::bindings::conclave::plugin::types;
+use crate::imports::convert;
+use crate::imports::interfaces::blobs::Reach;
+use crate::imports::interfaces::files::Listings;
+use crate::imports::interfaces::wasi_files::FileStreams;
+use crate::imports::secrets::scrub::{Scrubbed, scrubber};
+use crate::imports::secrets::vault::CallSecrets;
+use crate::support::suspension::Parking;
+
+/// Refusals that are kept for the report: a guest that tries one thing ten thousand times is told of once.
+const DENIALS_KEPT: usize = 64;
+/// Characters of a refusal's target: what the guest named, which can be as long as its output.
+const TARGET: usize = 256;
+/// Bytes of a line of config that is offered; nobody pastes a longer one.
+const SUGGESTION: usize = 4 << 10;
+
+/// What the host lends to a call, read lazily by the resources of `capability`.
+pub(crate) enum Lent {
+    Nothing,
+    Agent(AgentView),
+    Tool(ToolStart),
+    Delivery(DeliveryView),
+}
+
+/// A number that grows; clones share it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Tally(Arc<AtomicU64>);
+
+impl Tally {
+    pub(crate) fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Stops at the end of numbers.
+    pub(crate) fn add(&self, more: u64) {
+        self.0.store(self.get().saturating_add(more), Ordering::Relaxed);
+    }
+}
+
+/// The state of one call.
+pub(crate) struct CallState {
+    pub(crate) grantee: Arc<Grantee>,
+    pub(crate) start: CallStart,
+    pub(crate) lent: Lent,
+    pub(crate) meter: Meter,
+    /// What it was told, by the attempts before this one too.
+    pub(crate) past: Arc<Past>,
+    /// None: it keeps its instance while it waits.
+    pub(crate) parking: Option<Parking>,
+    /// When this attempt began, and how long it has waited for the host since.
+    pub(crate) began: Instant,
+    pub(super) waited: Duration,
+    pub(crate) book: Arc<LogBook>,
+    /// Resources that the guest holds, other than what it was lent.
+    pub(crate) table: ResourceTable,
+    /// What it set; none when it set nothing.
+    pub(crate) scratch: Option<Vec<u8>>,
+    /// Bytes read from files.
+    pub(crate) read: Tally,
+    /// What its streams over files share.
+    pub(crate) streams: FileStreams,
+    /// Directories that it is in the middle of listing.
+    pub(crate) listings: Listings,
+    /// Model requests so far.
+    pub(crate) requests: u32,
+    /// Blobs that it can reach, once it asked.
+    pub(crate) blobs: Reach,
+    /// Side effects so far; their ordinals.
+    pub(crate) effects: u32,
+    /// The last host that it named on the way to the network.
+    pub(crate) authority: Option<String>,
+    #[cfg(feature = "fetch")]
+    pub(crate) fetching: crate::imports::fetch::Fetching,
+    denials: Vec<DenialRecord>,
+    /// Those that attempts before this one were told of.
+    told: Vec<DenialRecord>,
+    /// Refusals beyond those that are kept: how many of each capability, and the first layer that refused one.
+    more: BTreeMap<String, (u64, Layer)>,
+    wasi: Option<Box<Wasi>>,
+}
+
+impl CallState {
+    pub(crate) fn new(grantee: Arc<Grantee>, mut start: CallStart, lent: Lent) -> Self {
+        start.observer = Scrubbed::around(&start.observer, &grantee);
+        let limits = grantee.limits();
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(usize::try_from(limits.handles).unwrap_or(usize::MAX));
+        let book = Arc::new(LogBook::new(start.call, Arc::clone(&start.observer), limits.log));
+        Self {
+            meter: Meter::new(limits),
+            past: Past::new(&grantee, &start),
+            parking: None,
+            began: Instant::now(),
+            waited: Duration::ZERO,
+            grantee,
+            start,
+            lent,
+            book,
+            table,
+            scratch: None,
+            read: Tally::default(),
+            streams: FileStreams::default(),
+            listings: Listings::default(),
+            requests: 0,
+            blobs: Reach::default(),
+            effects: 0,
+            authority: None,
+            #[cfg(feature = "fetch")]
+            fetching: crate::imports::fetch::Fetching::default(),
+            denials: Vec::new(),
+            told: Vec::new(),
+            more: BTreeMap::new(),
+            wasi: None,
+        }
+    }
+
+    /// Every import begins with this.
+    ///
+    /// # Errors
+    /// When the guest called the host more often than it may, or does not run as it did.
+    pub(crate) fn enter(&mut self) -> wasmtime::Result<()> {
+        self.past.check()?;
+        Ok(self.meter.count_host_call()?)
+    }
+
+    pub(crate) fn rights(&self) -> Rights<'_> {
+        self.grantee.rights_in(&self.start.task)
+    }
+
+    /// The secrets as this call may use them.
+    pub(crate) fn secrets(&self) -> CallSecrets {
+        let secrets = CallSecrets::new(Arc::clone(&self.grantee), self.start.task.clone(), &self.start.room, self.start.call);
+        match self.past.seed() {
+            Some(seed) => secrets.with_seed(seed),
+            None => secrets,
+        }
+    }
+
+    /// Records a refusal, and gives what the guest may know of it.
+    pub(crate) fn refuse(&mut self, mut record: DenialRecord) -> types::Denial {
+        if let Some(scrubber) = scrubber(&self.grantee) {
+            // Before it is cut: half a value would not be found.
+            record.denial.target = scrubber.scrub_text(&record.denial.target).into_owned();
+            record.denial.detail = scrubber.scrub_text(&record.denial.detail).into_owned();
+            record.reason = scrubber.scrub_text(&record.reason).into_owned();
+        }
+        // The guest chose these words, and they end on the operator's terminal. What is escaped is longer, so it is cut afterwards.
+        record.denial.target = harmless(&record.denial.target).chars().take(TARGET).collect();
+        record.suggestion = record.suggestion.filter(|line| line.len() <= SUGGESTION);
+        let denial = convert::denial_out(&record.denial);
+        let known = self.denials.iter().any(|kept| kept.denial == record.denial && kept.layer == record.layer);
+        if !known {
+            self.keep(record);
+        }
+        denial
+    }
+
+    /// Decoys hide nothing: the first refusal of each capability is always kept, and what is beyond the bound is counted.
+    fn keep(&mut self, record: DenialRecord) {
+        let of_this = |kept: &DenialRecord| kept.denial.capability == record.denial.capability;
+        if self.denials.len() < DENIALS_KEPT || !self.denials.iter().any(of_this) {
+            self.tell_denied(record);
+            return;
+        }
+        let (count, _) = self.more.entry(record.denial.capability).or_insert((0, record.layer));
+        *count = count.saturating_add(1);
+    }
+
+    /// One record for the refusals of each capability that were only counted.
+    fn tell_of_more(&mut self) {
+        for (capability, (count, layer)) in std::mem::take(&mut self.more) {
+            let reason = format!("{count} more refusals of `{capability}` in this call: only the first of a call are listed one by one");
+            let denial = Denial { capability, target: format!("{count} more"), detail: "too many to list".to_owned() };
+            let record = DenialRecord { denial, layer, reason, suggestion: None, writes: false };
+            self.tell_denied(record);
+        }
+    }
+
+    fn tell_denied(&mut self, record: DenialRecord) {
+        if !self.told.contains(&record) {
+            self.start.observer.denied(self.start.call, &record);
+        }
+        self.denials.push(record);
+    }
+
+    /// The refusal of what this build of the host cannot do.
+    #[cfg(not(feature = "fetch"))]
+    pub(crate) fn not_yet(
+        &mut self,
+        capability: conclave_core::types::capability::Capability,
+        target: &str,
+    ) -> wasmtime::Result<types::Denial> {
+        self.enter()?;
+        let record = self.rights().refuse(capability, target, Layer::Host, "this build of the host cannot do it", None);
+        Ok(self.refuse(*record))
+    }
+
+    /// The end of standard error; empty when nothing was written.
+    pub(crate) fn finish_output(&self) -> String {
+        self.wasi.as_ref().map_or_else(String::new, |wasi| {
+            wasi.stdout.finish();
+            wasi.stderr.finish()
+        })
+    }
+
+    /// What the call cost and touched; `wall_us` is the caller's to add.
+    pub(crate) fn into_report(mut self) -> CallReport {
+        #[cfg(feature = "fetch")]
+        self.refuse_late();
+        self.refuse_streamed();
+        self.tell_of_more();
+        CallReport {
+            wall_us: 0,
+            cpu_ticks: self.meter.ticks(),
+            memory: self.meter.memory(),
+            log_dropped: self.book.dropped(),
+            denials: self.denials,
+            scratch: self.scratch,
+        }
+    }
+}
+
+impl WasiView for CallState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        // Called once for every WASI function. It cannot refuse, so the next tick stops a guest that is over its limit.
+        let _ = self.meter.count_host_call();
+        self.refuse_streamed();
+        let (start, book) = (&self.start, &self.book);
+        let wasi = self.wasi.get_or_insert_with(|| Wasi::new(start, book));
+        WasiCtxView { ctx: &mut wasi.context, table: &mut self.table }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::types::capability::Capability;
+
+    use super::super::testing::{setup, state};
+    use super::*;
+
+    #[test]
+    fn many_refusals_hide_no_other() {
+        let mut state = state(setup());
+        let refuse = |state: &mut CallState, capability, target: &str| {
+            let record = state.rights().require(capability, target, || None).unwrap_err();
+            state.refuse(*record);
+        };
+        for decoy in 0..100 {
+            refuse(&mut state, Capability::Model, &format!("decoy{decoy}"));
+        }
+        refuse(&mut state, Capability::Fetch, "https://evil.example/");
+        refuse(&mut state, Capability::Fetch, "https://evil.example/2");
+        let denials = state.into_report().denials;
+        let of = |capability: &str| denials.iter().filter(|record| record.denial.capability == capability).collect::<Vec<_>>();
+        assert_eq!(of("model").len(), 65, "{denials:?}");
+        assert_eq!(of("model").last().unwrap().denial.target, "36 more");
+        let fetch: Vec<&str> = of("fetch").iter().map(|record| record.denial.target.as_str()).collect();
+        assert_eq!(fetch, ["https://evil.example/", "1 more"]);
+    }
+
+    #[test]
+    fn what_a_guest_names_in_a_refusal_is_cut() {
+        let mut state = state(setup());
+        for named in ["x".repeat(1 << 20), "\u{1b}".repeat(1_000)] {
+            let record = state.rights().require(Capability::Model, &named, || Some(named.clone())).unwrap_err();
+            state.refuse(DenialRecord { suggestion: Some(named), ..*record });
+        }
+        let denials = state.into_report().denials;
+        assert_eq!(denials.len(), 2);
+        assert!(denials.iter().all(|record| record.denial.target.chars().count() == 256), "{denials:?}");
+        assert_eq!(denials[0].suggestion, None);
+    }
+}

@@ -1,0 +1,71 @@
+//! The state of a call that is run again in the same process: what the guest held is gone with its instance, what the call was told and
+//! has used up is not.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use wasmtime::component::ResourceTable;
+
+use super::{CallState, Tally};
+use crate::imports::interfaces::blobs::Reach;
+use crate::imports::interfaces::files::Listings;
+use crate::imports::interfaces::wasi_files::FileStreams;
+
+/// To run it again costs at most one part in so many of what it waited.
+const WORTH: u32 = 4;
+
+impl CallState {
+    /// Returns when a wait that begins now has been worth more than to run the call again; never when that cannot be done.
+    pub(crate) fn due(&self) -> impl Future<Output = ()> + Send + use<> {
+        let parking = self.parking.clone().filter(|_| self.meter.may_repeat());
+        let (began, waited) = (self.began, self.waited);
+        let past = Arc::clone(&self.past);
+        async move {
+            let Some(parking) = parking else { return std::future::pending().await };
+            let own = parking.clock.now().saturating_duration_since(began).saturating_sub(waited);
+            parking.clock.sleep(own.saturating_mul(WORTH)).await;
+            parking.due().await;
+            past.may_park().await;
+        }
+    }
+
+    /// What the host did for it, or it waited for.
+    pub(crate) fn note_waited(&mut self, waited: Duration) {
+        self.waited += waited;
+    }
+
+    /// Lets go of what belonged to the instance.
+    pub(crate) fn park(&mut self) {
+        #[cfg(feature = "fetch")]
+        {
+            self.refuse_late();
+            self.fetching = crate::imports::fetch::Fetching::default();
+        }
+        self.refuse_streamed();
+        self.listings = Listings::default();
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(usize::try_from(self.grantee.limits().handles).unwrap_or(usize::MAX));
+        self.table = table;
+        self.wasi = None;
+        self.blobs = Reach::default();
+    }
+
+    /// The state of the next attempt.
+    pub(crate) fn again(mut self) -> Self {
+        self.past.again();
+        for record in std::mem::take(&mut self.denials) {
+            if !self.told.contains(&record) {
+                self.told.push(record);
+            }
+        }
+        self.more.clear();
+        self.book = Arc::new(self.book.again());
+        self.meter = self.meter.again();
+        self.scratch = None;
+        (self.read, self.streams) = (Tally::default(), FileStreams::default());
+        (self.requests, self.effects) = (0, 0);
+        self.authority = None;
+        (self.began, self.waited) = (Instant::now(), Duration::ZERO);
+        self
+    }
+}

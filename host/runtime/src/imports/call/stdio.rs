@@ -1,0 +1,192 @@
+//! A guest's standard output and error: every line goes to the plugin's log, and the end of standard error is kept, because a panic's
+//! message with file and line is found there and nowhere else.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use tokio::io::{AsyncWrite, Sink, sink};
+use wasmtime_wasi::async_trait;
+use wasmtime_wasi::cli::{IsTerminal, StdoutStream};
+use wasmtime_wasi::p2::{OutputStream, Pollable, StreamResult};
+
+use super::log::LogBook;
+use crate::observe::subscribe::Level;
+
+/// Bytes of standard error that are kept.
+const KEPT: usize = 64 << 10;
+/// Bytes that one write may bring.
+const PERMIT: usize = 64 << 10;
+/// A longer line is logged in pieces.
+const LINE: usize = 4 << 10;
+
+/// One of the two streams. Clones share what was written.
+#[derive(Clone)]
+pub(crate) struct Output(Arc<Shared>);
+
+struct Shared {
+    book: Arc<LogBook>,
+    level: Level,
+    text: Mutex<Text>,
+}
+
+#[derive(Default)]
+struct Text {
+    /// The newest bytes, at most `KEPT`.
+    end: Vec<u8>,
+    /// A line that has no end yet.
+    line: Vec<u8>,
+}
+
+impl Output {
+    pub(crate) fn new(book: Arc<LogBook>, level: Level) -> Self {
+        Self(Arc::new(Shared { book, level, text: Mutex::default() }))
+    }
+
+    /// Logs what is left of an unfinished line, and gives the newest text.
+    pub(crate) fn finish(&self) -> String {
+        let mut text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let line = std::mem::take(&mut text.line);
+        if !line.is_empty() {
+            self.log(&line);
+        }
+        String::from_utf8_lossy(&text.end).into_owned()
+    }
+
+    fn take(&self, bytes: &[u8]) {
+        let mut text = self.0.text.lock().unwrap_or_else(PoisonError::into_inner);
+        let newest = &bytes[bytes.len().saturating_sub(KEPT)..];
+        let surplus = (text.end.len() + newest.len()).saturating_sub(KEPT);
+        text.end.drain(..surplus);
+        text.end.extend_from_slice(newest);
+        for piece in bytes.split_inclusive(|byte| *byte == b'\n') {
+            let whole = piece.ends_with(b"\n");
+            text.line.extend_from_slice(piece.strip_suffix(b"\n").unwrap_or(piece));
+            if whole || text.line.len() >= LINE {
+                let line = std::mem::take(&mut text.line);
+                self.log(&line);
+            }
+        }
+    }
+
+    fn log(&self, line: &[u8]) {
+        // Panic messages begin with an empty line, which says nothing.
+        if !line.is_empty() {
+            self.0.book.line(self.0.level, &String::from_utf8_lossy(line));
+        }
+    }
+}
+
+impl IsTerminal for Output {
+    fn is_terminal(&self) -> bool {
+        false
+    }
+}
+
+impl StdoutStream for Output {
+    fn p2_stream(&self) -> Box<dyn OutputStream> {
+        Box::new(self.clone())
+    }
+
+    /// Asked for by WASI 0.3 alone, which is not linked.
+    fn async_stream(&self) -> Box<dyn AsyncWrite + Send + Sync> {
+        let nowhere: Sink = sink();
+        Box::new(nowhere)
+    }
+}
+
+#[async_trait]
+impl Pollable for Output {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait]
+impl OutputStream for Output {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.take(&bytes);
+        Ok(())
+    }
+
+    fn flush(&mut self) -> StreamResult<()> {
+        Ok(())
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        Ok(PERMIT)
+    }
+}
+
+/// What a panic said, with file and line, from the end of standard error. None when nothing there looks like one.
+pub(crate) fn panic_message(stderr: &str) -> Option<String> {
+    if let Some((_, panic)) = stderr.rsplit_once(" panicked at ") {
+        // Rust: `src/lib.rs:3:5:`, a line break, the message, and a note.
+        let panic = panic.split("\nnote: ").next().unwrap_or(panic).trim_end();
+        return Some(match panic.split_once(":\n") {
+            Some((place, message)) => format!("it panicked at {place}: {message}"),
+            None => format!("it panicked at {panic}"),
+        });
+    }
+    // Other languages end a traceback with the error itself.
+    let last = stderr.lines().rev().find(|line| !line.trim().is_empty())?;
+    Some(format!("it stopped itself; its last words were: {}", last.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex as Lock;
+
+    use conclave_core::types::denial::DenialRecord;
+    use conclave_core::types::ids::CallId;
+
+    use super::*;
+    use crate::calls::Observer;
+
+    #[derive(Default)]
+    struct Lines(Lock<Vec<String>>);
+
+    impl Observer for Lines {
+        fn log(&self, _: CallId, _: Level, message: &str) {
+            self.0.lock().unwrap().push(message.to_owned());
+        }
+        fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
+        fn denied(&self, _: CallId, _: &DenialRecord) {}
+    }
+
+    fn output() -> (Arc<Lines>, Output) {
+        let lines = Arc::new(Lines::default());
+        let book = LogBook::new(CallId(1), lines.clone(), 1 << 20);
+        (lines, Output::new(Arc::new(book), Level::Info))
+    }
+
+    #[test]
+    fn lines_are_logged_when_they_end() {
+        let (lines, output) = output();
+        output.take(b"one\ntw");
+        output.take(b"o\n\nthree");
+        assert_eq!(*lines.0.lock().unwrap(), ["one", "two"]);
+        assert_eq!(output.finish(), "one\ntwo\n\nthree");
+        assert_eq!(*lines.0.lock().unwrap(), ["one", "two", "three"]);
+    }
+
+    #[test]
+    fn only_the_newest_text_is_kept() {
+        let (_, output) = output();
+        output.take(&vec![b'a'; KEPT]);
+        output.take(b"end");
+        let kept = output.finish();
+        assert_eq!(kept.len(), KEPT);
+        assert!(kept.ends_with("aend"));
+    }
+
+    #[test]
+    fn a_rust_panic_is_read_with_its_place() {
+        let stderr = "\nthread '<unnamed>' (1) panicked at src/lib.rs:3:5:\nlost the\nplot\nnote: run with `RUST_BACKTRACE=1`";
+        assert_eq!(panic_message(stderr).unwrap(), "it panicked at src/lib.rs:3:5: lost the\nplot");
+    }
+
+    #[test]
+    fn other_languages_are_quoted_by_their_last_line() {
+        let words = panic_message("Traceback:\n  File \"app.py\", line 3\nValueError: no\n\n").unwrap();
+        assert_eq!(words, "it stopped itself; its last words were: ValueError: no");
+        assert_eq!(panic_message(""), None);
+    }
+}

@@ -1,0 +1,95 @@
+//! The state of a call for unit tests: nobody follows it, and no model answers it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use conclave_core::permissions::grant::Grants;
+use conclave_core::permissions::manifest::Manifest;
+use conclave_core::setup::{PluginFacts, PluginSetup};
+use conclave_core::types::completion::{Completion, ModelError, ModelRequest};
+use conclave_core::types::denial::{Denial, DenialRecord};
+use conclave_core::types::history::History;
+use conclave_core::types::ids::{CallId, Millis, PluginName, RoomId, TaskName};
+use conclave_core::types::limits::PluginLimits;
+use conclave_core::types::room_secret::RoomSecret;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use conclave_core::types::usage::Spent;
+use conclave_core::types::view::{AgentView, Remaining};
+use serde_json::json;
+
+use super::{CallState, Grantee, Lent};
+use crate::calls::{CallStart, EffectPort, ModelPort, Observer};
+use crate::observe::subscribe::Level;
+use crate::support::clock::BoxFuture;
+
+/// A plugin that asks for nothing and is granted nothing.
+pub(crate) fn setup() -> PluginSetup {
+    let facts = PluginFacts { manifest: Manifest::default(), kinds: BTreeSet::new(), tools: Vec::new(), sha256: String::new(), mcp: false };
+    PluginSetup { facts, grants: Grants::default(), limits: PluginLimits::default(), config: json!({}) }
+}
+
+/// A call of that plugin.
+pub(crate) fn state(setup: PluginSetup) -> CallState {
+    let name = PluginName::from("subject");
+    let grantee = Grantee::new(name.clone(), Arc::new(setup)).unwrap();
+    let start = CallStart {
+        room: RoomId::from("test"),
+        secret: RoomSecret::new([7; RoomSecret::LENGTH]),
+        call: CallId(1),
+        plugin: name,
+        now: Millis(0),
+        scratch: Arc::default(),
+        trace: Arc::default(),
+        task: None,
+        models: Arc::new(Nobody),
+        effects: Arc::new(Nobody),
+        observer: Arc::new(Nobody),
+    };
+    CallState::new(Arc::new(grantee), start, Lent::Nothing)
+}
+
+/// A task of which nothing is known.
+pub(crate) fn view() -> AgentView {
+    AgentView {
+        task: TaskName::from("task"),
+        inputs: Arc::default(),
+        pending: None,
+        history: History::default(),
+        since: Arc::default(),
+        intent: None,
+        plan: Arc::default(),
+        outputs: Arc::default(),
+        spent: Spent::default(),
+        level: 0,
+        last_error: None,
+        tools: Arc::default(),
+        peers: Arc::default(),
+        remaining: Remaining::default(),
+        iteration: 0,
+    }
+}
+
+struct Nobody;
+
+impl ModelPort for Nobody {
+    fn ask(&self, _: CallId, _: u32, _: ModelRequest) -> BoxFuture<'static, Result<Completion, ModelError>> {
+        Box::pin(std::future::ready(Err(ModelError::Other { message: "no model".to_owned() })))
+    }
+}
+
+/// Everything is let through, and nothing kept.
+impl EffectPort for Nobody {
+    fn ask(&self, _: CallId, _: u32, _: SideEffect) -> BoxFuture<'static, Result<(), Denial>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    fn ended(&self, _: CallId, _: u32, _: SideEffectAnswer) -> BoxFuture<'static, ()> {
+        Box::pin(std::future::ready(()))
+    }
+}
+
+impl Observer for Nobody {
+    fn log(&self, _: CallId, _: Level, _: &str) {}
+    fn progress(&self, _: CallId, _: u64, _: Option<u64>, _: &str) {}
+    fn denied(&self, _: CallId, _: &DenialRecord) {}
+}

@@ -1,0 +1,171 @@
+//! The part of WASI that a language's standard library expects, inert: no arguments, no environment, closed standard input, no folders, a
+//! clock that stands still at the call's time, randomness that is fixed by the room's secret, the plugin and the call. Built when a guest first asks for it, because most
+//! calls never do.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chacha20::ChaCha20Rng;
+use chacha20::rand_core::SeedableRng;
+use conclave_core::types::ids::{CallId, PluginName};
+use conclave_core::types::room_secret::RoomSecret;
+use hmac::{Hmac, KeyInit, Mac};
+use sha2::Sha256;
+use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx};
+
+use super::log::LogBook;
+use super::stdio::Output;
+use crate::calls::CallStart;
+use crate::observe::subscribe::Level;
+
+/// Bytes of randomness that one call of the host may give.
+const RANDOM_MAX: u64 = 1 << 20;
+
+/// WASI's state, and the streams to look at when the call has ended.
+pub(crate) struct Wasi {
+    pub(crate) context: WasiCtx,
+    pub(crate) stdout: Output,
+    pub(crate) stderr: Output,
+}
+
+impl Wasi {
+    pub(crate) fn new(start: &CallStart, book: &Arc<LogBook>) -> Box<Self> {
+        let stdout = Output::new(Arc::clone(book), Level::Info);
+        let stderr = Output::new(Arc::clone(book), Level::Warn);
+        let seed = |stream| seed(&start.secret, &start.plugin, start.call, stream);
+        let insecure = seed(Stream::Insecure);
+        let (low, _) = insecure.split_at(16);
+        let mut builder = WasiCtx::builder();
+        builder
+            .stdout(stdout.clone())
+            .stderr(stderr.clone())
+            .wall_clock(Still(Duration::from_millis(start.now.0)))
+            .monotonic_clock(Still(Duration::ZERO))
+            .secure_random(ChaCha20Rng::from_seed(seed(Stream::Secure)))
+            .insecure_random(ChaCha20Rng::from_seed(insecure))
+            .insecure_random_seed(u128::from_le_bytes(low.try_into().expect("half of 32 bytes")))
+            .max_random_size(RANDOM_MAX);
+        Box::new(Self { context: builder.build(), stdout, stderr })
+    }
+}
+
+/// What randomness is for: a plugin may show what it was given of one, and nobody learns anything of the other.
+#[derive(Clone, Copy, Debug)]
+enum Stream {
+    Secure,
+    Insecure,
+}
+
+impl Stream {
+    fn domain(self) -> &'static [u8] {
+        match self {
+            Self::Secure => b"conclave randomness 2, secure\0",
+            Self::Insecure => b"conclave randomness 2, insecure\0",
+        }
+    }
+}
+
+/// Returns the seed of a stream: the same when a call is run again from its journal, and not to be guessed by whoever lacks the
+/// room's secret. The plugin's name comes last, so that no two inputs are the same bytes.
+fn seed(secret: &RoomSecret, plugin: &PluginName, call: CallId, stream: Stream) -> [u8; 32] {
+    let mut mac = Hmac::<Sha256>::new_from_slice(secret.as_bytes()).expect("a MAC takes a key of any length");
+    mac.update(stream.domain());
+    mac.update(&call.0.to_le_bytes());
+    mac.update(plugin.as_str().as_bytes());
+    mac.finalize().into_bytes().into()
+}
+
+/// A clock that shows the time of the last recorded answer, which is the call's start. Waiting on it really waits.
+struct Still(Duration);
+
+impl HostWallClock for Still {
+    fn resolution(&self) -> Duration {
+        Duration::from_millis(1)
+    }
+
+    fn now(&self) -> Duration {
+        self.0
+    }
+}
+
+impl HostMonotonicClock for Still {
+    fn resolution(&self) -> u64 {
+        1_000_000
+    }
+
+    fn now(&self) -> u64 {
+        u64::try_from(self.0.as_nanos()).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use chacha20::rand_core::Rng as _;
+    use conclave_core::types::ids::RoomId;
+    use sha2::Digest as _;
+    use wasmtime_wasi::p2::bindings::random::{insecure::Host as _, insecure_seed::Host as _, random::Host as _};
+
+    use super::super::testing::{setup, state};
+    use super::*;
+
+    fn secret(byte: u8) -> RoomSecret {
+        RoomSecret::new([byte; RoomSecret::LENGTH])
+    }
+
+    fn bytes(seed: [u8; 32]) -> [u8; 32] {
+        let mut bytes = [0; 32];
+        ChaCha20Rng::from_seed(seed).fill_bytes(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn each_plugin_call_and_stream_of_a_secret_has_bytes_of_its_own_and_the_same_ones_again() {
+        let mut seen = BTreeSet::new();
+        let mut count = 0;
+        for byte in 0..3 {
+            for plugin in ["a", "ab", "b", ""] {
+                for call in [0, 1, u64::from(b'a')] {
+                    for stream in [Stream::Secure, Stream::Insecure] {
+                        let drawn = || bytes(seed(&secret(byte), &PluginName::from(plugin), CallId(call), stream));
+                        assert_eq!(drawn(), drawn());
+                        seen.insert(drawn());
+                        count += 1;
+                    }
+                }
+            }
+        }
+        assert_eq!(seen.len(), count);
+    }
+
+    #[test]
+    fn whoever_knows_room_and_call_cannot_work_out_the_bytes() {
+        // What every plugin of a room could compute before: the constant, the call's number, the room's name.
+        let guessed = |room: &RoomId, call: CallId| -> [u8; 32] {
+            let mut hash = Sha256::new();
+            hash.update(b"conclave randomness 1\0");
+            hash.update(call.0.to_le_bytes());
+            hash.update(room.as_str().as_bytes());
+            hash.finalize().into()
+        };
+        let state = state(setup());
+        let mut wasi = Wasi::new(&state.start, &state.book);
+        let random = wasi.context.random();
+        let secure = random.get_random_bytes(32).unwrap();
+        let insecure = random.get_insecure_random_bytes(32).unwrap();
+        let insecure_seed = random.insecure_seed().unwrap();
+        let guess = guessed(&state.start.room, state.start.call);
+        assert_ne!(secure, bytes(guess));
+        assert_ne!(insecure, bytes(guess));
+        // What the insecure stream shows is no part of the secure one.
+        assert_ne!(secure, insecure);
+        let seeded =
+            |seed: [u8; 32]| (u64::from_le_bytes(seed[..8].try_into().unwrap()), u64::from_le_bytes(seed[8..16].try_into().unwrap()));
+        assert_ne!(insecure_seed, seeded(guess));
+        assert_ne!(insecure_seed, seeded(seed(&state.start.secret, &state.start.plugin, state.start.call, Stream::Secure)));
+        // Run again from its journal, the call is given the same.
+        let mut again = Wasi::new(&state.start, &state.book);
+        assert_eq!(again.context.random().get_random_bytes(32).unwrap(), secure);
+    }
+}

@@ -1,0 +1,129 @@
+//! Between the contract's types and the core's. What comes out of a guest is checked here: JSON that is none, or of the wrong shape, is a
+//! bad answer, told so that the plugin's author finds the place.
+
+mod action;
+mod consult;
+mod delivery;
+mod message;
+mod model;
+mod state;
+mod tool;
+
+pub(crate) use action::{action_out, turn_in};
+pub(crate) use consult::{analyzer_error_in, checked, condensation_in, condenser_error_in, gate_error_in, gate_verdict_in};
+pub(crate) use consult::{passing_out, reason_out, verdict_in};
+pub(crate) use delivery::{channel_out, decision_in, ended_out, wake_out};
+pub(crate) use message::{blob_out, message_out};
+pub(crate) use model::{completion_out, model_error_out, request_in};
+pub(crate) use state::{metrics_out, past_out, remaining_out, summary_out};
+pub(crate) use tool::{outcome_in, spec_in, tool_error_in};
+
+use conclave_core::types::denial::Denial;
+use conclave_core::types::fault::{Fault, FaultKind};
+use serde_json::Value;
+
+use crate::imports::bindings::conclave::plugin::types;
+use crate::imports::bindings::exports::conclave::plugin::agent::AgentError;
+use crate::imports::call::log::{excerpt, harmless};
+
+/// Characters of a plugin's own error text that are passed on.
+const TEXT: usize = 4_000;
+
+/// JSON from a guest; `place` says where it stood.
+pub(crate) fn json_in(text: &str, place: impl Fn() -> String) -> Result<Value, Fault> {
+    serde_json::from_str(text).map_err(|cause| {
+        let what = if text.is_empty() { "is empty".to_owned() } else { format!("begins with {:?}", excerpt(text, 40)) };
+        Fault::new(FaultKind::BadAnswer, format!("{} is not JSON: {cause}; it {what}", place()))
+    })
+}
+
+/// A JSON object from a guest.
+pub(crate) fn object_in(text: &str, place: impl Fn() -> String) -> Result<Value, Fault> {
+    let value = json_in(text, &place)?;
+    if value.is_object() {
+        return Ok(value);
+    }
+    Err(Fault::new(FaultKind::BadAnswer, format!("{} must be a JSON object; it is {}", place(), kind_of(&value))))
+}
+
+fn kind_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "a list",
+        Value::Object(_) => "an object",
+    }
+}
+
+/// Free room of a record; keys that come twice are kept as they came.
+pub(crate) fn extras_in(extras: Vec<types::Extra>, place: &str) -> Result<Vec<(String, Value)>, Fault> {
+    extras
+        .into_iter()
+        .map(|extra| Ok((json_in(&extra.value, || format!("`{}` in `{place}`", excerpt(&extra.key, 40)))?, extra.key)))
+        .map(|pair| pair.map(|(value, key)| (key, value)))
+        .collect()
+}
+
+pub(crate) fn denial_out(denial: &Denial) -> types::Denial {
+    types::Denial { capability: denial.capability.clone(), target: denial.target.clone(), detail: denial.detail.clone() }
+}
+
+/// A denial that a guest passes on. It is the guest's word, so it is cut and made harmless.
+pub(crate) fn denial_in(denial: &types::Denial) -> Denial {
+    Denial { capability: excerpt(&denial.capability, 32), target: excerpt(&denial.target, 256), detail: excerpt(&denial.detail, 512) }
+}
+
+/// An error text of a guest.
+pub(crate) fn text_in(text: &str) -> String {
+    let cut = text.char_indices().nth(TEXT).map_or(text.len(), |(at, _)| at);
+    // Line breaks are part of an error text; only what deceives is shown escaped.
+    text[..cut].split('\n').map(harmless).collect::<Vec<_>>().join("\n")
+}
+
+/// How an agent failed.
+pub(crate) fn agent_error_in(error: AgentError) -> Fault {
+    match error {
+        AgentError::Malformed(text) => Fault::new(FaultKind::BadAnswer, text_in(&text)),
+        AgentError::Denied(denial) => denied_fault(&denial),
+        AgentError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
+    }
+}
+
+/// The guest gave up because something was refused.
+pub(crate) fn denied_fault(denial: &types::Denial) -> Fault {
+    let denial = denial_in(denial);
+    Fault::new(FaultKind::Error, format!("it was refused {}: {}", denial.capability, denial.target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn json_that_does_not_parse_is_told_with_its_place_and_beginning() {
+        let fault = json_in("{oops", || "the value".to_owned()).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::BadAnswer);
+        assert!(fault.message.starts_with("the value is not JSON: "), "{}", fault.message);
+        assert!(fault.message.ends_with(r#"it begins with "{oops""#), "{}", fault.message);
+    }
+
+    #[test]
+    fn an_object_is_asked_for_where_the_contract_says_object() {
+        let fault = object_in("[1]", || "`inputs`".to_owned()).unwrap_err();
+        assert_eq!(fault.message, "`inputs` must be a JSON object; it is a list");
+    }
+
+    #[test]
+    fn deep_nesting_is_an_error_and_not_an_overflow() {
+        let text = "[".repeat(100_000);
+        assert!(json_in(&text, String::new).is_err());
+    }
+
+    #[test]
+    fn error_texts_keep_their_lines_and_lose_their_escapes() {
+        assert_eq!(text_in("a\nb\u{1b}[2J"), "a\nb\\u{1b}[2J");
+        assert_eq!(text_in(&"x".repeat(5_000)).len(), TEXT);
+    }
+}

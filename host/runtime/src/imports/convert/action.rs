@@ -1,0 +1,202 @@
+//! Turns and the actions in them.
+
+use conclave_core::types::action::{Action, PlanState, Reply, Turn};
+use conclave_core::types::delegation::{Delegation, STRUCTURED_RETRIES};
+use conclave_core::types::fault::Fault;
+
+use super::message::{blob_in, blob_out, tool_call_in, tool_call_out};
+use super::{extras_in, json_in, object_in};
+use crate::imports::bindings::conclave::plugin::actions;
+
+/// What `step` returned.
+///
+/// # Errors
+/// `BadAnswer` when a JSON text in it is none, or is no object where the contract says object.
+pub(crate) fn turn_in(turn: actions::Turn) -> Result<Turn, Fault> {
+    Ok(Turn {
+        action: action_in(turn.action)?,
+        thought: turn.thought,
+        wait_for_response: turn.wait_for_response,
+        extra: extras_in(turn.extra, "extra")?,
+    })
+}
+
+fn action_in(action: actions::Action) -> Result<Action, Fault> {
+    use actions::Action as Guest;
+    Ok(match action {
+        Guest::Null => Action::Null,
+        Guest::Reply(reply) => Action::Reply(reply_in(reply)?),
+        Guest::Run(run) => Action::Run { command: run.command, background: run.background },
+        Guest::Kill(command_id) => Action::Kill { command_id },
+        Guest::RunCell(cell) => Action::RunIpython { code: cell.code, kernel_init_code: cell.kernel_init_code },
+        Guest::Browse(url) => Action::Browse { url },
+        Guest::Read(read) => Action::Read { path: read.path, start: read.start, end: read.end },
+        Guest::Write(write) => Action::Write { path: write.path, content: write.content, start: write.start, end: write.end },
+        Guest::Recall(query) => Action::Recall { query },
+        Guest::AddTask(task) => {
+            let subtasks = json_in(&task.subtasks, || "`subtasks` of `add-task`".to_owned())?;
+            Action::AddTask { parent: task.parent, goal: task.goal, subtasks }
+        }
+        Guest::ModifyTask(task) => Action::ModifyTask { task_id: task.task_id, state: state_in(task.state) },
+        Guest::Delegate(delegate) => {
+            let inputs = object_in(&delegate.inputs, || "`inputs` of `delegate`".to_owned())?;
+            Action::Delegate { agent: delegate.agent, inputs }
+        }
+        Guest::DelegateTask(background) => Action::DelegateTask(background_in(background)?),
+        Guest::Think(thought) => Action::Think { thought },
+        Guest::Talk(content) => Action::Talk { content },
+        Guest::Finish(outputs) => Action::Finish { outputs: json_in(&outputs, || "what `finish` carries".to_owned())? },
+        Guest::Reject(outputs) => Action::Reject { outputs: json_in(&outputs, || "what `reject` carries".to_owned())? },
+        Guest::Custom(custom) => {
+            let arguments = object_in(&custom.arguments, || format!("`arguments` of the action {:?}", custom.name))?;
+            Action::Custom { name: custom.name, arguments }
+        }
+    })
+}
+
+fn reply_in(reply: actions::Reply) -> Result<Reply, Fault> {
+    Ok(Reply {
+        completion: reply.completion,
+        content: reply.content,
+        tool_calls: reply.tool_calls.into_iter().map(tool_call_in).collect::<Result<_, _>>()?,
+        recipient: reply.recipient,
+        attachments: reply.attachments.into_iter().map(blob_in).collect(),
+    })
+}
+
+fn background_in(background: actions::Background) -> Result<Box<Delegation>, Fault> {
+    let context = object_in(&background.context, || "`context` of `delegate-task`".to_owned())?;
+    Ok(Box::new(Delegation {
+        agent: background.agent,
+        task: background.task,
+        context,
+        share_channels: background.share_channels,
+        brief: background.brief,
+        conversation: background.conversation,
+        wait: background.wait,
+        structured: background.structured.then_some(STRUCTURED_RETRIES),
+        ..Delegation::default()
+    }))
+}
+
+fn state_in(state: actions::PlanState) -> PlanState {
+    match state {
+        actions::PlanState::Open => PlanState::Open,
+        actions::PlanState::InProgress => PlanState::InProgress,
+        actions::PlanState::Completed => PlanState::Completed,
+        actions::PlanState::Verified => PlanState::Verified,
+        actions::PlanState::Abandoned => PlanState::Abandoned,
+    }
+}
+
+fn state_out(state: PlanState) -> actions::PlanState {
+    match state {
+        PlanState::Open => actions::PlanState::Open,
+        PlanState::InProgress => actions::PlanState::InProgress,
+        PlanState::Completed => actions::PlanState::Completed,
+        PlanState::Verified => actions::PlanState::Verified,
+        PlanState::Abandoned => actions::PlanState::Abandoned,
+    }
+}
+
+/// An action as its agent asked for it.
+pub(crate) fn action_out(action: &Action) -> actions::Action {
+    use actions::Action as Guest;
+    match action.clone() {
+        Action::Null => Guest::Null,
+        Action::Reply(reply) => Guest::Reply(reply_out(&reply)),
+        Action::Run { command, background } => Guest::Run(actions::RunCommand { command, background }),
+        Action::Kill { command_id } => Guest::Kill(command_id),
+        Action::RunIpython { code, kernel_init_code } => Guest::RunCell(actions::RunCell { code, kernel_init_code }),
+        Action::Browse { url } => Guest::Browse(url),
+        Action::Read { path, start, end } => Guest::Read(actions::ReadFile { path, start, end }),
+        Action::Write { path, content, start, end } => Guest::Write(actions::WriteFile { path, content, start, end }),
+        Action::Recall { query } => Guest::Recall(query),
+        Action::AddTask { parent, goal, subtasks } => Guest::AddTask(actions::AddTask { parent, goal, subtasks: subtasks.to_string() }),
+        Action::ModifyTask { task_id, state } => Guest::ModifyTask(actions::ModifyTask { task_id, state: state_out(state) }),
+        Action::Delegate { agent, inputs } => Guest::Delegate(actions::Delegate { agent, inputs: inputs.to_string() }),
+        Action::DelegateTask(delegation) => {
+            let Delegation { agent, task, context, share_channels, brief, conversation, wait, structured, .. } = *delegation;
+            let (context, structured) = (context.to_string(), structured.is_some());
+            Guest::DelegateTask(actions::Background { agent, task, context, share_channels, brief, conversation, wait, structured })
+        }
+        Action::Think { thought } => Guest::Think(thought),
+        Action::Talk { content } => Guest::Talk(content),
+        Action::Finish { outputs } => Guest::Finish(outputs.to_string()),
+        Action::Reject { outputs } => Guest::Reject(outputs.to_string()),
+        Action::Custom { name, arguments } => Guest::Custom(actions::CustomAction { name, arguments: arguments.to_string() }),
+    }
+}
+
+fn reply_out(reply: &Reply) -> actions::Reply {
+    actions::Reply {
+        completion: reply.completion.clone(),
+        content: reply.content.clone(),
+        tool_calls: reply.tool_calls.iter().map(tool_call_out).collect(),
+        recipient: reply.recipient.clone(),
+        attachments: reply.attachments.iter().map(blob_out).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    /// The two directions are written by hand; this holds them together.
+    #[test]
+    fn every_action_comes_back_as_it_went_out() {
+        let s = str::to_owned;
+        let actions = [
+            Action::Null,
+            Action::Reply(Reply {
+                completion: Some(s("m-1")),
+                content: Some(s("hi")),
+                tool_calls: vec![conclave_core::types::message::ToolCall {
+                    id: s("1"),
+                    name: s("a.b"),
+                    arguments: json!({ "x": 1 }),
+                    untrusted: false,
+                }],
+                recipient: Some(s("user")),
+                attachments: Vec::new(),
+            }),
+            Action::Run { command: s("ls"), background: true },
+            Action::Kill { command_id: -1 },
+            Action::RunIpython { code: s("1"), kernel_init_code: s("2") },
+            Action::Browse { url: s("http://a") },
+            Action::Read { path: s("/a"), start: 0, end: -1 },
+            Action::Write { path: s("/a"), content: s("b"), start: 1, end: 2 },
+            Action::Recall { query: s("q") },
+            Action::AddTask { parent: s(""), goal: s("g"), subtasks: json!([]) },
+            Action::ModifyTask { task_id: s("0"), state: PlanState::Verified },
+            Action::Delegate { agent: s("a"), inputs: json!({}) },
+            Action::DelegateTask(Box::new(Delegation {
+                agent: s("a"),
+                task: s("t"),
+                context: json!({ "k": [] }),
+                share_channels: vec![s("c")],
+                brief: Some(s("b")),
+                conversation: 3,
+                wait: true,
+                structured: Some(STRUCTURED_RETRIES),
+                ..Delegation::default()
+            })),
+            Action::Think { thought: s("t") },
+            Action::Talk { content: s("t") },
+            Action::Finish { outputs: json!("done") },
+            Action::Reject { outputs: json!({ "reason": 1 }) },
+            Action::Custom { name: s("n"), arguments: json!({}) },
+        ];
+        for action in actions {
+            assert_eq!(action_in(action_out(&action)).unwrap(), action);
+        }
+    }
+
+    #[test]
+    fn a_finish_without_json_is_a_bad_answer() {
+        let fault = action_in(actions::Action::Finish("done".to_owned())).unwrap_err();
+        assert!(fault.message.starts_with("what `finish` carries is not JSON"), "{}", fault.message);
+    }
+}

@@ -1,0 +1,207 @@
+//! What plugins are asked beside steps and tool calls, and what they say: memories, how risky an action is, what a history may forget, what
+//! may pass. What is longer than anybody reads is a bad answer, whoever gave it.
+
+use conclave_core::setup::GatePoint;
+use conclave_core::setup::plugin_query::{Advice, Condensation, CondenseReason, GateVerdict, Masked, PASSING_MAX, Passing, Span, Verdict};
+use conclave_core::types::fault::{Fault, FaultKind};
+use conclave_core::types::risk::Risk;
+
+use super::{denied_fault, text_in};
+use crate::imports::bindings::exports::conclave::plugin::{condenser, gate, security_analyzer as analyzer};
+
+/// Bytes of an analyzer's or a gate's reason: a person reads it.
+const REASON: usize = 4 << 10;
+/// Bytes of what stands for what was forgotten: every later prompt carries it.
+const SUMMARY: usize = 64 << 10;
+/// Spans, and masked entries.
+const SPANS: usize = 10_000;
+
+pub(crate) fn verdict_in(verdict: analyzer::Verdict) -> Verdict {
+    let risk = match verdict.risk {
+        analyzer::Risk::Low => Risk::Low,
+        analyzer::Risk::Medium => Risk::Medium,
+        analyzer::Risk::High => Risk::High,
+    };
+    Verdict { risk, reason: verdict.reason }
+}
+
+pub(crate) fn analyzer_error_in(error: analyzer::AnalyzerError) -> Fault {
+    match error {
+        analyzer::AnalyzerError::Denied(denial) => denied_fault(&denial),
+        analyzer::AnalyzerError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
+    }
+}
+
+pub(crate) fn reason_out(reason: CondenseReason) -> condenser::Reason {
+    match reason {
+        CondenseReason::Size => condenser::Reason::Size,
+        CondenseReason::Requested => condenser::Reason::Requested,
+        CondenseReason::Overflow => condenser::Reason::Overflow,
+    }
+}
+
+/// What a condenser wants, as it wrote it; the room holds it against the history.
+pub(crate) fn condensation_in(condensation: condenser::Condensation) -> Condensation {
+    let condenser::Condensation { forget, mask, summary } = condensation;
+    Condensation {
+        forget: forget.into_iter().map(|span| Span { start: span.start, end: span.end }).collect(),
+        mask: mask.into_iter().map(|masked| Masked { index: masked.index, text: masked.text }).collect(),
+        summary,
+    }
+}
+
+pub(crate) fn condenser_error_in(error: condenser::CondenserError) -> Fault {
+    match error {
+        condenser::CondenserError::Denied(denial) => denied_fault(&denial),
+        condenser::CondenserError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
+    }
+}
+
+pub(crate) fn passing_out(passing: &Passing) -> gate::Passing {
+    gate::Passing {
+        on: match passing.on {
+            GatePoint::Inbound => gate::Point::Inbound,
+            GatePoint::Delegate => gate::Point::Delegate,
+            GatePoint::Deliver => gate::Point::Deliver,
+        },
+        room: passing.room.to_string(),
+        channel: passing.channel.as_ref().map(ToString::to_string),
+        agent: passing.agent.as_ref().map(ToString::to_string),
+        to: passing.to.clone(),
+        text: passing.text.clone(),
+        metadata: passing.metadata.to_string(),
+    }
+}
+
+pub(crate) fn gate_verdict_in(verdict: gate::Verdict) -> GateVerdict {
+    match verdict {
+        gate::Verdict::Allow => GateVerdict::Allow,
+        gate::Verdict::Modify(text) => GateVerdict::Modify { text },
+        gate::Verdict::Block(reason) => GateVerdict::Block { reason },
+    }
+}
+
+pub(crate) fn gate_error_in(error: gate::GateError) -> Fault {
+    match error {
+        gate::GateError::Denied(denial) => denied_fault(&denial),
+        gate::GateError::Other(text) => Fault::new(FaultKind::Error, text_in(&text)),
+    }
+}
+
+/// The advice, with the words that a person reads made harmless, and no more memories than were asked for.
+///
+/// # Errors
+/// `BadAnswer` when a part of it is larger than it may be.
+pub(crate) fn checked(advice: Advice, most: u32) -> Result<Advice, Fault> {
+    let bad = |message: String| Err(Fault::new(FaultKind::BadAnswer, message));
+    match advice {
+        Advice::Memories { mut memories } => {
+            // It was told how many; more would flood the agent that asked.
+            memories.truncate(usize::try_from(most).unwrap_or(usize::MAX));
+            Ok(Advice::Memories { memories })
+        }
+        Advice::Risk { verdict } if verdict.reason.len() > REASON => {
+            bad(format!("the `reason` of its verdict has {} bytes; it may have {REASON}", verdict.reason.len()))
+        }
+        Advice::Risk { verdict } => Ok(Advice::Risk { verdict: Verdict { reason: text_in(&verdict.reason), ..verdict } }),
+        Advice::Gate { verdict: GateVerdict::Modify { text } } if text.len() > PASSING_MAX => {
+            bad(format!("its text has {} bytes; it may have {PASSING_MAX}", text.len()))
+        }
+        Advice::Gate { verdict: GateVerdict::Block { reason } } if reason.len() > REASON => {
+            bad(format!("the reason of its `block` has {} bytes; it may have {REASON}", reason.len()))
+        }
+        Advice::Gate { verdict: GateVerdict::Block { reason } } => {
+            Ok(Advice::Gate { verdict: GateVerdict::Block { reason: text_in(&reason) } })
+        }
+        Advice::Gate { verdict } => Ok(Advice::Gate { verdict }),
+        Advice::Condense { condensation: None } => Ok(Advice::Condense { condensation: None }),
+        Advice::Condense { condensation: Some(Condensation { forget, .. }) } if forget.len() > SPANS => {
+            bad(format!("`forget` has {} spans; it may have {SPANS}", forget.len()))
+        }
+        Advice::Condense { condensation: Some(Condensation { mask, .. }) } if mask.len() > SPANS => {
+            bad(format!("`mask` has {} entries; it may have {SPANS}", mask.len()))
+        }
+        Advice::Condense { condensation: Some(condensation) } => match condensation.summary.as_ref().map(String::len) {
+            Some(length) if length > SUMMARY => bad(format!("its `summary` has {length} bytes; it may have {SUMMARY}")),
+            _ => Ok(Advice::Condense { condensation: Some(condensation) }),
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(reason: String) -> Advice {
+        Advice::Risk { verdict: Verdict { risk: Risk::Low, reason } }
+    }
+
+    fn condensation(change: impl FnOnce(&mut Condensation)) -> Advice {
+        let mut condensation = Condensation::default();
+        change(&mut condensation);
+        Advice::Condense { condensation: Some(condensation) }
+    }
+
+    #[test]
+    fn what_is_longer_than_anybody_reads_is_a_bad_answer() {
+        let span = Span { start: 0, end: 1 };
+        let masked = Masked { index: 0, text: String::new() };
+        let gate = |verdict| Advice::Gate { verdict };
+        let cases: [(Advice, &str); 6] = [
+            (verdict("x".repeat(REASON + 1)), "the `reason` of its verdict has 4097 bytes; it may have 4096"),
+            (condensation(|c| c.forget = vec![span; SPANS + 1]), "`forget` has 10001 spans; it may have 10000"),
+            (condensation(|c| c.mask = vec![masked.clone(); SPANS + 1]), "`mask` has 10001 entries; it may have 10000"),
+            (condensation(|c| c.summary = Some("x".repeat(SUMMARY + 1))), "its `summary` has 65537 bytes; it may have 65536"),
+            (gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX + 1) }), "its text has 1048577 bytes; it may have 1048576"),
+            (gate(GateVerdict::Block { reason: "x".repeat(REASON + 1) }), "the reason of its `block` has 4097 bytes; it may have 4096"),
+        ];
+        for (advice, message) in cases {
+            let fault = checked(advice, 0).unwrap_err();
+            assert_eq!((fault.kind, fault.message.as_str()), (FaultKind::BadAnswer, message));
+        }
+        for advice in [
+            verdict("x".repeat(3_900)),
+            condensation(|c| c.forget = vec![span; SPANS]),
+            condensation(|c| c.mask = vec![masked; SPANS]),
+            condensation(|c| c.summary = Some("x".repeat(SUMMARY))),
+            Advice::Condense { condensation: None },
+            gate(GateVerdict::Allow),
+            gate(GateVerdict::Modify { text: "x".repeat(PASSING_MAX) }),
+            gate(GateVerdict::Block { reason: "no".to_owned() }),
+        ] {
+            assert_eq!(checked(advice.clone(), 0).unwrap(), advice);
+        }
+    }
+
+    #[test]
+    fn no_more_memories_come_than_were_asked_for() {
+        let memories = || Advice::Memories { memories: vec!["a".to_owned(), "b".to_owned(), "c".to_owned()] };
+        assert_eq!(checked(memories(), 2).unwrap(), Advice::Memories { memories: vec!["a".to_owned(), "b".to_owned()] });
+        assert_eq!(checked(memories(), 0).unwrap(), Advice::Memories { memories: Vec::new() });
+        assert_eq!(checked(memories(), u32::MAX).unwrap(), memories());
+    }
+
+    #[test]
+    fn a_reason_reaches_whoever_decides_without_escapes() {
+        assert_eq!(checked(verdict("rm\u{1b}[2J\nall".to_owned()), 0).unwrap(), verdict("rm\\u{1b}[2J\nall".to_owned()));
+    }
+
+    #[test]
+    fn words_of_the_contract_come_in_as_the_cores() {
+        for (guest, risk) in [(analyzer::Risk::Low, Risk::Low), (analyzer::Risk::Medium, Risk::Medium), (analyzer::Risk::High, Risk::High)]
+        {
+            assert_eq!(verdict_in(analyzer::Verdict { risk: guest, reason: String::new() }).risk, risk);
+        }
+        let guest = condenser::Condensation {
+            forget: vec![condenser::Span { start: 1, end: 3 }],
+            mask: vec![condenser::Masked { index: 4, text: "…".to_owned() }],
+            summary: Some("s".to_owned()),
+        };
+        let ours = Condensation {
+            forget: vec![Span { start: 1, end: 3 }],
+            mask: vec![Masked { index: 4, text: "…".to_owned() }],
+            summary: Some("s".to_owned()),
+        };
+        assert_eq!(condensation_in(guest), ours);
+    }
+}

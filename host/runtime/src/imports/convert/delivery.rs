@@ -1,0 +1,71 @@
+//! What a delivery strategy sees and decides.
+
+use conclave_core::types::delivery::{Activity, BackgroundStatus, Channel, ChannelKind, Decision, EndedTask, Wake};
+
+use crate::imports::bindings::conclave::plugin::delivery_context as context;
+use crate::imports::bindings::exports::conclave::plugin::delivery_strategy as strategy;
+
+pub(crate) fn wake_out(wake: &Wake) -> strategy::Wake {
+    match wake {
+        Wake::Ended { task } => strategy::Wake::Ended(task.to_string()),
+        Wake::ChannelChanged { channel } => strategy::Wake::ChannelChanged(channel.to_string()),
+        Wake::Timer => strategy::Wake::Timer,
+        Wake::SendFailed { reason } => strategy::Wake::SendFailed(reason.clone()),
+    }
+}
+
+/// A decision as the plugin wrote it; the room checks it.
+pub(crate) fn decision_in(decision: strategy::Decision) -> Decision {
+    match decision {
+        strategy::Decision::Speak(speech) => {
+            Decision::Speak { tasks: speech.tasks, channel: speech.channel, prompt: speech.prompt, interrupt: speech.interrupt }
+        }
+        strategy::Decision::Attach(tasks) => Decision::Attach { tasks },
+        strategy::Decision::Wait(pause) => Decision::Wait { channel: pause.channel, at_most_ms: pause.at_most_ms },
+        strategy::Decision::GiveUp(reason) => Decision::GiveUp { reason },
+    }
+}
+
+pub(crate) fn ended_out(ended: &EndedTask) -> context::EndedTask {
+    context::EndedTask {
+        task_id: ended.id.to_string(),
+        agent: ended.agent.to_string(),
+        task: ended.task.clone(),
+        status: status_out(ended.status),
+        output: ended.output.clone(),
+        error: ended.error.clone(),
+        duration_ms: ended.duration_ms,
+        metadata: ended.metadata.to_string(),
+        attempts: ended.attempts,
+    }
+}
+
+fn status_out(status: BackgroundStatus) -> context::TaskStatus {
+    match status {
+        BackgroundStatus::Completed => context::TaskStatus::Completed,
+        BackgroundStatus::Failed => context::TaskStatus::Failed,
+        BackgroundStatus::Cancelled => context::TaskStatus::Cancelled,
+        BackgroundStatus::TimedOut => context::TaskStatus::TimedOut,
+        BackgroundStatus::Interrupted => context::TaskStatus::Interrupted,
+    }
+}
+
+pub(crate) fn channel_out(channel: &Channel) -> context::Channel {
+    context::Channel {
+        id: channel.id.to_string(),
+        kind: match channel.kind {
+            ChannelKind::Text => context::ChannelKind::Text,
+            ChannelKind::Web => context::ChannelKind::Web,
+            ChannelKind::Voice => context::ChannelKind::Voice,
+            ChannelKind::Agent => context::ChannelKind::Agent,
+            ChannelKind::Other => context::ChannelKind::Other,
+        },
+        activity: match channel.activity {
+            Activity::Idle => context::Activity::Idle,
+            Activity::Speaking => context::Activity::Speaking,
+            Activity::UserSpeaking => context::Activity::UserSpeaking,
+            Activity::Generating => context::Activity::Generating,
+        },
+        muted: channel.muted,
+    }
+}

@@ -1,0 +1,71 @@
+//! Messages and what is in them.
+
+use conclave_core::types::fault::Fault;
+use conclave_core::types::message::{Blob, Entity, Label, Message, ToolCall, ToolResult};
+
+use super::json_in;
+use crate::imports::bindings::conclave::plugin::types;
+
+pub(crate) fn message_out(message: &Message) -> types::Message {
+    types::Message {
+        seq: message.seq,
+        sender: entity_out(message.sender),
+        sender_name: message.sender_name.clone(),
+        recipient: message.recipient.clone(),
+        content: message.as_read().into_owned(),
+        tool_calls: message.tool_calls.iter().map(tool_call_out).collect(),
+        tool_results: message.tool_results.iter().map(result_out).collect(),
+        attachments: message.attachments.iter().map(blob_out).collect(),
+        labels: message.labels.iter().copied().map(Label::as_str).map(str::to_owned).collect(),
+        extra: Vec::new(),
+    }
+}
+
+fn entity_out(entity: Entity) -> types::Entity {
+    match entity {
+        Entity::Llm => types::Entity::Llm,
+        Entity::Agent => types::Entity::Agent,
+        Entity::User => types::Entity::User,
+        Entity::System => types::Entity::System,
+    }
+}
+
+pub(super) fn entity_in(entity: types::Entity) -> Entity {
+    match entity {
+        types::Entity::Llm => Entity::Llm,
+        types::Entity::Agent => Entity::Agent,
+        types::Entity::User => Entity::User,
+        types::Entity::System => Entity::System,
+    }
+}
+
+pub(super) fn tool_call_out(call: &ToolCall) -> types::ToolCall {
+    types::ToolCall { id: call.id.clone(), name: call.name.clone(), arguments: call.arguments.to_string() }
+}
+
+/// Arguments must be JSON; whether they fit the tool's schema is asked where the tool is called.
+pub(super) fn tool_call_in(call: types::ToolCall) -> Result<ToolCall, Fault> {
+    let arguments = json_in(&call.arguments, || format!("`arguments` of a call of {:?}", call.name))?;
+    Ok(ToolCall { id: call.id, name: call.name, arguments, untrusted: false })
+}
+
+fn result_out(result: &ToolResult) -> types::ToolResult {
+    types::ToolResult {
+        call_id: result.call_id.clone(),
+        name: result.name.clone(),
+        content: result.content.clone(),
+        is_error: result.is_error,
+    }
+}
+
+pub(super) fn result_in(result: types::ToolResult) -> ToolResult {
+    ToolResult { call_id: result.call_id, name: result.name, content: result.content, value: None, is_error: result.is_error }
+}
+
+pub(crate) fn blob_out(blob: &Blob) -> types::Blob {
+    types::Blob { sha256: blob.sha256.clone(), media_type: blob.media_type.clone(), length: blob.length, name: blob.name.clone() }
+}
+
+pub(super) fn blob_in(blob: types::Blob) -> Blob {
+    Blob { sha256: blob.sha256, media_type: blob.media_type, length: blob.length, name: blob.name }
+}

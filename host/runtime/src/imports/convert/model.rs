@@ -1,0 +1,102 @@
+//! Model requests, completions and errors.
+
+use conclave_core::types::completion::{Completion, Draft, ModelError, ModelRequest, Part, Stop, ToolChoice, ToolFormat, Usage};
+use conclave_core::types::fault::Fault;
+
+use super::message::{entity_in, result_in, tool_call_in, tool_call_out};
+use super::{denial_out, extras_in, json_in};
+use crate::imports::bindings::conclave::plugin::{model, types};
+
+/// What a guest asked for.
+///
+/// # Errors
+/// `BadAnswer` when a JSON text in it is none.
+pub(crate) fn request_in(request: model::Request) -> Result<ModelRequest, Fault> {
+    Ok(ModelRequest {
+        model: request.model,
+        prompt: request.prompt.into_iter().map(part_in).collect::<Result<_, _>>()?,
+        tools: request.tools,
+        tool_format: request.tool_format.map(format_in),
+        tool_choice: choice_in(request.tool_choice),
+        output_schema: request.output_schema.map(|schema| json_in(&schema, || "`output-schema`".to_owned())).transpose()?,
+        stream: matches!(request.stream_to, model::Audience::Room),
+        options: extras_in(request.options, "options")?,
+    })
+}
+
+fn part_in(part: model::Part) -> Result<Part, Fault> {
+    Ok(match part {
+        model::Part::System => Part::System,
+        model::Part::History(range) => Part::History { start: range.start, end: range.end },
+        model::Part::Draft(draft) => Part::Draft { draft: draft_in(draft)? },
+    })
+}
+
+fn draft_in(draft: types::Draft) -> Result<Draft, Fault> {
+    Ok(Draft {
+        role: entity_in(draft.role),
+        content: draft.content,
+        tool_calls: draft.tool_calls.into_iter().map(tool_call_in).collect::<Result<_, _>>()?,
+        tool_results: draft.tool_results.into_iter().map(result_in).collect(),
+    })
+}
+
+fn format_in(format: model::ToolFormat) -> ToolFormat {
+    match format {
+        model::ToolFormat::Native => ToolFormat::Native,
+        model::ToolFormat::Json => ToolFormat::Json,
+        model::ToolFormat::Xml => ToolFormat::Xml,
+        model::ToolFormat::Off => ToolFormat::Off,
+    }
+}
+
+fn choice_in(choice: model::ToolChoice) -> ToolChoice {
+    match choice {
+        model::ToolChoice::Auto => ToolChoice::Auto,
+        model::ToolChoice::None => ToolChoice::None,
+        model::ToolChoice::Required => ToolChoice::Required,
+        model::ToolChoice::Named(name) => ToolChoice::Named { name },
+    }
+}
+
+pub(crate) fn completion_out(completion: &Completion) -> model::Completion {
+    model::Completion {
+        id: completion.id.clone(),
+        content: completion.content.clone(),
+        reasoning: completion.reasoning.clone(),
+        tool_calls: completion.tool_calls.iter().map(tool_call_out).collect(),
+        stop: stop_out(completion.stop),
+        usage: usage_out(completion.usage),
+        model: completion.model.clone(),
+    }
+}
+
+fn stop_out(stop: Stop) -> model::Stop {
+    match stop {
+        Stop::End => model::Stop::End,
+        Stop::Length => model::Stop::Length,
+        Stop::ToolCalls => model::Stop::ToolCalls,
+        Stop::ContentFilter => model::Stop::ContentFilter,
+        Stop::Other => model::Stop::Other,
+    }
+}
+
+fn usage_out(usage: Usage) -> types::Usage {
+    types::Usage {
+        input_tokens: usage.input_tokens,
+        cached_input_tokens: usage.cached_input_tokens,
+        output_tokens: usage.output_tokens,
+        cost_micro_usd: usage.cost_micro_usd,
+    }
+}
+
+pub(crate) fn model_error_out(error: &ModelError) -> model::ModelError {
+    match error {
+        ModelError::Denied { denial } => model::ModelError::Denied(denial_out(denial)),
+        ModelError::BudgetExhausted { what } => model::ModelError::BudgetExhausted(what.clone()),
+        ModelError::UnknownModel { name } => model::ModelError::UnknownModel(name.clone()),
+        ModelError::ContextTooLong { tokens } => model::ModelError::ContextTooLong(*tokens),
+        ModelError::Unavailable { retry_after_ms } => model::ModelError::Unavailable(*retry_after_ms),
+        ModelError::Other { message } => model::ModelError::Other(message.clone()),
+    }
+}

@@ -1,0 +1,309 @@
+//! One request of a guest from its first decision to its answer, over all redirects: decide, journal, look up, check the addresses, put
+//! secrets in, send, look through, journal. Each redirect is decided on, counted and journalled as a request of its own.
+
+use std::borrow::Cow;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_core::permissions::fetch::{check_body, next_hop};
+use conclave_core::permissions::grant::{FetchGrant, Rights};
+use conclave_core::permissions::secret::{Parts, Plan};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{Denial, DenialRecord, Layer};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::side_effect::{Digest, FailureCause, SideEffect, SideEffectAnswer};
+use conclave_core::types::text::{show_duration, show_size};
+use tokio::time::Instant;
+use url::{Host, Url};
+
+use super::client::{Raw, Trouble, send};
+use super::{Answer, Hold, Holding};
+use crate::imports::call::{CallState, Grantee, Leave, Past, WorksOn};
+use crate::imports::secrets::vault::CallSecrets;
+use crate::support::blobs::describe;
+
+/// Bytes of the largest body that is kept for the journal; of a larger one the journal has the digest alone.
+const KEPT: usize = 256 << 10;
+
+/// Everything that sending needs of a call, so that it can go on beside the guest.
+pub(crate) struct Exchange {
+    grantee: Arc<Grantee>,
+    task: WorksOn,
+    past: Arc<Past>,
+    room: RoomId,
+    secrets: CallSecrets,
+    holding: Holding,
+    /// The number of the next request among the call's side effects.
+    ordinal: u32,
+}
+
+/// Why there is no answer. A record is not recorded yet.
+#[derive(Debug)]
+pub(crate) enum Failure {
+    /// No request that could be sent; why, for the guest.
+    Invalid(String),
+    Refused(Box<DenialRecord>),
+    /// By the room, which has recorded it.
+    Denied(Denial),
+    /// A limit of the grant, for the guest.
+    Limit(Box<DenialRecord>, String),
+    TimedOut(Box<DenialRecord>),
+    Unavailable(&'static str),
+    Other(Cow<'static, str>),
+}
+
+/// An answer, and what only the next hop and the journal see.
+struct Arrived {
+    answer: Answer,
+    /// As it came: a secret in it turns back into its placeholder when it is followed.
+    location: Option<String>,
+    address: Option<SocketAddr>,
+}
+
+impl Exchange {
+    pub(crate) fn new(state: &CallState) -> Self {
+        Self {
+            grantee: Arc::clone(&state.grantee),
+            task: state.start.task.clone(),
+            past: Arc::clone(&state.past),
+            room: state.start.room.clone(),
+            secrets: state.secrets(),
+            holding: state.fetching.holding.clone(),
+            ordinal: state.effects,
+        }
+    }
+
+    fn rights(&self) -> Rights<'_> {
+        self.grantee.rights_in(&self.task)
+    }
+
+    /// The number that the next side effect of the call has.
+    pub(crate) fn next_ordinal(&self) -> u32 {
+        self.ordinal
+    }
+
+    /// Decides whether a request may be sent as it stands; sends nothing and looks nothing up.
+    ///
+    /// # Errors
+    /// `Invalid` when its method has no body, `Refused`, or `Limit` when it is too long.
+    pub(crate) fn decide(&self, parts: &Parts) -> Result<Plan, Failure> {
+        let body = parts.body.as_deref().unwrap_or_default();
+        check_body(&parts.method, body).map_err(|error| Failure::Invalid(error.to_string()))?;
+        let headers = parts.headers.iter().map(|(name, _)| name.as_str());
+        self.rights().may_fetch(&parts.method, &parts.url, headers).map_err(Failure::Refused)?;
+        let plan = self.secrets.check(parts).map_err(Failure::Refused)?;
+        self.check_length(parts)?;
+        Ok(plan)
+    }
+
+    /// Sends a request and waits for the whole answer. `follow` goes where redirects lead.
+    pub(crate) async fn run(&mut self, mut parts: Parts, timeout_ms: Option<u64>, follow: bool) -> Result<Answer, Failure> {
+        let mut plan = self.decide(&parts)?;
+        let redirects = self.grant().redirects;
+        let deadline = Instant::now() + self.time(timeout_ms);
+        let mut left = if follow { redirects } else { 0 };
+        loop {
+            let (answer, location) = self.hop(&parts, &plan, deadline).await?;
+            if !follow || redirects == 0 {
+                return Ok(answer);
+            }
+            let hop = next_hop(&parts.method, &parts.url, answer.status, location.as_deref()).map_err(|reason| {
+                let from = parts.url.as_str();
+                Failure::Refused(self.refuse(from, Layer::Runtime, &format!("the answer is a redirect that nobody follows: {reason}")))
+            })?;
+            let Some(hop) = hop else { return Ok(answer) };
+            if left == 0 {
+                return Err(self.limit(&parts.url, "redirects", &redirects.to_string()));
+            }
+            left -= 1;
+            // The core looks for placeholders itself, below.
+            parts.headers.retain(|(name, _)| hop.keeps_header(name, false));
+            parts.body = parts.body.filter(|_| hop.keeps_body);
+            parts.method = hop.method;
+            drop(self.secrets.check_hop(&mut parts, hop.url).map_err(Failure::Refused)?);
+            plan = self.decide(&parts)?;
+        }
+    }
+
+    /// One request, journalled before it is sent and before anybody learns of its answer.
+    async fn hop(&mut self, parts: &Parts, plan: &Plan, deadline: Instant) -> Result<(Answer, Option<String>), Failure> {
+        let ordinal = self.ordinal;
+        self.ordinal = self.ordinal.saturating_add(1);
+        let _busy = match self.past.ask_effect(ordinal, side_effect(parts, plan)).await {
+            Leave::Go(busy) => busy,
+            Leave::Told(answer) => return self.told(ordinal, &parts.url, answer),
+            Leave::Refused(denial) => return Err(Failure::Denied(denial)),
+            Leave::Lost => return Err(Failure::lost()),
+        };
+        let outcome = match tokio::time::timeout_at(deadline, self.perform(parts, plan)).await {
+            Ok(outcome) => outcome,
+            Err(_) => Err(self.timed_out(&parts.url)),
+        };
+        if let Err(Failure::Refused(record)) = &outcome {
+            self.past.keep_record(ordinal, record);
+        }
+        self.past.effect_ended(ordinal, self.ended(&outcome)).await;
+        outcome.map(|arrived| (arrived.answer, arrived.location))
+    }
+
+    async fn perform(&self, parts: &Parts, plan: &Plan) -> Result<Arrived, Failure> {
+        let _turn = self.grantee.outgoing.turn().await;
+        let addresses = self.addresses(&parts.url).await?;
+        let leaving = self.secrets.put_in(parts, plan).await.map_err(Failure::Refused)?;
+        let before_query = |url: &Url| url[..url::Position::AfterPath].to_owned();
+        if before_query(&leaving.url) != before_query(&parts.url) {
+            return Err(Failure::Other("a secret would change where the request goes".into()));
+        }
+        let limit = self.grant().response_bytes;
+        let raw = send(leaving, &addresses, limit).await.map_err(|trouble| match trouble {
+            Trouble::TooLong => self.limit(&parts.url, "response_size", &show_size(limit)),
+            Trouble::NotSent(what) => Failure::Other(what.into()),
+            Trouble::NoAnswer(what) => Failure::Unavailable(what),
+        })?;
+        let address = raw.address;
+        let location = location(&raw.headers);
+        if location.as_deref().is_some_and(|location| self.secrets.scrub_text(location) != location) {
+            // What the journal has of it leads elsewhere.
+            self.past.forget();
+        }
+        Ok(Arrived { answer: self.scrubbed(&parts.url, raw).await?, location, address })
+    }
+
+    /// The addresses of the address's host, each of which may be connected to. One that may not spoils them all: whoever answers for the
+    /// name mixes them to get in.
+    async fn addresses(&self, url: &Url) -> Result<Vec<IpAddr>, Failure> {
+        let addresses = match url.host() {
+            Some(Host::Ipv4(address)) => vec![address.into()],
+            Some(Host::Ipv6(address)) => vec![address.into()],
+            Some(Host::Domain(name)) => {
+                let (outgoing, most) = (&self.grantee.outgoing, self.grant().names);
+                if !outgoing.may_look_up(&self.room, name, most) {
+                    return Err(self.limit(url, "names", &most.to_string()));
+                }
+                outgoing.resolver.resolve(name.to_owned()).await.map_err(|_| Failure::Unavailable("its name stands for no address"))?
+            }
+            None => Vec::new(),
+        };
+        if addresses.is_empty() {
+            return Err(Failure::Unavailable("its name stands for no address"));
+        }
+        let rights = self.rights();
+        addresses.iter().try_for_each(|address| rights.may_connect(url, *address)).map_err(Failure::Refused)?;
+        Ok(addresses)
+    }
+
+    /// What the guest and the journal may see of an answer.
+    async fn scrubbed(&self, url: &Url, raw: Raw) -> Result<Answer, Failure> {
+        let Raw { status, headers, body, .. } = raw;
+        let text = |text: &str| self.secrets.scrub_text(text).into_owned();
+        let headers = headers.iter().map(|(name, value)| (text(name), text(value))).collect();
+        let body = self.secrets.scrub_bytes(body).await;
+        let limit = self.grant().response_bytes;
+        let Some(hold) = self.holding.hold(body.len() as u64, limit) else {
+            return Err(self.limit(url, "response_size, answers that are kept together", &format!("4 x {}", show_size(limit))));
+        };
+        Ok(Answer { status, headers, url: url.to_string(), body, hold })
+    }
+
+    fn check_length(&self, parts: &Parts) -> Result<(), Failure> {
+        let headers: usize = parts.headers.iter().map(|(name, value)| name.len() + value.len()).sum();
+        let length = parts.url.as_str().len() + headers + parts.body.as_ref().map_or(0, Vec::len);
+        if length as u64 > self.request_bytes() { Err(self.too_long(&parts.url)) } else { Ok(()) }
+    }
+
+    /// What was granted; nothing at all when nothing was, which was refused before this is asked.
+    fn grant(&self) -> &FetchGrant {
+        static NOTHING: std::sync::LazyLock<FetchGrant> = std::sync::LazyLock::new(|| FetchGrant::new(Vec::new()));
+        self.grantee.setup.grants.fetch.as_ref().unwrap_or(&NOTHING)
+    }
+
+    pub(super) fn refuse(&self, target: &str, layer: Layer, reason: &str) -> Box<DenialRecord> {
+        self.rights().refuse(Capability::Fetch, target, layer, reason, None)
+    }
+
+    /// What the journal keeps. A body is kept with it while it is small: a plugin that reads much must not drive out attachments.
+    fn ended(&self, outcome: &Result<Arrived, Failure>) -> SideEffectAnswer {
+        let Arrived { answer, address, .. } = match outcome {
+            Ok(arrived) => arrived,
+            Err(failure) => return failure.answer(),
+        };
+        let media_type = answer.headers.iter().find(|(name, _)| name == "content-type").map(|(_, value)| value.as_str());
+        let media_type = media_type.and_then(|value| value.split(';').next()).unwrap_or_default().trim();
+        let keep = |media_type: &str| match answer.body.len() {
+            ..=KEPT => self.grantee.stores.blobs.keep(&answer.body, media_type, None),
+            _ => {
+                self.past.forget();
+                describe(&answer.body, media_type, None)
+            }
+        };
+        let bytes = "application/octet-stream";
+        match keep(media_type).or_else(|_| keep(bytes)).or_else(|_| describe(&answer.body, bytes, None)) {
+            Ok(body) => SideEffectAnswer::Fetched {
+                status: answer.status,
+                headers: answer.headers.clone(),
+                body,
+                url: answer.url.clone(),
+                address: address.map(|address| address.to_string()),
+            },
+            Err(error) => SideEffectAnswer::Failed { cause: FailureCause::Other, message: error.to_string() },
+        }
+    }
+
+    /// Bytes that a request may have.
+    pub(super) fn request_bytes(&self) -> u64 {
+        self.grant().request_bytes
+    }
+
+    /// How long one request may take, if the guest wants it so long.
+    pub(super) fn time(&self, wanted_ms: Option<u64>) -> Duration {
+        Duration::from_millis(wanted_ms.unwrap_or(u64::MAX).min(self.grant().time_ms))
+    }
+
+    pub(super) fn timed_out(&self, url: &Url) -> Failure {
+        let time = show_duration(self.grant().time_ms);
+        let reason =
+            format!("it took longer than the plugin wanted to wait, or than plugins.{}.grants.fetch.time = {time}", self.grantee.name);
+        Failure::TimedOut(self.refuse(url.as_str(), Layer::Runtime, &reason))
+    }
+
+    pub(super) fn too_long(&self, url: &Url) -> Failure {
+        self.limit(url, "request_size", &show_size(self.request_bytes()))
+    }
+
+    /// A limit of the grant was reached.
+    pub(super) fn limit(&self, url: &Url, key: &str, value: &str) -> Failure {
+        let limit = format!("{key} = {value}");
+        Failure::Limit(self.refuse(url.as_str(), Layer::Runtime, &self.past_the_limit(&limit)), limit)
+    }
+
+    /// For the operator.
+    pub(super) fn past_the_limit(&self, limit: &str) -> String {
+        format!("the request is past plugins.{}.grants.fetch.{limit}", self.grantee.name)
+    }
+
+    pub(super) fn past(&self) -> &Past {
+        &self.past
+    }
+
+    /// Bytes that an answer may have.
+    pub(super) fn response_bytes(&self) -> u64 {
+        self.grant().response_bytes
+    }
+
+    /// Counts bytes of an answer that the guest holds.
+    pub(super) fn hold(&self, bytes: u64) -> Option<Hold> {
+        self.holding.hold(bytes, self.response_bytes())
+    }
+}
+
+/// Where a redirect leads.
+pub(super) fn location(headers: &[(String, String)]) -> Option<String> {
+    headers.iter().find(|(name, _)| name == "location").map(|(_, value)| value.clone())
+}
+
+fn side_effect(parts: &Parts, plan: &Plan) -> SideEffect {
+    let Parts { method, url, headers, body } = plan.shown(parts);
+    let digest = |body: Vec<u8>| Digest { sha256: crate::support::digest::sha256(&body), length: body.len() as u64 };
+    SideEffect::Fetch { method, url: url.into(), headers, body: body.map(digest), secrets: plan.names() }
+}

@@ -1,0 +1,261 @@
+//! `wasi:http` as a second face: its types are the engine's, its `outgoing-handler` is here and sends through the same exchange under the
+//! same grant. Redirects are the guest's to follow, each as a new request; trailers are not sent. What goes on beside the guest records
+//! its refusals when the guest next looks, or at the end of the call.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use conclave_core::permissions::fetch::target;
+use conclave_core::permissions::secret::Parts;
+use conclave_core::types::denial::DenialRecord;
+use http_body_util::combinators::UnsyncBoxBody;
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
+use wasmtime::StoreContextMut;
+use wasmtime::component::{Linker, Resource};
+use wasmtime_wasi::runtime::{AbortOnDropJoinHandle, spawn};
+use wasmtime_wasi_http::p2::bindings::LinkOptions;
+use wasmtime_wasi_http::p2::bindings::http::types;
+use wasmtime_wasi_http::p2::bindings::http::types::{ErrorCode, Method, Scheme};
+use wasmtime_wasi_http::p2::body::{HyperIncomingBody, HyperOutgoingBody};
+use wasmtime_wasi_http::p2::types::{HostFutureIncomingResponse, HostOutgoingRequest};
+use wasmtime_wasi_http::{Error, RequestOptions, WasiBody, WasiHttp, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks, WasiHttpView};
+
+use super::{Answer, Exchange, Failure, check_method, checked_headers};
+use crate::imports::call::CallState;
+
+/// Bytes of headers that a guest may hold in one piece, with what they cost in memory.
+const FIELDS: usize = 32 << 10;
+/// Bytes that an open body holds in the host's memory.
+const CHUNK: usize = 16 << 10;
+/// Headers that a guest's library sets by itself and the host sets anew.
+const SET_ANEW: [&str; 2] = ["content-length", "accept-encoding"];
+
+/// Of any 0.2: the linker looks for what is compatible.
+const HANDLER: &str = "wasi:http/outgoing-handler@0.2.12";
+
+/// The interfaces that are served; others of `wasi:http` stay inert.
+pub(crate) fn is_served(import: &str) -> bool {
+    ["wasi:http/types@0.2.", "wasi:http/outgoing-handler@0.2."].iter().any(|served| import.starts_with(served))
+}
+
+/// Links them.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    types::add_to_linker::<CallState, WasiHttp>(linker, &LinkOptions::default().into(), CallState::http)?;
+    let handle = |mut store: StoreContextMut<'_, CallState>,
+                  (request, options): (Resource<HostOutgoingRequest>, Option<Resource<RequestOptions>>)| {
+        Ok((store.data_mut().handle(request, options)?,))
+    };
+    linker.instance(HANDLER)?.func_wrap("handle", handle)
+}
+
+/// What the engine's types need of a call.
+pub(crate) struct Face {
+    context: WasiHttpCtx,
+    hooks: Hooks,
+}
+
+impl Default for Face {
+    fn default() -> Self {
+        let mut context = WasiHttpCtx::new();
+        context.set_field_size_limit(FIELDS);
+        Self { context, hooks: Hooks }
+    }
+}
+
+struct Hooks;
+
+impl WasiHttpHooks for Hooks {
+    /// Nothing calls it: the handler is not the engine's. Should anything, it sends nothing.
+    fn send_request(
+        &mut self,
+        _: http::Request<WasiBody>,
+        _: Option<RequestOptions>,
+        _: Box<dyn Future<Output = Result<(), Error>> + Send>,
+    ) -> Box<dyn Future<Output = Result<(http::Response<WasiBody>, Box<dyn Future<Output = Result<(), Error>> + Send>), Error>> + Send>
+    {
+        Box::new(std::future::ready(Err(Error::HttpRequestDenied)))
+    }
+
+    fn p2_outgoing_body_chunk_size(&mut self) -> usize {
+        CHUNK
+    }
+}
+
+impl WasiHttpView for CallState {
+    fn http(&mut self) -> WasiHttpCtxView<'_> {
+        // As for `wasi`: it cannot refuse, so the next tick stops a guest that is over its limit.
+        let _ = self.meter.count_host_call();
+        self.refuse_late();
+        WasiHttpCtxView { hooks: &mut self.fetching.face.hooks, table: &mut self.table, ctx: &mut self.fetching.face.context }
+    }
+}
+
+impl CallState {
+    /// Records what was refused beside the guest.
+    pub(crate) fn refuse_late(&mut self) {
+        let late = std::mem::take(&mut *lock(&self.fetching.late));
+        for record in late {
+            self.refuse(record);
+        }
+    }
+}
+
+impl CallState {
+    /// Sends a request beside the guest. An error here traps; what the guest did wrong is an answer.
+    fn handle(
+        &mut self,
+        request: Resource<HostOutgoingRequest>,
+        options: Option<Resource<RequestOptions>>,
+    ) -> wasmtime::Result<Result<Resource<HostFutureIncomingResponse>, ErrorCode>> {
+        self.enter()?;
+        let options = options.map(|options| self.table.delete(options)).transpose()?;
+        let mut request = self.table.delete(request)?;
+        let body = request.body.take();
+        let parts = match read(request) {
+            Ok(parts) => parts,
+            Err(code) => return Ok(Err(code)),
+        };
+        let exchange = Exchange::new(self);
+        // What can be said at once is said at once; the rest goes on beside the guest, which may still write its body.
+        if let Err(failure) = exchange.decide(&parts) {
+            return Ok(Err(self.http_error(failure)));
+        }
+        self.effects = self.effects.saturating_add(1);
+        let late = Arc::clone(&self.fetching.late);
+        let busy = self.past.busy();
+        let sending = spawn(async move {
+            let _busy = busy;
+            finish(&late, sent(exchange, parts, body, options).await)
+        });
+        Ok(Ok(self.table.push(HostFutureIncomingResponse::Pending(sending))?))
+    }
+
+    fn http_error(&mut self, failure: Failure) -> ErrorCode {
+        let code = error_code(&failure);
+        if let Some(record) = record(failure) {
+            self.refuse(record);
+        }
+        code
+    }
+}
+
+type Sent = wasmtime_wasi_http::Result<(http::Response<HyperIncomingBody>, AbortOnDropJoinHandle<()>)>;
+
+/// Waits for the guest's whole body, and sends.
+async fn sent(
+    mut exchange: Exchange,
+    mut parts: Parts,
+    body: Option<HyperOutgoingBody>,
+    options: Option<RequestOptions>,
+) -> Result<Answer, Failure> {
+    let timeout = options.and_then(|options| [options.first_byte_timeout, options.between_bytes_timeout].into_iter().flatten().max());
+    let timeout = timeout.map(|timeout: Duration| u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX));
+    if let Some(body) = body {
+        let limit = exchange.request_bytes();
+        let whole = Limited::new(body, usize::try_from(limit).unwrap_or(usize::MAX)).collect();
+        let whole = tokio::time::timeout(exchange.time(timeout), whole).await.map_err(|_| exchange.timed_out(&parts.url))?;
+        let bytes = whole.map_err(|error| match error.is::<LengthLimitError>() {
+            true => exchange.too_long(&parts.url),
+            false => Failure::Other("the body was not written to its end".into()),
+        })?;
+        parts.body = Some(bytes.to_bytes().into()).filter(|bytes: &Vec<u8>| !bytes.is_empty());
+    }
+    exchange.run(parts, timeout, false).await
+}
+
+fn finish(late: &Mutex<Vec<DenialRecord>>, outcome: Result<Answer, Failure>) -> Sent {
+    let answer = outcome.map_err(|failure| {
+        let code = error(&failure);
+        lock(late).extend(record(failure));
+        code
+    })?;
+    let mut response = http::Response::builder().status(answer.status);
+    for (name, value) in answer.headers {
+        // Scrubbing can make of a value what no header holds.
+        if let Ok(value) = http::HeaderValue::from_bytes(&value.chars().map(|c| u8::try_from(c).unwrap_or(b'?')).collect::<Vec<u8>>()) {
+            response = response.header(name, value);
+        }
+    }
+    let hold = answer.hold;
+    let body = Full::new(bytes::Bytes::from(answer.body)).map_err(move |never| {
+        // Counted for as long as the body is there.
+        let _ = &hold;
+        match never {}
+    });
+    let response = response.body(UnsyncBoxBody::new(body)).map_err(|_| Error::HttpProtocolError)?;
+    Ok((response, spawn(std::future::ready(()))))
+}
+
+fn read(request: HostOutgoingRequest) -> Result<Parts, ErrorCode> {
+    let method = match request.method {
+        Method::Get => "GET".to_owned(),
+        Method::Head => "HEAD".to_owned(),
+        Method::Post => "POST".to_owned(),
+        Method::Put => "PUT".to_owned(),
+        Method::Delete => "DELETE".to_owned(),
+        Method::Connect => "CONNECT".to_owned(),
+        Method::Options => "OPTIONS".to_owned(),
+        Method::Trace => "TRACE".to_owned(),
+        Method::Patch => "PATCH".to_owned(),
+        Method::Other(method) => method,
+    };
+    check_method(&method).map_err(|_| ErrorCode::HttpRequestMethodInvalid)?;
+    let scheme = match request.scheme {
+        Some(Scheme::Http) => "http".to_owned(),
+        Some(Scheme::Https) | None => "https".to_owned(),
+        Some(Scheme::Other(scheme)) => scheme,
+    };
+    let authority = request.authority.unwrap_or_default();
+    let path = request.path_with_query.unwrap_or_default();
+    // Put together again, they must not be read as other parts than they were.
+    if authority.contains(['/', '\\', '?', '#', '@']) || !(path.is_empty() || path.starts_with(['/', '?'])) {
+        return Err(ErrorCode::HttpRequestUriInvalid);
+    }
+    let url = target(&format!("{scheme}://{authority}{path}")).map_err(|_| ErrorCode::HttpRequestUriInvalid)?;
+    let headers = http::HeaderMap::from(request.headers);
+    let invalid = |name: &http::HeaderName| {
+        ErrorCode::HttpRequestHeaderSize(Some(types::FieldSizePayload { field_name: Some(name.to_string()), field_size: None }))
+    };
+    let headers: Vec<(String, String)> = headers
+        .iter()
+        .filter(|(name, _)| !SET_ANEW.contains(&name.as_str()))
+        .map(|(name, value)| value.to_str().map(|value| (name.to_string(), value.to_owned())).map_err(|_| invalid(name)))
+        .collect::<Result<_, _>>()?;
+    let headers = checked_headers(headers).map_err(|problem| ErrorCode::InternalError(Some(problem)))?;
+    Ok(Parts { method, url, headers, body: None })
+}
+
+fn record(failure: Failure) -> Option<DenialRecord> {
+    match failure {
+        Failure::Refused(record) | Failure::Limit(record, _) | Failure::TimedOut(record) => Some(*record),
+        Failure::Denied(_) | Failure::Invalid(_) | Failure::Unavailable(_) | Failure::Other(_) => None,
+    }
+}
+
+/// For what is known at once.
+fn error_code(failure: &Failure) -> ErrorCode {
+    match failure {
+        Failure::Refused(_) | Failure::Denied(_) => ErrorCode::HttpRequestDenied,
+        Failure::Limit(_, limit) => ErrorCode::InternalError(Some(limit.clone())),
+        Failure::TimedOut(_) => ErrorCode::HttpResponseTimeout,
+        Failure::Unavailable(_) => ErrorCode::DestinationUnavailable,
+        Failure::Invalid(problem) => ErrorCode::InternalError(Some(problem.clone())),
+        Failure::Other(what) => ErrorCode::InternalError(Some(what.to_string())),
+    }
+}
+
+/// For what is known later.
+fn error(failure: &Failure) -> Error {
+    match failure {
+        Failure::Refused(_) | Failure::Denied(_) => Error::HttpRequestDenied,
+        Failure::Limit(_, limit) => Error::InternalError(Some(limit.clone())),
+        Failure::TimedOut(_) => Error::HttpResponseTimeout,
+        Failure::Unavailable(_) => Error::DestinationUnavailable,
+        Failure::Invalid(problem) => Error::InternalError(Some(problem.clone())),
+        Failure::Other(what) => Error::InternalError(Some(what.to_string())),
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,48 @@
+//! What stands behind each import of the contract, one file per interface, and the inert part of WASI. An import first counts itself, then
+//! asks the core whether it may; what it refuses it answers, typed, and records.
+
+pub(crate) mod blobs;
+pub(crate) mod call;
+mod config;
+pub(crate) mod delivery;
+pub(crate) mod fetch;
+pub(crate) mod files;
+pub(crate) mod folder;
+pub(crate) mod journalled;
+mod kv;
+mod log;
+pub(crate) mod model;
+mod path;
+mod progress;
+mod scratch;
+mod secrets;
+pub(crate) mod view;
+pub(crate) mod wasi_files;
+mod wasi_streams;
+
+use wasmtime::component::{HasSelf, Linker};
+use wasmtime_wasi::WasiView;
+use wasmtime_wasi::cli::{WasiCli, WasiCliView};
+use wasmtime_wasi::p2::bindings as wasi;
+use wasmtime_wasi::random::WasiRandom;
+
+use crate::imports::bindings::Everything;
+use crate::imports::call::CallState;
+
+/// Links every import that a plugin may have. Sockets and HTTP are not among them: see `sandbox::network`.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
+    Everything::add_to_linker::<_, HasSelf<_>>(linker, |state| state)?;
+    wasmtime_wasi::p2::add_to_linker_proxy_interfaces_async(linker)?;
+    wasi_streams::add_to_linker(linker)?;
+    wasi::filesystem::types::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
+    wasi::filesystem::preopens::add_to_linker::<CallState, HasSelf<_>>(linker, |state| state)?;
+    wasi::random::insecure::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
+    wasi::random::insecure_seed::add_to_linker::<CallState, WasiRandom>(linker, |state| state.ctx().ctx.random())?;
+    wasi::cli::exit::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::environment::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_input::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_output::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_stdin::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_stdout::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)?;
+    wasi::cli::terminal_stderr::add_to_linker::<CallState, WasiCli>(linker, CallState::cli)
+}

@@ -1,0 +1,201 @@
+//! `blobs`: attachments that a call can reach, and those that it keeps. A digest alone opens nothing: a plugin reads what stands in the
+//! messages that it was lent and what it kept in this very call, and it can pass on no other.
+
+use std::collections::HashMap;
+
+use conclave_core::types::action::{Action, Turn};
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::Layer;
+use conclave_core::types::message::{Blob, Message};
+use conclave_core::types::tool::ToolOutcome;
+
+use crate::imports::bindings::conclave::plugin::blobs::{self, BlobError};
+use crate::imports::bindings::conclave::plugin::types;
+use crate::imports::call::{CallState, Lent};
+use crate::imports::convert::blob_out;
+use crate::observe::subscribe::Level;
+use crate::support::blobs as store;
+
+/// Bytes that one call gives at most; a guest asks again from where it stopped.
+const PIECE: usize = 8 << 20;
+/// Bytes of a name.
+const NAME: usize = 255;
+
+/// Blobs of one call, by digest.
+#[derive(Debug, Default)]
+pub(crate) struct Reach {
+    /// None: the messages were not looked through yet, because most calls never ask.
+    known: Option<HashMap<String, Blob>>,
+    /// Bytes that the call has kept.
+    kept: u64,
+}
+
+impl CallState {
+    /// The blob of a digest as the host knows it, if this call can reach it.
+    fn reach(&mut self, sha256: &str) -> Option<Blob> {
+        let lent = &self.lent;
+        self.blobs.known.get_or_insert_with(|| lent_blobs(lent)).get(sha256).cloned()
+    }
+
+    fn read_blob(&mut self, sha256: &str, offset: u64, length: u32) -> Result<Vec<u8>, BlobError> {
+        if let Err(record) = self.rights().require(Capability::Blobs, sha256, || None) {
+            return Err(BlobError::Denied(self.refuse(*record)));
+        }
+        // Told apart by nobody: what is not there, and what belongs to others.
+        self.reach(sha256).ok_or(BlobError::Unknown)?;
+        let limit = self.grantee.limits().read;
+        let left = usize::try_from(limit.saturating_sub(self.read.get())).unwrap_or(usize::MAX);
+        if left == 0 && length > 0 {
+            return Err(BlobError::Other(format!("the call has read the {limit} bytes that it may")));
+        }
+        let bytes = self.grantee.stores.blobs.read(sha256).ok_or(BlobError::Unknown)?;
+        let start = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+        let length = usize::try_from(length).unwrap_or(usize::MAX).min(PIECE).min(left).min(bytes.len() - start);
+        self.read.add(length as u64);
+        Ok(bytes[start..start + length].to_vec())
+    }
+
+    fn keep_blob(&mut self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+        if let Err(record) = self.rights().require(Capability::Blobs, name.unwrap_or("a blob"), || None) {
+            return Err(BlobError::Denied(self.refuse(*record)));
+        }
+        let limit = self.grantee.limits().blobs;
+        let kept = self.blobs.kept.saturating_add(bytes.len() as u64);
+        if kept > limit {
+            return Err(BlobError::TooLarge(limit));
+        }
+        if let Some(problem) = name.and_then(wrong_name) {
+            return Err(BlobError::Other(problem.to_owned()));
+        }
+        let blob = self.grantee.stores.blobs.keep(bytes, media_type, name).map_err(|error| match error {
+            store::BlobError::TooLarge { limit, .. } => BlobError::TooLarge(limit),
+            store::BlobError::MediaType(_) => BlobError::Other("that is no media type, such as image/png".to_owned()),
+            store::BlobError::Other(text) => {
+                self.book.host_line(Level::Error, &format!("blobs: {text}"));
+                BlobError::Other("it could not be kept".to_owned())
+            }
+        })?;
+        self.blobs.kept = kept;
+        let lent = &self.lent;
+        self.blobs.known.get_or_insert_with(|| lent_blobs(lent)).insert(blob.sha256.clone(), blob.clone());
+        Ok(blob)
+    }
+
+    /// What a turn carries on: blobs that the call could reach, as the host knows them.
+    pub(crate) fn own_turn(&mut self, mut turn: Turn) -> Turn {
+        if let Action::Reply(reply) = &mut turn.action {
+            self.own_blobs(&mut reply.attachments);
+        }
+        turn
+    }
+
+    /// The same for what a tool returned.
+    pub(crate) fn own_outcome(&mut self, mut outcome: ToolOutcome) -> ToolOutcome {
+        self.own_blobs(&mut outcome.attachments);
+        outcome
+    }
+
+    fn own_blobs(&mut self, attachments: &mut Vec<Blob>) {
+        for claimed in std::mem::take(attachments) {
+            match self.reach(&claimed.sha256) {
+                // Its length and media type are the host's to say.
+                Some(blob) => attachments.push(blob),
+                None => {
+                    let reason = "it attached a blob that this call was not given and did not keep; the attachment was left out";
+                    let record = self.rights().refuse(Capability::Blobs, &claimed.sha256, Layer::Runtime, reason, None);
+                    self.refuse(*record);
+                }
+            }
+        }
+    }
+}
+
+/// Blobs in the messages that a call was lent.
+fn lent_blobs(lent: &Lent) -> HashMap<String, Blob> {
+    let Lent::Agent(view) = lent else { return HashMap::new() };
+    let messages = view.history.iter().chain(&view.pending).chain(&view.intent);
+    let attached = messages.flat_map(|message: &std::sync::Arc<Message>| &message.attachments);
+    attached.map(|blob| (blob.sha256.clone(), blob.clone())).collect()
+}
+
+/// Why a blob cannot be called that: names end up in front of people, and as the names of files.
+fn wrong_name(name: &str) -> Option<&'static str> {
+    if name.len() > NAME {
+        return Some("its name is longer than 255 bytes");
+    }
+    let deceives = crate::imports::call::log::harmless(name) != name || name.contains(['/', '\\']);
+    deceives.then_some("its name holds a slash, or a character that is not shown")
+}
+
+impl blobs::Host for CallState {
+    fn read(&mut self, sha256: String, offset: u64, length: u32) -> wasmtime::Result<Result<Vec<u8>, BlobError>> {
+        self.enter()?;
+        Ok(self.read_blob(&sha256, offset, length))
+    }
+
+    fn keep(&mut self, bytes: Vec<u8>, media_type: String, name: Option<String>) -> wasmtime::Result<Result<types::Blob, BlobError>> {
+        self.enter()?;
+        Ok(self.keep_blob(&bytes, &media_type, name.as_deref()).map(|blob| blob_out(&blob)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use conclave_core::types::action::Reply;
+    use conclave_core::types::message::Entity;
+
+    use super::*;
+    use crate::imports::call::testing::{setup, state, view};
+
+    fn blob(state: &CallState, text: &str) -> Blob {
+        state.grantee.stores.blobs.keep(text.as_bytes(), "text/plain", None).unwrap()
+    }
+
+    #[test]
+    fn what_was_lent_or_kept_can_be_read_and_a_digest_alone_opens_nothing() {
+        let mut state = state(setup());
+        let (lent, other) = (blob(&state, "lent"), blob(&state, "of another plugin"));
+        let message = Message { attachments: vec![lent.clone()], ..Message::new(1, Entity::User, "user") };
+        let mut view = view();
+        view.history.push(&Arc::new(message));
+        state.lent = Lent::Agent(view);
+        assert_eq!(state.read_blob(&lent.sha256, 1, 100).unwrap(), b"ent");
+        assert_eq!(state.read_blob(&lent.sha256, 9, 100).unwrap(), b"");
+        assert!(matches!(state.read_blob(&other.sha256, 0, 100), Err(BlobError::Unknown)));
+        let kept = state.keep_blob(b"kept", "text/plain", Some("a.txt")).unwrap();
+        assert_eq!(state.read_blob(&kept.sha256, 0, 2).unwrap(), b"ke");
+    }
+
+    #[test]
+    fn an_answer_carries_only_what_the_call_could_reach_and_as_it_is() {
+        let mut state = state(setup());
+        let other = blob(&state, "of another plugin");
+        let kept = state.keep_blob(b"kept", "text/plain", None).unwrap();
+        let lie = Blob { media_type: "image/png".to_owned(), length: 1 << 40, ..kept.clone() };
+        let outcome = ToolOutcome { attachments: vec![other.clone(), lie.clone()], ..ToolOutcome::default() };
+        let outcome = state.own_outcome(outcome);
+        assert_eq!(outcome.attachments, std::slice::from_ref(&kept));
+        let reply = Reply { attachments: vec![lie, other.clone()], ..Reply::default() };
+        let turn = Turn { action: Action::Reply(reply), thought: String::new(), wait_for_response: false, extra: Vec::new() };
+        let turn = state.own_turn(turn);
+        assert!(matches!(&turn.action, Action::Reply(reply) if reply.attachments == [kept]));
+        let denials = state.into_report().denials;
+        assert_eq!((denials.len(), denials[0].denial.target.as_str()), (1, other.sha256.as_str()));
+    }
+
+    #[test]
+    fn what_a_call_keeps_is_bounded_altogether_and_named_harmlessly() {
+        let mut setup = setup();
+        setup.limits.blobs = 10;
+        let mut state = state(setup);
+        state.keep_blob(b"123456", "text/plain", None).unwrap();
+        assert!(matches!(state.keep_blob(b"12345", "text/plain", None), Err(BlobError::TooLarge(10))));
+        state.keep_blob(b"1234", "text/plain", None).unwrap();
+        for name in ["../a", "a\\b", "a\u{1b}[2J", "\u{202e}gpj.exe", &"a".repeat(256)] {
+            assert!(matches!(state.keep_blob(b"", "text/plain", Some(name)), Err(BlobError::Other(_))), "{name:?}");
+        }
+        assert!(matches!(state.keep_blob(b"", "text", None), Err(BlobError::Other(_))));
+    }
+}

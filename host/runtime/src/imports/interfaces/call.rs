@@ -1,0 +1,95 @@
+//! `call.context`: facts about a tool call, stamped by the host.
+
+use std::fmt::Write;
+
+use conclave_core::types::ids::{CallId, RoomId};
+use sha2::{Digest, Sha256};
+use wasmtime::component::Resource;
+
+use crate::calls::ToolStart;
+use crate::imports::bindings::conclave::plugin::call;
+use crate::imports::call::{CallState, Lent};
+
+/// The context that the host lends; there is one per call, so its handle carries nothing.
+pub struct ToolContext;
+
+impl CallState {
+    fn tool_start(&mut self) -> wasmtime::Result<&ToolStart> {
+        self.enter()?;
+        match &self.lent {
+            Lent::Tool(start) => Ok(start),
+            Lent::Nothing | Lent::Agent(_) | Lent::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no context")),
+        }
+    }
+}
+
+impl call::Host for CallState {}
+
+impl call::HostContext for CallState {
+    fn call_id(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+        self.enter()?;
+        // Calls are numbered within a room.
+        Ok(format!("{}:{}", self.start.room, self.start.call))
+    }
+
+    /// Always the first: a call that is run again from its trace is told the same.
+    fn attempt(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<u32> {
+        self.enter()?;
+        Ok(1)
+    }
+
+    fn task_name(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+        Ok(self.tool_start()?.task.to_string())
+    }
+
+    fn room_id(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+        self.enter()?;
+        Ok(self.start.room.to_string())
+    }
+
+    fn caller(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+        Ok(self.tool_start()?.caller.to_string())
+    }
+
+    fn deadline_ms(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<u64> {
+        self.enter()?;
+        Ok(self.grantee.limits().wall_ms)
+    }
+
+    fn traceparent(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<String> {
+        self.enter()?;
+        Ok(traceparent(&self.start.room, self.start.call))
+    }
+
+    /// It was lent, not given: no guest can drop it.
+    fn drop(&mut self, _: Resource<ToolContext>) -> wasmtime::Result<()> {
+        Ok(())
+    }
+}
+
+/// A trace per room and a span per call, so that a replay names the same ones.
+fn traceparent(room: &RoomId, call: CallId) -> String {
+    let trace = Sha256::digest(room.as_str().as_bytes());
+    let mut text = String::with_capacity(55);
+    text.push_str("00-");
+    for byte in &trace[..16] {
+        // Writing to a string does not fail.
+        let _ = write!(text, "{byte:02x}");
+    }
+    // A span id of zero is not valid, and calls are counted from zero.
+    let _ = write!(text, "-{:016x}-01", call.0.wrapping_add(1).max(1));
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_traceparent_has_the_form_of_the_standard() {
+        let text = traceparent(&RoomId::from("r"), CallId(0));
+        let parts: Vec<usize> = text.split('-').map(str::len).collect();
+        assert_eq!(parts, [2, 32, 16, 2]);
+        assert!(text.ends_with("-0000000000000001-01"), "{text}");
+    }
+}

@@ -1,0 +1,54 @@
+//! `delivery-context.context`: what a strategy sees of the room.
+
+use conclave_core::types::delivery::DeliveryView;
+use wasmtime::component::Resource;
+
+use crate::imports::bindings::conclave::plugin::delivery_context as context;
+use crate::imports::call::{CallState, Lent};
+use crate::imports::convert::{channel_out, ended_out};
+
+/// The context that the host lends; there is one per call, so its handle carries nothing.
+pub struct DeliveryContext;
+
+impl CallState {
+    fn delivery_view(&mut self) -> wasmtime::Result<&DeliveryView> {
+        self.enter()?;
+        match &self.lent {
+            Lent::Delivery(view) => Ok(view),
+            Lent::Nothing | Lent::Agent(_) | Lent::Tool(_) => Err(wasmtime::Error::msg("this call was lent no context")),
+        }
+    }
+}
+
+impl context::Host for CallState {}
+
+impl context::HostContext for CallState {
+    fn room_id(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<String> {
+        Ok(self.delivery_view()?.room.to_string())
+    }
+
+    fn now_ms(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<u64> {
+        Ok(self.delivery_view()?.now.0)
+    }
+
+    fn waiting(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Vec<context::EndedTask>> {
+        Ok(self.delivery_view()?.waiting.iter().map(|ended| ended_out(ended)).collect())
+    }
+
+    fn channels(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Vec<context::Channel>> {
+        Ok(self.delivery_view()?.channels.iter().map(channel_out).collect())
+    }
+
+    fn transport(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Option<String>> {
+        Ok(self.delivery_view()?.transport().map(|channel| channel.id.to_string()))
+    }
+
+    fn notify(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<Option<String>> {
+        Ok(self.delivery_view()?.notify.as_ref().map(ToString::to_string))
+    }
+
+    /// It was lent, not given: no guest can drop it.
+    fn drop(&mut self, _: Resource<DeliveryContext>) -> wasmtime::Result<()> {
+        Ok(())
+    }
+}

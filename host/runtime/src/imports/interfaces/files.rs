@@ -1,0 +1,341 @@
+//! `files`: reading below the granted folders. The path's text is checked first, then the folder's handle decides; both walls hold alone.
+
+mod listings;
+mod told;
+mod write;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use conclave_core::types::denial::DenialRecord;
+use serde::{Deserialize, Serialize};
+
+use super::folder::{Entry, Trouble, read_at};
+use crate::imports::bindings::conclave::plugin::files;
+pub(crate) use crate::imports::bindings::conclave::plugin::files::FileError;
+use crate::imports::call::{CallState, Packed, Recalled};
+use listings::Begun;
+pub(crate) use listings::Listings;
+pub(crate) use told::Told;
+
+/// Entries that one call gives at most.
+const ENTRIES: usize = 1_000;
+/// Bytes of the `read` limit that looking at one entry costs, about what the operating system hands over for it.
+const ENTRY: u64 = 256;
+/// Bytes that one call gives at most; a guest asks again from where it stopped.
+const PIECE: u64 = 8 << 20;
+/// Bytes that are read at once; a longer read is handed to another thread, which by itself costs about as much as this read.
+const INLINE: u64 = 256 << 10;
+
+/// How reads are called in the journal.
+pub(crate) const LOOK: &str = "files.look";
+pub(crate) const READ: &str = "files.read";
+const LIST: &str = "files.list-entries";
+const SYNC: &str = "files.sync";
+
+/// Where a path of a plugin leads: which of its folders, and what follows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Place {
+    pub(crate) folder: usize,
+    pub(crate) rest: String,
+}
+
+impl CallState {
+    /// Finds the folder of a path.
+    fn place(&mut self, path: &str) -> Result<Place, FileError> {
+        let folder = match self.find(path, false) {
+            Ok(place) => return Ok(place),
+            Err(record) => record,
+        };
+        Err(FileError::Denied(self.refuse(*folder)))
+    }
+
+    /// The place of a path that may be read.
+    pub(crate) fn may_read(&mut self, path: &str) -> Result<Place, FileError> {
+        self.place(path)
+    }
+
+    /// What a path leads to; costs as much as an entry of a listing.
+    pub(crate) fn look_at(&mut self, path: &str) -> Result<Entry, FileError> {
+        let place = self.place(path)?;
+        let limit = self.grantee.limits().read;
+        if limit.saturating_sub(self.read.get()) < ENTRY {
+            return Err(FileError::QuotaExceeded(limit));
+        }
+        self.read.add(ENTRY);
+        let looked = match self.past.recall::<Result<Entry, Told>>(LOOK, path) {
+            Recalled::Before(looked) => looked,
+            Recalled::Lost => Err(Told::lost()),
+            Recalled::Now => {
+                let looked = self.grantee.folders[place.folder].look(&place.rest);
+                let looked = looked.map_err(|trouble| self.told(path, &trouble));
+                self.past.keep(LOOK, path, &looked, 64);
+                looked
+            }
+        };
+        looked.map_err(|told| self.file_error(told))
+    }
+
+    /// Folders stand in the order of their grants.
+    fn find(&self, path: &str, writes: bool) -> Result<Place, Box<DenialRecord>> {
+        let (folder, rest) = self.rights().may_touch(path, writes)?;
+        Ok(Place { folder, rest: rest.to_owned() })
+    }
+
+    /// The folders that this call may look into, by their places.
+    pub(crate) fn roots_left(&self) -> Vec<(String, bool)> {
+        // Not asked for, not granted: there are none, which is no refusal.
+        let rights = self.rights();
+        let left = |path: &str, writes| rights.may_touch(path, writes).is_ok();
+        let folders = self.grantee.folders.iter().filter(|folder| left(&folder.at, false));
+        folders.map(|folder| (folder.at.clone(), folder.is_writable() && left(&folder.at, true))).collect()
+    }
+
+    /// What the plugin is told; a refusal is recorded.
+    fn file_error(&mut self, told: Told) -> FileError {
+        match told {
+            Told::Denied(record) => FileError::Denied(self.refuse(*record)),
+            Told::NotFound => FileError::NotFound,
+            Told::NotAFile => FileError::NotAFile,
+            Told::NotADirectory => FileError::NotADirectory,
+            Told::Quota(limit) => FileError::QuotaExceeded(limit),
+            Told::Other(text) => FileError::Other(text),
+        }
+    }
+
+    /// What there is to tell of a trouble.
+    fn told(&self, path: &str, trouble: &Trouble) -> Told {
+        Told::of(trouble, path, &self.rights(), self.grantee.limits().read)
+    }
+
+    /// Reads what is left of the call's allowance, in the piece that was asked for.
+    pub(crate) async fn read_piece(&mut self, path: &str, offset: u64, length: u32) -> Result<Vec<u8>, FileError> {
+        let place = self.place(path)?;
+        let limit = self.grantee.limits().read;
+        let left = limit.saturating_sub(self.read.get());
+        if left == 0 && length > 0 {
+            return Err(FileError::QuotaExceeded(limit));
+        }
+        let length = u64::from(length).min(left).min(PIECE);
+        let target = format!("{path} {offset} {length}");
+        let bytes = match self.past.recall::<Result<Packed, Told>>(READ, &target) {
+            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or_else(Told::lost),
+            Recalled::Before(Err(told)) => Err(told),
+            Recalled::Lost => Err(Told::lost()),
+            Recalled::Now => {
+                let bytes = self.read_now(&place, offset, length).await.map_err(|trouble| self.told(path, &trouble));
+                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(Told::clone);
+                let size = packed.as_ref().map_or(0, |(_, size)| *size);
+                self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
+                bytes
+            }
+        };
+        let bytes = bytes.map_err(|told| self.file_error(told))?;
+        self.read.add(bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    async fn read_now(&mut self, place: &Place, offset: u64, length: u64) -> Result<Vec<u8>, Trouble> {
+        let file = self.grantee.folders[place.folder].open_file(&place.rest)?;
+        let size = usize::try_from(length).unwrap_or(usize::MAX);
+        if length <= INLINE {
+            return read_at(&file, offset, size);
+        }
+        let began = Instant::now();
+        let read = tokio::task::spawn_blocking(move || read_at(&file, offset, size)).await;
+        self.note_wait_since(began);
+        read.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())))
+    }
+
+    /// Lists what comes next. A directory is read when a listing of it begins, and each of its entries then counts as bytes read, once for
+    /// the whole listing; a page that does not go on from the one before begins a listing anew.
+    pub(crate) async fn list_piece(&mut self, path: &str, after: Option<String>, count: u32) -> Result<Vec<Entry>, FileError> {
+        let place = self.place(path)?;
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        let count = usize::try_from(count).unwrap_or(usize::MAX).min(ENTRIES);
+        let target = format!("{path} after {after:?}, {count}");
+        let Listed { entries, cost } = match self.past.recall::<Listed>(LIST, &target) {
+            Recalled::Before(listed) => {
+                let last = listed.entries.as_ref().ok().and_then(|entries| entries.last()).map(|entry| entry.name.clone());
+                self.listings.recall(place, after.as_deref(), last, listed.cost / ENTRY);
+                listed
+            }
+            Recalled::Lost => Listed { entries: Err(Told::lost()), cost: 0 },
+            Recalled::Now => {
+                let listed = self.list_now(path, place, after, count).await;
+                let size = listed.entries.as_ref().map_or(0, |entries| entries.iter().map(|entry| entry.name.len() + 64).sum());
+                self.past.keep(LIST, &target, &listed, size);
+                listed
+            }
+        };
+        self.read.add(cost);
+        entries.map_err(|told| self.file_error(told))
+    }
+
+    async fn list_now(&mut self, path: &str, place: Place, after: Option<String>, count: usize) -> Listed {
+        let left = self.grantee.limits().read.saturating_sub(self.read.get());
+        let (begun, paid) = match self.listings.take(&place) {
+            Some(Begun::Read(listing)) => (Some(listing), 0),
+            Some(Begun::Before(paid)) if paid.leads_on(after.as_deref()) => (None, paid.seen),
+            Some(Begun::Before(_)) | None => (None, 0),
+        };
+        let (grantee, there) = (Arc::clone(&self.grantee), place.clone());
+        // How long a directory is shows only when it has been read.
+        let most = (left / ENTRY).saturating_add(paid);
+        let list = move || grantee.folders[there.folder].page(&there.rest, begun, after.as_deref(), count, most);
+        let page = self.off_loop(list).await.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        match page {
+            Ok(page) => {
+                if let Some(rest) = page.rest {
+                    self.listings.keep(place, rest);
+                }
+                Listed { entries: Ok(page.entries), cost: page.seen.saturating_sub(paid) * ENTRY }
+            }
+            Err(trouble) => {
+                let cost = if matches!(trouble, Trouble::TooMany) { left } else { 0 };
+                Listed { entries: Err(self.told(path, &trouble)), cost }
+            }
+        }
+    }
+}
+
+/// A listing as it is kept for a call that is run again.
+#[derive(Serialize, Deserialize)]
+struct Listed {
+    entries: Result<Vec<Entry>, Told>,
+    /// What it took of the call's allowance.
+    cost: u64,
+}
+
+impl files::Host for CallState {
+    fn roots(&mut self) -> wasmtime::Result<Vec<files::Root>> {
+        self.enter()?;
+        Ok(self.roots_left().into_iter().map(|(path, writable)| files::Root { path, writable }).collect())
+    }
+
+    async fn list_entries(
+        &mut self,
+        path: String,
+        after: Option<String>,
+        count: u32,
+    ) -> wasmtime::Result<Result<Vec<files::Entry>, FileError>> {
+        self.enter()?;
+        let entries = self.list_piece(&path, after, count).await;
+        Ok(entries.map(|entries| entries.into_iter().map(entry_out).collect()))
+    }
+
+    async fn read(&mut self, path: String, offset: u64, length: u32) -> wasmtime::Result<Result<Vec<u8>, FileError>> {
+        self.enter()?;
+        Ok(self.read_piece(&path, offset, length).await)
+    }
+
+    async fn write(&mut self, path: String, offset: u64, bytes: Vec<u8>, truncate: bool) -> wasmtime::Result<Result<u64, FileError>> {
+        self.enter()?;
+        Ok(self.write_file(&path, offset, bytes, truncate).await)
+    }
+
+    async fn remove(&mut self, path: String) -> wasmtime::Result<Result<(), FileError>> {
+        self.enter()?;
+        Ok(self.remove_file(&path).await)
+    }
+}
+
+fn entry_out(entry: Entry) -> files::Entry {
+    let kind = if entry.is_directory { files::Kind::Directory } else { files::Kind::File };
+    files::Entry { name: entry.name, kind, length: entry.length }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::permissions::grant::{FileGrant, FileMode};
+    use conclave_core::permissions::manifest::Ask;
+
+    use super::*;
+    use crate::imports::call::testing::{setup, state};
+
+    #[tokio::test]
+    async fn listing_is_paid_from_what_may_be_read() {
+        let temp = tempfile::tempdir().unwrap();
+        for name in ["a", "b", "c"] {
+            std::fs::write(temp.path().join(name), "x").unwrap();
+        }
+        let mut setup = setup();
+        setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
+        let dir = temp.path().to_str().unwrap().to_owned();
+        setup.grants.files.push(FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::Read, bytes: 0, files: 0 });
+        // Enough for two listings of three entries, not for a third.
+        setup.limits.read = 7 * ENTRY;
+        let mut state = state(setup);
+        for _ in 0..2 {
+            assert_eq!(state.list_piece("/f", None, 1).await.unwrap().len(), 1);
+        }
+        assert!(state.list_piece("/f", None, 0).await.unwrap().is_empty());
+        assert_eq!(state.read.get(), 6 * ENTRY, "nothing is looked at for no entries");
+        assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(limit)) if limit == 7 * ENTRY));
+        assert!(matches!(state.read_piece("/f/a", 0, 1).await, Err(FileError::QuotaExceeded(_))), "what was looked at is used up");
+    }
+
+    #[tokio::test]
+    async fn a_listing_that_goes_on_in_another_attempt_is_paid_for_once() {
+        let temp = tempfile::tempdir().unwrap();
+        let add = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
+        ["a", "b", "c"].into_iter().for_each(add);
+        // Enough for all of it once, and for one entry that comes later.
+        let mut state = listing(temp.path(), 4 * ENTRY);
+        let page = |after: &str| (!after.is_empty()).then(|| after.to_owned());
+        let names = |entries: Vec<Entry>| entries.into_iter().map(|entry| entry.name).collect::<String>();
+        // Each attempt is told again what the one before was, and gets one page further.
+        for pages in 1..=4 {
+            let mut after = String::new();
+            for expected in ["a", "b", "c", ""].into_iter().take(pages) {
+                let listed = state.list_piece("/f", page(&after), 1).await.unwrap();
+                after = names(listed);
+                assert_eq!(after, expected);
+            }
+            assert_eq!(state.read.get(), 3 * ENTRY, "{pages} pages");
+            state.park();
+            state = state.again();
+        }
+        assert_eq!(names(state.list_piece("/f", None, 1).await.unwrap()), "a");
+        assert_eq!(names(state.list_piece("/f", page("a"), 1).await.unwrap()), "b");
+        assert_eq!(names(state.list_piece("/f", page("b"), 1).await.unwrap()), "c");
+        assert!(state.list_piece("/f", page("c"), 1).await.unwrap().is_empty());
+        add("d");
+        assert!(matches!(state.list_piece("/f", None, 1).await, Err(FileError::QuotaExceeded(_))), "a new listing is paid for");
+    }
+
+    #[tokio::test]
+    async fn what_came_since_the_attempt_before_is_paid_for() {
+        let temp = tempfile::tempdir().unwrap();
+        let add = |name: &str| std::fs::write(temp.path().join(name), "x").unwrap();
+        ["a", "b"].into_iter().for_each(add);
+        let begun = || async {
+            let mut state = listing(temp.path(), 3 * ENTRY);
+            state.list_piece("/f", None, 1).await.unwrap();
+            state.park();
+            state = state.again();
+            state.list_piece("/f", None, 1).await.unwrap();
+            state
+        };
+        let (mut goes_on, mut begins_anew) = (begun().await, begun().await);
+        add("c");
+        goes_on.list_piece("/f", Some("a".to_owned()), 1).await.unwrap();
+        assert_eq!(goes_on.read.get(), 3 * ENTRY);
+        // It does not go on from where the page before it ended.
+        let refused = begins_anew.list_piece("/f", Some("0".to_owned()), 1).await;
+        assert!(matches!(refused, Err(FileError::QuotaExceeded(_))));
+    }
+
+    /// A call that can act, so that what it reads is kept for its next attempt.
+    fn listing(dir: &std::path::Path, read: u64) -> CallState {
+        let mut setup = setup();
+        setup.facts.manifest.asks.insert("files".to_owned(), Ask::default());
+        let dir = dir.to_str().unwrap().to_owned();
+        let grant = FileGrant { dir, shown: "f".to_owned(), at: "/f".to_owned(), mode: FileMode::ReadWrite, bytes: 1 << 20, files: 10 };
+        setup.grants.files.push(grant);
+        setup.limits.read = read;
+        state(setup)
+    }
+}

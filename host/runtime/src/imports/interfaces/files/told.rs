@@ -1,0 +1,109 @@
+//! What there is to tell of something that could not be read or changed, as it is kept for a call that is run again.
+
+use conclave_core::permissions::grant::Rights;
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{DenialRecord, Layer};
+use conclave_core::types::side_effect::{FailureCause, SideEffectAnswer};
+use serde::{Deserialize, Serialize};
+
+use crate::imports::interfaces::folder::Trouble;
+
+/// Why a plugin got nothing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Told {
+    NotFound,
+    NotAFile,
+    NotADirectory,
+    Quota(u64),
+    Denied(Box<DenialRecord>),
+    Other(String),
+}
+
+impl Told {
+    /// For a call that ends: it reads no more.
+    pub(crate) fn lost() -> Self {
+        Self::Other("the call ends".to_owned())
+    }
+
+    /// What a trouble with this path comes to. `read` is the call's allowance.
+    pub(crate) fn of(trouble: &Trouble, path: &str, rights: &Rights<'_>, read: u64) -> Self {
+        match trouble {
+            Trouble::NotFound => Self::NotFound,
+            Trouble::NotAFile => Self::NotAFile,
+            Trouble::NotADirectory => Self::NotADirectory,
+            Trouble::TooMany => Self::Quota(read),
+            Trouble::Quota(limit) => Self::Quota(*limit),
+            Trouble::Other(_) => Self::Other(trouble.to_string()),
+            Trouble::LeadsOutside | Trouble::Forbidden | Trouble::ReadOnly | Trouble::Kept | Trouble::Link | Trouble::HardLink => {
+                Self::Denied(rights.refuse(Capability::Files, path, Layer::Runtime, &trouble.to_string(), None))
+            }
+        }
+    }
+
+    /// The journal's answer of a change that this came of; `trouble` gives the text for people.
+    pub(crate) fn answer(&self, trouble: &Trouble) -> SideEffectAnswer {
+        let cause = match self {
+            Self::Denied(record) => return SideEffectAnswer::Denied { denial: record.denial.clone() },
+            Self::NotFound => FailureCause::NotFound,
+            Self::NotAFile => FailureCause::NotAFile,
+            Self::NotADirectory => FailureCause::NotADirectory,
+            Self::Quota(limit) => FailureCause::Quota { limit: *limit },
+            Self::Other(_) => FailureCause::Other,
+        };
+        SideEffectAnswer::Failed { cause, message: trouble.to_string() }
+    }
+
+    /// The same again from the journal: by the cause alone. The text goes where a plugin's own error is a text.
+    pub(crate) fn again(cause: FailureCause, message: String) -> Self {
+        match cause {
+            FailureCause::NotFound => Self::NotFound,
+            FailureCause::NotAFile => Self::NotAFile,
+            FailureCause::NotADirectory => Self::NotADirectory,
+            FailureCause::Quota { limit } => Self::Quota(limit),
+            FailureCause::Limit { .. }
+            | FailureCause::TimedOut
+            | FailureCause::Unavailable
+            | FailureCause::Interrupted
+            | FailureCause::Other => Self::Other(message),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::imports::call::testing::{setup, state};
+
+    #[test]
+    fn an_answer_of_the_journal_means_the_same_whatever_its_message_says() {
+        let state = state(setup());
+        let other = || Trouble::Other(std::io::ErrorKind::StorageFull.into());
+        for trouble in [Trouble::NotFound, Trouble::NotAFile, Trouble::NotADirectory, Trouble::TooMany, Trouble::Quota(4_200), other()] {
+            let told = Told::of(&trouble, "/f/a", &state.rights(), 7);
+            let SideEffectAnswer::Failed { cause, .. } = told.answer(&trouble) else { panic!("{told:?} is no refusal") };
+            let stored = serde_json::to_string(&cause).unwrap();
+            let reworded = Told::again(serde_json::from_str(&stored).unwrap(), "in other words".to_owned());
+            let expected = if matches!(told, Told::Other(_)) { Told::Other("in other words".to_owned()) } else { told };
+            assert_eq!(reworded, expected, "{stored}");
+        }
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn a_host_without_descriptors_names_the_limit() {
+        let state = state(setup());
+        let trouble = Trouble::from(std::io::Error::from_raw_os_error(rustix::io::Errno::MFILE.raw_os_error()));
+        let Told::Other(text) = Told::of(&trouble, "/f/a", &state.rights(), 7) else { panic!("{trouble:?}") };
+        assert!(text.contains("`ulimit -n`"), "{text}");
+    }
+
+    #[test]
+    fn a_refusal_is_no_failure() {
+        let state = state(setup());
+        for trouble in [Trouble::LeadsOutside, Trouble::Forbidden, Trouble::ReadOnly, Trouble::Kept, Trouble::Link, Trouble::HardLink] {
+            let told = Told::of(&trouble, "/f/a", &state.rights(), 7);
+            assert!(matches!(told.answer(&trouble), SideEffectAnswer::Denied { .. }), "{told:?}");
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! `files`: changing what is in the folders that were granted for writing. Each change is journalled before it is made, and its end before
+//! the plugin learns of it.
+
+use std::sync::Arc;
+
+use conclave_core::types::capability::Capability;
+use conclave_core::types::denial::{DenialRecord, Layer};
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+
+use super::{FileError, Place, SYNC, Told};
+use crate::imports::call::{CallState, Recalled};
+use crate::imports::interfaces::folder::{Change, Folder, Trouble};
+use crate::imports::interfaces::journalled::{Begun, digest};
+use crate::imports::interfaces::path::GuestPath;
+
+impl CallState {
+    /// The place of a path that may be changed.
+    fn place_to_write(&mut self, path: &str) -> Result<Place, FileError> {
+        let record = match self.find(path, true).and_then(|place| self.writable(path, place)) {
+            Ok(place) if place.rest.is_empty() => return Err(FileError::NotAFile),
+            Ok(place) => return Ok(place),
+            Err(record) => record,
+        };
+        Err(FileError::Denied(self.refuse(*record)))
+    }
+
+    fn writable(&self, path: &str, place: Place) -> Result<Place, Box<DenialRecord>> {
+        let refused = |reason: &str| self.rights().refuse(Capability::Files, path, Layer::Runtime, reason, None);
+        let refuse = |reason: &str| Box::new(DenialRecord { writes: true, ..*refused(reason) });
+        let parsed = GuestPath::parse(path).map_err(refuse)?;
+        match parsed.check_new() {
+            Ok(()) => Ok(place),
+            Err(reason) => Err(refuse(reason)),
+        }
+    }
+
+    /// Asks as a write would, and changes nothing.
+    pub(crate) fn may_write(&mut self, path: &str) -> Result<Place, FileError> {
+        self.place_to_write(path)
+    }
+
+    /// Writes a file, and gives its new length.
+    pub(crate) async fn write_file(&mut self, path: &str, offset: u64, bytes: Vec<u8>, truncate: bool) -> Result<u64, FileError> {
+        let place = self.place_to_write(path)?;
+        let quota = self.grantee.folders[place.folder].byte_quota();
+        // What can never fit is not journalled.
+        if offset.checked_add(bytes.len() as u64).is_none_or(|end| end > quota) {
+            return Err(FileError::QuotaExceeded(quota));
+        }
+        let side_effect = SideEffect::WriteFile { path: path.to_owned(), offset, truncate, bytes: digest(&bytes) };
+        let durable = self.past.survives_power_cuts();
+        let change = move |folder: &Folder, rest: &str| folder.write(Change { rest, offset, bytes: &bytes, truncate, durable });
+        self.change_file(path, place, side_effect, change).await
+    }
+
+    /// Removes a file; no error when it is absent.
+    pub(crate) async fn remove_file(&mut self, path: &str) -> Result<(), FileError> {
+        let place = self.place_to_write(path)?;
+        let side_effect = SideEffect::RemoveFile { path: path.to_owned() };
+        let durable = self.past.survives_power_cuts();
+        self.change_file(path, place, side_effect, move |folder, rest| folder.remove(rest, durable).map(|()| 0)).await.map(drop)
+    }
+
+    /// Waits until what was written to a path is on the disk, whatever the journal promises.
+    pub(crate) async fn sync_file(&mut self, path: &str) -> Result<(), FileError> {
+        let place = self.may_read(path)?;
+        let synced = match self.past.recall::<Result<(), Told>>(SYNC, path) {
+            Recalled::Before(synced) => synced,
+            Recalled::Lost => Err(Told::lost()),
+            Recalled::Now => {
+                let grantee = Arc::clone(&self.grantee);
+                let synced = self.off_loop(move || grantee.folders[place.folder].sync(&place.rest)).await;
+                let synced = synced.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+                let synced = synced.map_err(|trouble| self.told(path, &trouble));
+                self.past.keep(SYNC, path, &synced, 0);
+                synced
+            }
+        };
+        synced.map_err(|told| self.file_error(told))
+    }
+
+    async fn change_file(
+        &mut self,
+        path: &str,
+        place: Place,
+        side_effect: SideEffect,
+        change: impl FnOnce(&Folder, &str) -> Result<u64, Trouble> + Send + 'static,
+    ) -> Result<u64, FileError> {
+        let ordinal = match self.begin(side_effect).await.map_err(FileError::Denied)? {
+            Begun::Now(ordinal) => ordinal,
+            Begun::Before(ordinal, answer) => return self.file_changed_before(ordinal, answer),
+        };
+        let grantee = Arc::clone(&self.grantee);
+        let done = self.off_loop(move || change(&grantee.folders[place.folder], &place.rest)).await;
+        let done = done.unwrap_or_else(|| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        let (answer, told) = match done {
+            Ok(length) => (SideEffectAnswer::Done { length }, Ok(length)),
+            Err(trouble) => {
+                let told = self.told(path, &trouble);
+                (told.answer(&trouble), Err(told))
+            }
+        };
+        if let Err(Told::Denied(record)) = &told {
+            self.past.keep_record(ordinal, record);
+        }
+        self.end(ordinal, answer).await;
+        told.map_err(|told| self.file_error(told))
+    }
+
+    /// What the plugin was told of a change before.
+    fn file_changed_before(&mut self, ordinal: u32, answer: SideEffectAnswer) -> Result<u64, FileError> {
+        let told = match answer {
+            SideEffectAnswer::Done { length } => return Ok(length),
+            SideEffectAnswer::Denied { denial } => Told::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Failed { cause, message } => Told::again(cause, message),
+            SideEffectAnswer::Fetched { .. } => Told::lost(),
+        };
+        Err(self.file_error(told))
+    }
+}

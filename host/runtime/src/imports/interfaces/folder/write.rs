@@ -1,0 +1,352 @@
+//! Changing what is in a granted folder. A write walks down part by part through directory handles and follows no link at all, neither on
+//! the way nor at the end; what it opens it looks at before and after. Whole files are put in place of the old ones at once.
+
+use std::io;
+
+use cap_fs_ext::{DirExt, FollowSymlinks, MetadataExt, OpenOptionsFollowExt, OpenOptionsSyncExt};
+use cap_std::fs::{Dir, DirBuilder, File, Metadata, OpenOptions};
+
+use super::ledger::Usage;
+use super::{Folder, Identity, Trouble};
+use crate::imports::interfaces::path::UNFINISHED;
+
+/// A change of one file.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Change<'a> {
+    /// The path below the folder.
+    pub(crate) rest: &'a str,
+    pub(crate) offset: u64,
+    pub(crate) bytes: &'a [u8],
+    /// The file ends after the last byte written.
+    pub(crate) truncate: bool,
+    /// On the disk, under its name, before the change is reported as done.
+    pub(crate) durable: bool,
+}
+
+/// Where a path leads, as far as it exists.
+struct Reached<'a> {
+    dir: Dir,
+    /// Directories that are still to be made, and the file's own name.
+    missing: Vec<&'a str>,
+    leaf: &'a str,
+}
+
+/// A file that is there and may be written.
+struct Existing {
+    file: File,
+    metadata: Metadata,
+}
+
+impl Folder {
+    /// Writes, making the file and the directories on the way when they are absent; gives the file's new length.
+    pub(crate) fn write(&self, change: Change<'_>) -> Result<u64, Trouble> {
+        let ledger = self.ledger.as_ref().ok_or(Trouble::ReadOnly)?;
+        let turn = ledger.turn();
+        let usage = turn.usage(&self.dir)?;
+        let reached = self.reach(change.rest)?;
+        let existing = if reached.missing.is_empty() { existing(&reached.dir, reached.leaf)? } else { None };
+        let old = existing.as_ref().map_or(0, |existing| existing.metadata.len());
+        let new = change.new_length(old).ok_or(Trouble::Quota(ledger.most.bytes))?;
+        let made = reached.missing.len() as u64 + u64::from(existing.is_none());
+        let after = Usage { bytes: (usage.bytes - old.min(usage.bytes)).saturating_add(new), entries: usage.entries + made };
+        if new > old && after.bytes > ledger.most.bytes {
+            return Err(Trouble::Quota(ledger.most.bytes));
+        }
+        if made > 0 && after.entries > ledger.most.entries {
+            return Err(Trouble::Quota(ledger.most.entries));
+        }
+        let done = reached.make_directories(change.durable).and_then(|dir| perform(&dir, reached.leaf, existing, &change, new));
+        turn.changed(done.is_ok().then_some(after));
+        done?;
+        Ok(new)
+    }
+
+    /// Removes a file; no error when it is absent. A `durable` removal is on the disk when it is reported as done.
+    pub(crate) fn remove(&self, rest: &str, durable: bool) -> Result<(), Trouble> {
+        let ledger = self.ledger.as_ref().ok_or(Trouble::ReadOnly)?;
+        let turn = ledger.turn();
+        let reached = match self.reach(rest) {
+            Ok(reached) if reached.missing.is_empty() => reached,
+            Ok(_) | Err(Trouble::NotFound) => return Ok(()),
+            Err(trouble) => return Err(trouble),
+        };
+        // An absent file too: whoever removed it may have died before this.
+        let sync = || if durable { sync_directory(&reached.dir) } else { Ok(()) };
+        let metadata = match reached.dir.symlink_metadata(reached.leaf) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(sync()?),
+            found => found?,
+        };
+        require_plain(&metadata)?;
+        match reached.dir.remove_file(reached.leaf) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => turn.changed(None),
+            removed => {
+                removed?;
+                turn.removed(metadata.len());
+            }
+        }
+        Ok(sync()?)
+    }
+
+    /// Waits until a file or a directory, under its name, is on the disk; by way of a link, what it leads to inside the folder. What is
+    /// gone, or was never for writing, needs nothing, and neither does what cannot be opened: nobody writes it through this folder.
+    pub(crate) fn sync(&self, rest: &str) -> Result<(), Trouble> {
+        if self.ledger.is_none() {
+            return Ok(());
+        }
+        if rest.is_empty() {
+            return Ok(sync_directory(&self.dir)?);
+        }
+        // Whoever reads follows links inside the folder, so this does. What leads nowhere or outside has nothing here but its name.
+        let real = self.dir.canonicalize(rest).ok().and_then(|path| path.into_os_string().into_string().ok());
+        let rest = real.as_deref().unwrap_or(rest);
+        if ["", "."].contains(&rest) {
+            return Ok(sync_directory(&self.dir)?);
+        }
+        let reached = match self.reach(rest) {
+            Ok(reached) if reached.missing.is_empty() => reached,
+            Ok(_) | Err(Trouble::NotFound | Trouble::Link) => return Ok(()),
+            Err(trouble) => return Err(trouble),
+        };
+        match reached.dir.symlink_metadata(reached.leaf) {
+            Ok(metadata) if metadata.is_dir() => allowed(reached.dir.open_dir_nofollow(reached.leaf).and_then(|dir| sync_directory(&dir)))?,
+            // Opening a device or a pipe can do something by itself.
+            Ok(metadata) if metadata.is_file() => allowed(sync_file(&reached.dir, reached.leaf))?,
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+            _ => {}
+        }
+        Ok(allowed(sync_directory(&reached.dir))?)
+    }
+
+    /// Walks down to the directory of a file.
+    fn reach<'a>(&self, rest: &'a str) -> Result<Reached<'a>, Trouble> {
+        if rest.is_empty() {
+            return Err(Trouble::NotAFile);
+        }
+        let mut parts: Vec<&str> = rest.split('/').collect();
+        if parts.iter().any(|part| ["", ".", ".."].contains(part)) {
+            return Err(Trouble::LeadsOutside);
+        }
+        let leaf = parts.pop().ok_or(Trouble::NotAFile)?;
+        let mut dir = self.dir.try_clone()?;
+        for (index, part) in parts.iter().enumerate() {
+            match dir.symlink_metadata(part) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(Reached { dir, missing: parts.split_off(index), leaf });
+                }
+                Err(error) => return Err(error.into()),
+                Ok(metadata) if metadata.is_symlink() => return Err(Trouble::Link),
+                Ok(metadata) if !metadata.is_dir() => return Err(Trouble::NotADirectory),
+                Ok(_) => dir = dir.open_dir_nofollow(part).map_err(no_link)?,
+            }
+            if self.kept.contains(&Identity::of(&dir)?) {
+                return Err(Trouble::Kept);
+            }
+        }
+        Ok(Reached { dir, missing: Vec::new(), leaf })
+    }
+}
+
+impl Change<'_> {
+    /// The length that the file will have; none when there is no such number.
+    fn new_length(&self, old: u64) -> Option<u64> {
+        let end = self.offset.checked_add(self.bytes.len() as u64)?;
+        Some(if self.truncate {
+            end
+        } else if self.bytes.is_empty() {
+            old
+        } else {
+            end.max(old)
+        })
+    }
+}
+
+impl Reached<'_> {
+    fn make_directories(&self, durable: bool) -> Result<Dir, Trouble> {
+        let mut dir = self.dir.try_clone()?;
+        for part in &self.missing {
+            match dir.create_dir_with(part, &builder()) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error.into()),
+                _ if durable => sync_directory(&dir)?,
+                _ => {}
+            }
+            dir = dir.open_dir_nofollow(part).map_err(no_link)?;
+        }
+        Ok(dir)
+    }
+}
+
+/// The file of a name, open for writing and not cut; none when there is none.
+fn existing(dir: &Dir, leaf: &str) -> Result<Option<Existing>, Trouble> {
+    match dir.symlink_metadata(leaf) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error.into()),
+        // Opening a device or a pipe can do something by itself.
+        Ok(metadata) => require_plain(&metadata)?,
+    }
+    let mut options = OpenOptions::new();
+    options.write(true).nonblock(true).follow(FollowSymlinks::No);
+    let file = dir.open_with(leaf, &options).map_err(no_link)?;
+    // It may have been exchanged for something else in between.
+    let metadata = file.metadata()?;
+    require_plain(&metadata)?;
+    if metadata.nlink() > 1 {
+        return Err(Trouble::HardLink);
+    }
+    Ok(Some(Existing { file, metadata }))
+}
+
+fn perform(dir: &Dir, leaf: &str, existing: Option<Existing>, change: &Change<'_>, new: u64) -> Result<(), Trouble> {
+    if change.offset == 0 && change.truncate {
+        return replace(dir, leaf, existing.map(|existing| existing.metadata), change);
+    }
+    let (file, is_changed) = match existing {
+        Some(Existing { file, metadata }) => {
+            let is_changed = not_executable(&file, &metadata)?;
+            (file, is_changed)
+        }
+        None => (dir.open_with(leaf, &new_file()).map_err(no_link)?, true),
+    };
+    write_at(&file, change.offset, change.bytes)?;
+    if change.truncate {
+        file.set_len(new)?;
+    }
+    if change.durable {
+        // Permissions are none of a file's data.
+        if is_changed {
+            file.sync_all()?
+        } else {
+            file.sync_data()?
+        }
+        // Also where the file is there: a host that was killed may have made it and not have come so far.
+        sync_directory(dir)?;
+    }
+    Ok(())
+}
+
+/// Puts a whole file in place: whoever reads meanwhile has the old one or the new one. A link that came in between is replaced, not followed.
+fn replace(dir: &Dir, leaf: &str, old: Option<Metadata>, change: &Change<'_>) -> Result<(), Trouble> {
+    let name = unfinished()?;
+    let file = dir.open_with(&name, &new_file())?;
+    let written = write_at(&file, 0, change.bytes).and_then(|()| old.map_or(Ok(false), |old| not_executable(&file, &old)));
+    // Its bytes before its name: otherwise a power cut leaves an empty file in the place of the old one.
+    let written = written.and_then(|_| if change.durable { file.sync_all() } else { Ok(()) });
+    let done = written.and_then(|()| dir.rename(&name, dir, leaf));
+    if done.is_err() {
+        // It is not in anybody's way, and counted when it stays.
+        let _ = dir.remove_file(&name);
+    }
+    done?;
+    if change.durable {
+        sync_directory(dir)?;
+    }
+    Ok(())
+}
+
+/// Makes a file's bytes durable. Some systems sync what is open for writing alone, and some files can only be read.
+fn sync_file(dir: &Dir, leaf: &str) -> io::Result<()> {
+    let open = |options: &mut OpenOptions| dir.open_with(leaf, options.nonblock(true).follow(FollowSymlinks::No));
+    let file = open(OpenOptions::new().write(true)).or_else(|_| open(OpenOptions::new().read(true)))?;
+    // It may have been exchanged for something else in between.
+    if file.metadata()?.is_file() { file.sync_all() } else { Ok(()) }
+}
+
+/// What the operating system lets nobody of this host open needs no syncing.
+fn allowed(synced: io::Result<()>) -> io::Result<()> {
+    match synced {
+        Err(error) if [io::ErrorKind::PermissionDenied, io::ErrorKind::NotFound].contains(&error.kind()) => Ok(()),
+        synced => synced,
+    }
+}
+
+/// Makes the names in a directory durable.
+#[cfg(unix)]
+fn sync_directory(dir: &Dir) -> io::Result<()> {
+    // The handle itself may be one for paths alone, which cannot be synced.
+    dir.open(".")?.sync_all()
+}
+
+#[cfg(not(unix))]
+fn sync_directory(_: &Dir) -> io::Result<()> {
+    Ok(())
+}
+
+fn unfinished() -> Result<String, Trouble> {
+    let number = getrandom::u64().map_err(|error| Trouble::Other(io::Error::other(error.to_string())))?;
+    Ok(format!("{UNFINISHED}{number:016x}"))
+}
+
+fn write_at(file: &File, offset: u64, mut bytes: &[u8]) -> io::Result<()> {
+    use io::{Seek, SeekFrom, Write};
+
+    let mut file = file;
+    if bytes.is_empty() {
+        return Ok(());
+    }
+    file.seek(SeekFrom::Start(offset))?;
+    while !bytes.is_empty() {
+        match file.write(bytes) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            Ok(written) => bytes = &bytes[written..],
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// A file of the plugin's: new, no link, for its owner and the owner's group.
+fn new_file() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).follow(FollowSymlinks::No);
+    #[cfg(unix)]
+    cap_std::fs::OpenOptionsExt::mode(&mut options, 0o640);
+    options
+}
+
+fn builder() -> DirBuilder {
+    #[allow(unused_mut, reason = "only Unix has a mode to set")]
+    let mut builder = DirBuilder::new();
+    #[cfg(unix)]
+    cap_std::fs::DirBuilderExt::mode(&mut builder, 0o750);
+    builder
+}
+
+/// Gives a file the permissions that the old one had, without those to run it: a script that a plugin has rewritten is a plugin's script.
+/// Returns whether that changed them.
+#[cfg(unix)]
+fn not_executable(file: &File, old: &Metadata) -> io::Result<bool> {
+    use cap_std::fs::{Permissions, PermissionsExt};
+
+    let wanted = old.permissions().mode() & 0o666;
+    if file.metadata()?.permissions().mode() & 0o7777 == wanted {
+        return Ok(false);
+    }
+    file.set_permissions(Permissions::from_mode(wanted)).map(|()| true)
+}
+
+#[cfg(not(unix))]
+fn not_executable(_: &File, _: &Metadata) -> io::Result<bool> {
+    Ok(false)
+}
+
+/// A file, and nothing that only looks like one.
+fn require_plain(metadata: &Metadata) -> Result<(), Trouble> {
+    match metadata.file_type() {
+        kind if kind.is_symlink() => Err(Trouble::Link),
+        kind if kind.is_file() => Ok(()),
+        _ => Err(Trouble::NotAFile),
+    }
+}
+
+/// What opening without following says of a link.
+fn no_link(error: io::Error) -> Trouble {
+    #[cfg(unix)]
+    if error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error()) {
+        return Trouble::Link;
+    }
+    error.into()
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests;

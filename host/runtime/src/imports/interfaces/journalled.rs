@@ -1,0 +1,67 @@
+//! How an import does something to the world: it asks the room, does it, and says how it went before the plugin learns of it. What may be
+//! done at all is each import's own question, asked before.
+
+use std::time::Instant;
+
+use conclave_core::types::denial::Layer;
+use conclave_core::types::side_effect::{Digest, SideEffect, SideEffectAnswer};
+
+use crate::imports::bindings::conclave::plugin::types;
+use crate::imports::call::{CallState, Leave};
+use crate::imports::convert::denial_out;
+
+/// Side effects of one call: each is two lines of the journal.
+pub(crate) const MOST: u32 = 10_000;
+
+/// What an import may do.
+pub(crate) enum Begun {
+    /// Do it, under this number.
+    Now(u32),
+    /// It was done under this number before the call was run again, and this came of it.
+    Before(u32, SideEffectAnswer),
+}
+
+impl CallState {
+    /// Asks for leave.
+    pub(crate) async fn begin(&mut self, side_effect: SideEffect) -> Result<Begun, types::Denial> {
+        let ordinal = self.effects;
+        if ordinal >= MOST {
+            let reason = format!("one call may do {MOST} things to the world, and has done them");
+            let record = self.rights().refuse(side_effect.capability(), side_effect.target(), Layer::Host, &reason, None);
+            return Err(self.refuse(*record));
+        }
+        self.effects += 1;
+        let (capability, target) = (side_effect.capability(), side_effect.target().to_owned());
+        let began = Instant::now();
+        let leave = self.past.ask_effect(ordinal, side_effect).await;
+        self.note_wait_since(began);
+        match leave {
+            // The guest waits for it, so it waits for no model meanwhile.
+            Leave::Go(_) => Ok(Begun::Now(ordinal)),
+            Leave::Told(answer) => Ok(Begun::Before(ordinal, answer)),
+            // Whoever refused has told the operator.
+            Leave::Refused(denial) => Err(denial_out(&denial)),
+            Leave::Lost => Err(types::Denial { capability: capability.as_str().to_owned(), target, detail: String::new() }),
+        }
+    }
+
+    /// Says how it went.
+    pub(crate) async fn end(&mut self, ordinal: u32, answer: SideEffectAnswer) {
+        let began = Instant::now();
+        self.past.effect_ended(ordinal, answer).await;
+        self.note_wait_since(began);
+    }
+
+    /// Does what waits for a disk, beside the guest's time.
+    pub(crate) async fn off_loop<T: Send + 'static>(&mut self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+        let began = Instant::now();
+        let done = tokio::task::spawn_blocking(work).await.ok();
+        self.note_wait_since(began);
+        done
+    }
+}
+
+/// Bytes by what they are.
+pub(crate) fn digest(bytes: &[u8]) -> Digest {
+    Digest { sha256: crate::support::digest::sha256(bytes), length: bytes.len() as u64 }
+}

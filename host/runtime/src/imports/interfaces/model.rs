@@ -1,0 +1,116 @@
+//! `model`: completions. The room decides who may ask which model and what is left to spend; here the request is read, numbered, handed
+//! over and waited for.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use conclave_core::types::capability::Capability;
+use conclave_core::types::completion::{Completion, ModelError};
+use conclave_core::types::limits::TICK_MS;
+use wasmtime::component::Resource;
+
+use crate::imports::bindings::conclave::plugin::model;
+use crate::imports::call::CallState;
+use crate::imports::convert::{completion_out, model_error_out, request_in};
+
+type Answer = Result<Completion, ModelError>;
+
+/// A completion under way. Dropping it gives up waiting, which cancels the request.
+pub struct Pending {
+    ordinal: u32,
+    answer: Option<Arc<Answer>>,
+    text_given: bool,
+}
+
+impl CallState {
+    /// Reads a request, checks that the plugin may ask at all, and hands it over; gives its number.
+    ///
+    /// The request's own JSON is the guest's business: what is wrong with it is an answer.
+    fn ask(&mut self, request: model::Request) -> wasmtime::Result<Result<u32, model::ModelError>> {
+        self.enter()?;
+        self.meter.check_lists(&request)?;
+        let wanted = request.model.as_deref().unwrap_or("default");
+        let smallest = || Some(format!("[plugins.{}] grants.model = [{wanted:?}]", self.grantee.name));
+        if let Err(record) = self.rights().require(Capability::Model, wanted, smallest) {
+            return Ok(Err(model::ModelError::Denied(self.refuse(*record))));
+        }
+        let request = match request_in(request) {
+            Ok(request) => request,
+            Err(fault) => return Ok(Err(model::ModelError::Other(fault.message))),
+        };
+        let ordinal = self.requests;
+        self.requests = self.requests.saturating_add(1);
+        self.past.ask_model(ordinal, request)?;
+        Ok(Ok(ordinal))
+    }
+
+    /// Waits for an answer. A call that waits long gives its instance back meanwhile: that is the error.
+    async fn answer(&mut self, ordinal: u32) -> wasmtime::Result<Answer> {
+        let began = Instant::now();
+        let answer = self.past.answer(ordinal, self.due()).await?;
+        self.note_wait_since(began);
+        Ok(answer)
+    }
+
+    /// The answer to a request that was started.
+    async fn pending_answer(&mut self, pending: &Resource<Pending>) -> wasmtime::Result<Arc<Answer>> {
+        let Pending { ordinal, answer, .. } = self.table.get(pending)?;
+        if let Some(answer) = answer {
+            return Ok(Arc::clone(answer));
+        }
+        let answer = Arc::new(self.answer(*ordinal).await?);
+        self.table.get_mut(pending)?.answer = Some(Arc::clone(&answer));
+        Ok(answer)
+    }
+
+    /// Waiting for the host is not the guest's computing.
+    pub(crate) fn note_wait_since(&mut self, began: Instant) {
+        let waited = began.elapsed();
+        self.note_waited(waited);
+        if waited >= Duration::from_millis(TICK_MS) {
+            self.meter.note_wait();
+        }
+    }
+}
+
+impl model::Host for CallState {
+    fn start(&mut self, request: model::Request) -> wasmtime::Result<Result<Resource<Pending>, model::ModelError>> {
+        let ordinal = match self.ask(request)? {
+            Ok(ordinal) => ordinal,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(Ok(self.table.push(Pending { ordinal, answer: None, text_given: false })?))
+    }
+
+    async fn complete(&mut self, request: model::Request) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
+        let ordinal = match self.ask(request)? {
+            Ok(ordinal) => ordinal,
+            Err(error) => return Ok(Err(error)),
+        };
+        let answer = self.answer(ordinal).await?;
+        Ok(answer.as_ref().map(completion_out).map_err(model_error_out))
+    }
+}
+
+impl model::HostPending for CallState {
+    /// The whole text at once: clients do not give pieces yet.
+    async fn next_text(&mut self, pending: Resource<Pending>) -> wasmtime::Result<Result<Option<String>, model::ModelError>> {
+        self.enter()?;
+        let answer = self.pending_answer(&pending).await?;
+        let first = !std::mem::replace(&mut self.table.get_mut(&pending)?.text_given, true);
+        let text = |completion: &Completion| completion.content.clone().filter(|_| first);
+        Ok(answer.as_ref().as_ref().map(text).map_err(model_error_out))
+    }
+
+    async fn finish(&mut self, pending: Resource<Pending>) -> wasmtime::Result<Result<model::Completion, model::ModelError>> {
+        self.enter()?;
+        let answer = self.pending_answer(&pending).await?;
+        Ok(answer.as_ref().as_ref().map(completion_out).map_err(model_error_out))
+    }
+
+    fn drop(&mut self, pending: Resource<Pending>) -> wasmtime::Result<()> {
+        let pending = self.table.delete(pending)?;
+        self.past.give_up_model(pending.ordinal);
+        Ok(())
+    }
+}

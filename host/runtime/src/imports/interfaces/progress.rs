@@ -1,0 +1,12 @@
+//! `progress`: how far a long call has come. Shares the log's volume.
+
+use crate::imports::bindings::conclave::plugin::progress;
+use crate::imports::call::CallState;
+
+impl progress::Host for CallState {
+    fn report(&mut self, done: u64, total: Option<u64>, message: String) -> wasmtime::Result<()> {
+        self.enter()?;
+        self.book.progress(done, total, &message);
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! `secrets`: placeholders in the place of values. What becomes of one is decided when a request leaves.
+
+use crate::imports::bindings::conclave::plugin::{secrets, types};
+use crate::imports::call::{CallState, Packed, Recalled};
+use crate::imports::secrets::vault::CallSecrets;
+
+const PLACEHOLDER: &str = "secrets.placeholder";
+
+impl CallState {
+    /// A call that is run again finds its placeholders as they were, though the host's own key is another.
+    fn settle_seed(&mut self) {
+        let seed = match self.past.recall::<Packed>(PLACEHOLDER, "") {
+            Recalled::Before(packed) => self.past.unpack(packed).and_then(|seed| seed.try_into().ok()),
+            Recalled::Now => {
+                let own = || CallSecrets::seed(&self.grantee, &self.start.room, self.start.call);
+                let seed = self.past.seed().unwrap_or_else(own);
+                let (packed, size) = self.past.pack(&seed);
+                self.past.keep(PLACEHOLDER, "", &packed, size);
+                Some(seed)
+            }
+            Recalled::Lost => None,
+        };
+        if let Some(seed) = seed {
+            self.past.set_seed(seed);
+        }
+    }
+}
+
+impl secrets::Host for CallState {
+    fn placeholder(&mut self, name: String) -> wasmtime::Result<Result<String, types::Denial>> {
+        self.enter()?;
+        self.settle_seed();
+        Ok(self.secrets().placeholder(&name).map_err(|record| self.refuse(*record)))
+    }
+}

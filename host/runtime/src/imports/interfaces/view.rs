@@ -1,0 +1,172 @@
+//! `state.view`: the task as a step may see it, read lazily from a snapshot. A step pays for what it reads, not for what has happened.
+
+use conclave_core::types::history::History;
+use conclave_core::types::view::AgentView;
+use wasmtime::component::Resource;
+
+use crate::imports::bindings::conclave::plugin::{actions, state, types};
+use crate::imports::call::{CallState, Lent};
+use crate::imports::convert::{message_out, metrics_out, past_out, remaining_out, summary_out};
+
+/// The view that the host lends; there is one per call, so its handle carries nothing.
+pub struct View;
+
+/// Messages that one call of `history` gives at most.
+const MESSAGES: usize = 512;
+/// Bytes of messages after which `history` gives no further message: the guest's memory is bounded, and so is what it costs to fill it.
+const BYTES: usize = 1 << 20;
+/// Bytes that a part of a message costs the guest besides its text.
+const PART: usize = 64;
+
+impl CallState {
+    fn agent_view(&mut self) -> wasmtime::Result<&AgentView> {
+        self.enter()?;
+        match &self.lent {
+            Lent::Agent(view) => Ok(view),
+            Lent::Nothing | Lent::Tool(_) | Lent::Delivery(_) => Err(wasmtime::Error::msg("this call was lent no view")),
+        }
+    }
+}
+
+impl actions::Host for CallState {}
+impl state::Host for CallState {}
+
+impl state::HostView for CallState {
+    fn task_name(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+        Ok(self.agent_view()?.task.to_string())
+    }
+
+    fn inputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+        let inputs = &self.agent_view()?.inputs;
+        Ok(if inputs.is_null() { "{}".to_owned() } else { inputs.to_string() })
+    }
+
+    fn pending(&mut self, _: Resource<View>) -> wasmtime::Result<Option<types::Message>> {
+        Ok(self.agent_view()?.pending.as_deref().map(message_out))
+    }
+
+    fn history_length(&mut self, _: Resource<View>) -> wasmtime::Result<u64> {
+        Ok(self.agent_view()?.history.len() as u64)
+    }
+
+    fn history(&mut self, _: Resource<View>, start: u64, count: u32) -> wasmtime::Result<Vec<types::Message>> {
+        Ok(page(&self.agent_view()?.history, start, count))
+    }
+
+    fn since_last_step(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Past>> {
+        Ok(self.agent_view()?.since.iter().map(past_out).collect())
+    }
+
+    fn intent(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+        Ok(self.agent_view()?.intent.as_ref().map(|message| message.text().to_owned()))
+    }
+
+    fn plan(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+        Ok(self.agent_view()?.plan.to_json().to_string())
+    }
+
+    fn current_task(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+        Ok(self.agent_view()?.plan.current().map(|(id, _)| id))
+    }
+
+    fn outputs(&mut self, _: Resource<View>) -> wasmtime::Result<String> {
+        Ok(self.agent_view()?.outputs.to_string())
+    }
+
+    fn last_error(&mut self, _: Resource<View>) -> wasmtime::Result<Option<String>> {
+        Ok(self.agent_view()?.last_error.clone())
+    }
+
+    fn tools(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::ToolSummary>> {
+        Ok(self.agent_view()?.tools.iter().map(summary_out).collect())
+    }
+
+    fn agents(&mut self, _: Resource<View>) -> wasmtime::Result<Vec<state::Peer>> {
+        let peers = &self.agent_view()?.peers;
+        Ok(peers.iter().map(|peer| state::Peer { name: peer.name.to_string(), description: peer.description.clone() }).collect())
+    }
+
+    fn remaining(&mut self, _: Resource<View>) -> wasmtime::Result<state::Remaining> {
+        Ok(remaining_out(self.agent_view()?.remaining))
+    }
+
+    fn metrics(&mut self, _: Resource<View>) -> wasmtime::Result<state::Metrics> {
+        Ok(metrics_out(self.agent_view()?.spent))
+    }
+
+    fn delegate_level(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+        Ok(self.agent_view()?.level)
+    }
+
+    fn iteration(&mut self, _: Resource<View>) -> wasmtime::Result<u32> {
+        Ok(self.agent_view()?.iteration)
+    }
+
+    /// It was lent, not given: no guest can drop it.
+    fn drop(&mut self, _: Resource<View>) -> wasmtime::Result<()> {
+        Ok(())
+    }
+}
+
+/// Messages from `start`, as many as one call gives.
+fn page(history: &History, start: u64, count: u32) -> Vec<types::Message> {
+    let start = usize::try_from(start).unwrap_or(usize::MAX);
+    let count = usize::try_from(count).unwrap_or(usize::MAX).min(MESSAGES).min(history.len().saturating_sub(start));
+    let mut messages = Vec::with_capacity(count);
+    let mut bytes = 0;
+    for message in (start..).take(count).map_while(|index| history.get(index)) {
+        let message = message_out(message);
+        bytes += length(&message);
+        messages.push(message);
+        if bytes > BYTES {
+            break;
+        }
+    }
+    messages
+}
+
+/// Bytes of a whole message: a tool call can carry as much as its text.
+fn length(message: &types::Message) -> usize {
+    let calls = message.tool_calls.iter().map(|call| PART + call.id.len() + call.name.len() + call.arguments.len());
+    let results = message.tool_results.iter().map(|result| PART + result.call_id.len() + result.name.len() + result.content.len());
+    let name = |blob: &types::Blob| blob.name.as_ref().map_or(0, String::len);
+    let attachments = message.attachments.iter().map(|blob| PART + blob.sha256.len() + blob.media_type.len() + name(blob));
+    let named = message.sender_name.len() + message.recipient.as_ref().map_or(0, String::len);
+    let labels = message.labels.iter().map(String::len);
+    PART + named + message.content.len() + calls.chain(results).chain(attachments).chain(labels).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use conclave_core::types::message::{Blob, Entity, Message, ToolCall, ToolResult};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn message(content: &str) -> Message {
+        Message { content: Some(content.to_owned()), ..Message::new(0, Entity::User, "user") }
+    }
+
+    fn given(message: Message) -> usize {
+        let mut history = History::default();
+        (0..100).for_each(|seq| history.push(&Arc::new(Message { seq, ..message.clone() })));
+        page(&history, 0, 100).len()
+    }
+
+    #[test]
+    fn whole_messages_count_towards_the_bytes_of_a_page() {
+        let long = "x".repeat(200 << 10);
+        let id = || "1".to_owned();
+        let call = |arguments: Value| ToolCall { id: id(), name: "notes.add".to_owned(), arguments, untrusted: false };
+        let result = ToolResult { call_id: id(), name: "notes.add".to_owned(), content: long.clone(), value: None, is_error: false };
+        let blob = Blob { sha256: String::new(), media_type: String::new(), length: 0, name: Some(long.clone()) };
+        assert_eq!(given(message("short")), 100);
+        assert_eq!(given(message(&long)), 6);
+        assert_eq!(given(Message { tool_calls: vec![call(json!({ "text": long }))], ..message("") }), 6);
+        assert_eq!(given(Message { tool_results: vec![result], ..message("") }), 6);
+        assert_eq!(given(Message { attachments: vec![blob], ..message("") }), 6);
+        assert!(given(Message { tool_calls: vec![call(json!(1)); 2_000], ..message("") }) < 10, "many small parts count too");
+    }
+}

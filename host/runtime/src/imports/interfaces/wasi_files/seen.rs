@@ -1,0 +1,114 @@
+//! What stands behind a descriptor of `wasi:filesystem`: a path of `files`, looked at anew each time, and how its errors are told.
+
+use wasmtime::component::Resource;
+use wasmtime_wasi::filesystem::Descriptor;
+use wasmtime_wasi::p2::bindings::clocks::wall_clock::Datetime;
+use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags};
+use wasmtime_wasi::p2::{FsError, FsResult};
+
+use super::stream::At;
+use crate::imports::call::CallState;
+use crate::imports::interfaces::files::FileError;
+
+/// A path that was looked at.
+#[derive(Clone, Debug)]
+pub(super) struct Seen {
+    /// As `files` has it: `/folder/notes/a.txt`.
+    pub(super) path: String,
+    pub(super) is_directory: bool,
+    pub(super) writes: bool,
+}
+
+pub(super) fn refused() -> FsError {
+    ErrorCode::NotPermitted.into()
+}
+
+pub(super) fn told(error: &FileError) -> ErrorCode {
+    match error {
+        FileError::NotFound => ErrorCode::NoEntry,
+        FileError::NotAFile => ErrorCode::IsDirectory,
+        FileError::NotADirectory => ErrorCode::NotDirectory,
+        FileError::Denied(_) => ErrorCode::NotPermitted,
+        FileError::QuotaExceeded(_) => ErrorCode::InsufficientSpace,
+        FileError::Other(_) => ErrorCode::Io,
+    }
+}
+
+impl CallState {
+    /// The descriptors of the guest are of WASI's own type; what stands behind them is not.
+    pub(super) fn seen(&self, fd: &Resource<Descriptor>) -> FsResult<Seen> {
+        Ok(self.table.get(&Resource::<Seen>::new_borrow(fd.rep()))?.clone())
+    }
+
+    pub(super) fn hold(&mut self, seen: Seen) -> wasmtime::Result<Resource<Descriptor>> {
+        Ok(Resource::new_own(self.table.push(seen)?.rep()))
+    }
+
+    /// The path of `files` that is meant; what climbs or is no name is left as it is, and refused by `files`.
+    pub(super) fn below(&self, fd: &Resource<Descriptor>, path: &str) -> FsResult<String> {
+        let seen = self.seen(fd)?;
+        if !seen.is_directory {
+            return Err(ErrorCode::NotDirectory.into());
+        }
+        Ok(match path.strip_prefix("./").unwrap_or(path) {
+            "." => seen.path,
+            path => format!("{}/{path}", seen.path),
+        })
+    }
+
+    pub(super) async fn status(&mut self, path: &str) -> FsResult<DescriptorStat> {
+        let entry = self.look_at(path).map_err(|error| told(&error))?;
+        let type_ = if entry.is_directory { DescriptorType::Directory } else { DescriptorType::RegularFile };
+        Ok(DescriptorStat {
+            type_,
+            link_count: 1,
+            size: entry.length,
+            data_access_timestamp: None,
+            data_modification_timestamp: None::<Datetime>,
+            status_change_timestamp: None,
+        })
+    }
+
+    pub(super) async fn write_now(&mut self, path: &str, offset: u64, bytes: Vec<u8>, truncate: bool) -> FsResult<u64> {
+        self.write_file(path, offset, bytes, truncate).await.map_err(|error| told(&error).into())
+    }
+
+    pub(super) async fn open(&mut self, path: String, create: OpenFlags, flags: DescriptorFlags) -> FsResult<Seen> {
+        let writes = flags.contains(DescriptorFlags::WRITE);
+        let seen = |is_directory| Seen { path: path.clone(), is_directory, writes };
+        match self.look_at(&path) {
+            Ok(_) if create.contains(OpenFlags::EXCLUSIVE) => Err(ErrorCode::Exist.into()),
+            Ok(entry) if entry.is_directory && (writes || create.contains(OpenFlags::TRUNCATE)) => Err(ErrorCode::IsDirectory.into()),
+            Ok(entry) if entry.is_directory => Ok(seen(true)),
+            Ok(_) if create.contains(OpenFlags::DIRECTORY) => Err(ErrorCode::NotDirectory.into()),
+            Ok(_) if create.contains(OpenFlags::TRUNCATE) => {
+                self.write_now(&path, 0, Vec::new(), true).await?;
+                Ok(seen(false))
+            }
+            Ok(_) => {
+                if writes {
+                    self.may_write(&path).map_err(|error| told(&error))?;
+                }
+                Ok(seen(false))
+            }
+            Err(FileError::NotFound) if create.contains(OpenFlags::CREATE) => {
+                self.write_now(&path, 0, Vec::new(), true).await?;
+                Ok(seen(false))
+            }
+            Err(error) => Err(told(&error).into()),
+        }
+    }
+
+    pub(super) fn at(&mut self, fd: &Resource<Descriptor>, offset: Option<u64>, writes: bool) -> FsResult<At> {
+        let seen = self.seen(fd)?;
+        if seen.is_directory {
+            return Err(ErrorCode::IsDirectory.into());
+        }
+        if writes && !seen.writes {
+            return Err(refused());
+        }
+        let place = if writes { self.may_write(&seen.path) } else { self.may_read(&seen.path) };
+        let place = place.map_err(|error| told(&error))?;
+        Ok(At::new(self, place, seen.path, offset))
+    }
+}

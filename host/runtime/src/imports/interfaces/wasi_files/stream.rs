@@ -1,0 +1,319 @@
+//! Streams over a file of a granted folder. Each read and each write looks the path up anew, counts, and is journalled like a call of
+//! `files`; the stream remembers only where it is. Refusals wait here until the call takes them, see `wasi_streams`.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use conclave_core::permissions::grant::Rights;
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::side_effect::{SideEffect, SideEffectAnswer};
+use wasmtime_wasi::async_trait;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, StreamResult};
+
+use crate::imports::call::{CallState, Grantee, Leave, Packed, Past, Recalled, Tally, WorksOn};
+use crate::imports::interfaces::files::{LOOK, Place, READ, Told};
+use crate::imports::interfaces::folder::{Change, Entry, Trouble, read_at};
+use crate::imports::interfaces::journalled::{MOST, digest};
+use crate::support::clock::BoxFuture;
+
+/// Bytes of one read or write.
+const PIECE: usize = 64 << 10;
+/// Where the numbers of what streams do begin: those of imports count from 0.
+const FIRST: u64 = 1 << 31;
+
+/// What all file streams of a call share. Clones share it.
+#[derive(Clone, Default)]
+pub(crate) struct FileStreams {
+    /// Writes so far, which number them.
+    writes: Tally,
+    /// A write has begun that nobody waits for yet.
+    begun: Arc<AtomicBool>,
+    /// Refusals that are not recorded yet.
+    refused: Arc<Mutex<Vec<DenialRecord>>>,
+}
+
+impl FileStreams {
+    /// Says once that a write has begun.
+    pub(crate) fn take_begun(&self) -> bool {
+        self.begun.swap(false, Ordering::Relaxed)
+    }
+
+    pub(crate) fn take_refused(&self) -> Vec<DenialRecord> {
+        std::mem::take(&mut *self.refused.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn refuse(&self, record: DenialRecord) {
+        self.refused.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+    }
+}
+
+/// A file, and what it takes to work there without the state of the call.
+struct StreamedFile {
+    grantee: Arc<Grantee>,
+    task: WorksOn,
+    past: Arc<Past>,
+    read: Tally,
+    streams: FileStreams,
+    place: Place,
+    path: String,
+}
+
+/// A place in a file.
+pub(super) struct At {
+    file: Arc<StreamedFile>,
+    /// None: at the end, wherever that is.
+    offset: Option<u64>,
+}
+
+impl At {
+    pub(super) fn new(state: &CallState, place: Place, path: String, offset: Option<u64>) -> Self {
+        let file = StreamedFile {
+            grantee: Arc::clone(&state.grantee),
+            task: state.start.task.clone(),
+            past: Arc::clone(&state.past),
+            read: state.read.clone(),
+            streams: state.streams.clone(),
+            place,
+            path,
+        };
+        Self { file: Arc::new(file), offset }
+    }
+
+    fn read(&mut self, size: usize) -> Result<Vec<u8>, ErrorCode> {
+        let offset = self.offset.unwrap_or(0);
+        let bytes = self.file.read(offset, size)?;
+        self.offset = Some(offset + bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    /// Begins a write: its number and its place are fixed here, in the order in which the guest writes.
+    fn begin(&self, bytes: Bytes) -> Result<BoxFuture<'static, Result<(), ErrorCode>>, ErrorCode> {
+        let file = Arc::clone(&self.file);
+        let offset = match self.offset {
+            Some(offset) => offset,
+            None => file.end()?,
+        };
+        let writes = file.streams.writes.get();
+        if writes >= u64::from(MOST) {
+            return Err(ErrorCode::InsufficientSpace);
+        }
+        let ordinal = u32::try_from(FIRST + writes).map_err(|_| ErrorCode::Overflow)?;
+        file.streams.writes.add(1);
+        file.streams.begun.store(true, Ordering::Relaxed);
+        Ok(Box::pin(async move { file.write(ordinal, offset, bytes).await }))
+    }
+}
+
+impl StreamedFile {
+    fn rights(&self) -> Rights<'_> {
+        self.grantee.rights_in(&self.task)
+    }
+
+    fn told(&self, trouble: &Trouble) -> Told {
+        Told::of(trouble, &self.path, &self.rights(), self.grantee.limits().read)
+    }
+
+    /// What the guest learns; a refusal is recorded.
+    fn code(&self, told: Told) -> ErrorCode {
+        match told {
+            Told::NotFound => ErrorCode::NoEntry,
+            Told::NotAFile => ErrorCode::IsDirectory,
+            Told::NotADirectory => ErrorCode::NotDirectory,
+            Told::Quota(_) => ErrorCode::InsufficientSpace,
+            Told::Other(_) => ErrorCode::Io,
+            Told::Denied(record) => {
+                self.streams.refuse(*record);
+                ErrorCode::NotPermitted
+            }
+        }
+    }
+
+    fn read(&self, offset: u64, size: usize) -> Result<Vec<u8>, ErrorCode> {
+        let left = self.grantee.limits().read.saturating_sub(self.read.get());
+        let size = size.min(PIECE).min(usize::try_from(left).unwrap_or(usize::MAX));
+        if size == 0 {
+            return Err(ErrorCode::InsufficientSpace);
+        }
+        let target = format!("{} {offset} {size}", self.path);
+        let bytes = match self.past.recall::<Result<Packed, Told>>(READ, &target) {
+            Recalled::Before(Ok(packed)) => self.past.unpack(packed).ok_or(ErrorCode::Io)?,
+            Recalled::Before(Err(told)) => return Err(self.code(told)),
+            Recalled::Lost => return Err(ErrorCode::Io),
+            Recalled::Now => {
+                let file = self.grantee.folders[self.place.folder].open_file(&self.place.rest);
+                let bytes = file.and_then(|file| read_at(&file, offset, size)).map_err(|trouble| self.told(&trouble));
+                let packed = bytes.as_ref().map(|bytes| self.past.pack(bytes)).map_err(Told::clone);
+                let size = packed.as_ref().map_or(0, |(_, size)| *size);
+                self.past.keep(READ, &target, &packed.map(|(packed, _)| packed), size);
+                bytes.map_err(|told| self.code(told))?
+            }
+        };
+        self.read.add(bytes.len() as u64);
+        Ok(bytes)
+    }
+
+    /// Where the file ends.
+    fn end(&self) -> Result<u64, ErrorCode> {
+        let looked = match self.past.recall::<Result<Entry, Told>>(LOOK, &self.path) {
+            Recalled::Before(looked) => looked,
+            Recalled::Lost => return Err(ErrorCode::Io),
+            Recalled::Now => {
+                let looked = self.grantee.folders[self.place.folder].look(&self.place.rest).map_err(|trouble| self.told(&trouble));
+                self.past.keep(LOOK, &self.path, &looked, 64);
+                looked
+            }
+        };
+        looked.map(|entry| entry.length).map_err(|told| self.code(told))
+    }
+
+    async fn write(self: Arc<Self>, ordinal: u32, offset: u64, bytes: Bytes) -> Result<(), ErrorCode> {
+        let side_effect = SideEffect::WriteFile { path: self.path.clone(), offset, truncate: false, bytes: digest(&bytes) };
+        let _busy = match self.past.ask_effect(ordinal, side_effect).await {
+            Leave::Go(busy) => busy,
+            // The room has recorded it.
+            Leave::Refused(_) => return Err(ErrorCode::NotPermitted),
+            Leave::Lost => return Err(ErrorCode::Io),
+            Leave::Told(answer) => return self.written_before(ordinal, answer),
+        };
+        let (host, durable) = (Arc::clone(&self), self.past.survives_power_cuts());
+        let work = move || {
+            let change = Change { rest: &host.place.rest, offset, bytes: &bytes, truncate: false, durable };
+            host.grantee.folders[host.place.folder].write(change)
+        };
+        let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|_| Err(Trouble::Other(std::io::ErrorKind::Other.into())));
+        let (answer, told) = match done {
+            Ok(length) => (SideEffectAnswer::Done { length }, Ok(())),
+            Err(trouble) => {
+                let told = self.told(&trouble);
+                (told.answer(&trouble), Err(told))
+            }
+        };
+        if let Err(Told::Denied(record)) = &told {
+            self.past.keep_record(ordinal, record);
+        }
+        self.past.effect_ended(ordinal, answer).await;
+        told.map_err(|told| self.code(told))
+    }
+
+    /// What came of a write before the call was run again.
+    fn written_before(&self, ordinal: u32, answer: SideEffectAnswer) -> Result<(), ErrorCode> {
+        let told = match answer {
+            SideEffectAnswer::Done { .. } => return Ok(()),
+            SideEffectAnswer::Denied { denial } => Told::Denied(self.past.record(ordinal, denial)),
+            SideEffectAnswer::Failed { cause, message } => Told::again(cause, message),
+            SideEffectAnswer::Fetched { .. } => Told::lost(),
+        };
+        Err(self.code(told))
+    }
+}
+
+fn failed(code: ErrorCode) -> StreamError {
+    StreamError::LastOperationFailed(wasmtime::Error::new(code))
+}
+
+/// Reads on from where it is.
+pub(super) struct Reader(pub(super) At);
+
+#[async_trait]
+impl Pollable for Reader {
+    async fn ready(&mut self) {}
+}
+
+#[async_trait]
+impl InputStream for Reader {
+    fn read(&mut self, size: usize) -> StreamResult<Bytes> {
+        if size == 0 {
+            return Ok(Bytes::new());
+        }
+        match self.0.read(size) {
+            Ok(bytes) if bytes.is_empty() => Err(StreamError::Closed),
+            Ok(bytes) => Ok(bytes.into()),
+            Err(code) => Err(failed(code)),
+        }
+    }
+}
+
+/// Writes on from where it is, or at the end.
+pub(super) struct Writer {
+    at: At,
+    state: Writing,
+}
+
+/// What a [`Writer`] is at.
+enum Writing {
+    Idle,
+    /// So many bytes are on their way. Whoever waits borrows the future, because a wait can be given up and the write cannot.
+    UnderWay(u64, BoxFuture<'static, Result<(), ErrorCode>>),
+    /// The last write failed, and the guest has not been told.
+    Failed(ErrorCode),
+    Closed,
+}
+
+impl Writer {
+    pub(super) fn new(at: At) -> Self {
+        Self { at, state: Writing::Idle }
+    }
+
+    /// Tells a failure once; from then on the stream is closed.
+    fn check(&mut self) -> StreamResult<()> {
+        match self.state {
+            Writing::Idle | Writing::UnderWay(..) => Ok(()),
+            Writing::Closed => Err(StreamError::Closed),
+            Writing::Failed(code) => {
+                self.state = Writing::Closed;
+                Err(failed(code))
+            }
+        }
+    }
+}
+
+#[async_trait]
+impl Pollable for Writer {
+    /// May be dropped at any point: what is under way stays in its field.
+    async fn ready(&mut self) {
+        let Writing::UnderWay(length, work) = &mut self.state else { return };
+        let length = *length;
+        self.state = match work.await {
+            Ok(()) => {
+                self.at.offset = self.at.offset.map(|offset| offset + length);
+                Writing::Idle
+            }
+            Err(code) => Writing::Failed(code),
+        };
+    }
+}
+
+#[async_trait]
+impl OutputStream for Writer {
+    fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
+        self.check()?;
+        if matches!(self.state, Writing::UnderWay(..)) || bytes.len() > PIECE {
+            return Err(StreamError::trap("it writes more than it was permitted"));
+        }
+        if !bytes.is_empty() {
+            let length = bytes.len() as u64;
+            self.state = self.at.begin(bytes).map_or_else(Writing::Failed, |work| Writing::UnderWay(length, work));
+        }
+        Ok(())
+    }
+
+    /// While a write is under way nothing is said of it: `check_write` gives no permit until it has ended, and then says how.
+    fn flush(&mut self) -> StreamResult<()> {
+        self.check()
+    }
+
+    fn check_write(&mut self) -> StreamResult<usize> {
+        self.check()?;
+        Ok(if matches!(self.state, Writing::UnderWay(..)) { 0 } else { PIECE })
+    }
+
+    /// The guest lets go of the stream: what it wrote is still written.
+    async fn cancel(&mut self) {
+        self.ready().await;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,117 @@
+//! `wasi:io/streams` as far as it differs from the engine's: what writes to a file has ended when the call returns. So what a stream says of
+//! itself, and which of several are ready, does not depend on the speed of a disk; a guest that polls and is run again is told the same.
+//! Streams that lead elsewhere, such as a request's body, are left to the engine.
+
+use std::time::Instant;
+
+use wasmtime::component::{Linker, Resource};
+use wasmtime::{Result, StoreContextMut};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, Pollable, StreamResult};
+use wasmtime_wasi_io::bindings::wasi::io::streams::{Host, HostOutputStream, StreamError};
+
+use crate::imports::call::CallState;
+
+/// Of any 0.2: the linker looks for what is compatible.
+const STREAMS: &str = "wasi:io/streams@0.2.12";
+
+type Output = Resource<DynOutputStream>;
+type Input = Resource<DynInputStream>;
+type Store<'a> = StoreContextMut<'a, CallState>;
+type Answer<T> = Result<(std::result::Result<T, StreamError>,)>;
+
+/// Puts these functions in the place of the engine's.
+pub(crate) fn add_to_linker(linker: &mut Linker<CallState>) -> Result<()> {
+    linker.allow_shadowing(true);
+    let mut streams = linker.instance(STREAMS)?;
+    streams.func_wrap_async("[method]output-stream.write", |mut store: Store<'_>, (to, bytes): (Output, Vec<u8>)| {
+        Box::new(async move {
+            let (state, to) = begin(&mut store, &to)?;
+            let done = HostOutputStream::write(&mut state.table, again(&to), bytes);
+            state.finish_write(&to, done).await
+        })
+    })?;
+    streams.func_wrap_async("[method]output-stream.write-zeroes", |mut store: Store<'_>, (to, length): (Output, u64)| {
+        Box::new(async move {
+            let (state, to) = begin(&mut store, &to)?;
+            let done = HostOutputStream::write_zeroes(&mut state.table, again(&to), length);
+            state.finish_write(&to, done).await
+        })
+    })?;
+    streams.func_wrap_async("[method]output-stream.splice", |mut store: Store<'_>, (to, from, length): (Output, Input, u64)| {
+        Box::new(async move {
+            let (state, to) = begin(&mut store, &to)?;
+            let done = HostOutputStream::splice(&mut state.table, again(&to), from, length);
+            state.finish_write(&to, done).await
+        })
+    })?;
+    streams.func_wrap_async("[method]output-stream.blocking-write-and-flush", |mut store: Store<'_>, (to, bytes): (Output, Vec<u8>)| {
+        Box::new(async move {
+            let (state, to) = begin(&mut store, &to)?;
+            let began = Instant::now();
+            let done = HostOutputStream::blocking_write_and_flush(&mut state.table, again(&to), bytes).await;
+            state.note_wait_since(began);
+            state.finish_write(&to, done).await
+        })
+    })?;
+    streams.func_wrap_async(
+        "[method]output-stream.blocking-write-zeroes-and-flush",
+        |mut store: Store<'_>, (to, length): (Output, u64)| {
+            Box::new(async move {
+                let (state, to) = begin(&mut store, &to)?;
+                let began = Instant::now();
+                let done = HostOutputStream::blocking_write_zeroes_and_flush(&mut state.table, again(&to), length).await;
+                state.note_wait_since(began);
+                state.finish_write(&to, done).await
+            })
+        },
+    )?;
+    streams.func_wrap_async(
+        "[method]output-stream.blocking-splice",
+        |mut store: Store<'_>, (to, from, length): (Output, Input, u64)| {
+            Box::new(async move {
+                let (state, to) = begin(&mut store, &to)?;
+                let began = Instant::now();
+                let done = HostOutputStream::blocking_splice(&mut state.table, again(&to), from, length).await;
+                state.note_wait_since(began);
+                state.finish_write(&to, done).await
+            })
+        },
+    )?;
+    linker.allow_shadowing(false);
+    Ok(())
+}
+
+/// The state of the call, and the stream as something that can be asked for more than once.
+fn begin<'a>(store: &'a mut Store<'_>, stream: &Output) -> Result<(&'a mut CallState, Output)> {
+    let state = store.data_mut();
+    state.enter()?;
+    Ok((state, again(stream)))
+}
+
+fn again(stream: &Output) -> Output {
+    Resource::new_borrow(stream.rep())
+}
+
+impl CallState {
+    /// Waits for a write to a file that has begun in this call of the host, and answers.
+    async fn finish_write<T>(&mut self, stream: &Output, done: StreamResult<T>) -> Answer<T> {
+        if self.streams.take_begun() {
+            let began = Instant::now();
+            // At once where a call that blocks has waited already.
+            self.table.get_mut(stream)?.ready().await;
+            self.note_wait_since(began);
+        }
+        self.refuse_streamed();
+        Ok((match done {
+            Ok(done) => Ok(done),
+            Err(error) => Err(self.table.convert_stream_error(error)?),
+        },))
+    }
+
+    /// Records what file streams were refused.
+    pub(crate) fn refuse_streamed(&mut self) {
+        for record in self.streams.take_refused() {
+            self.refuse(record);
+        }
+    }
+}

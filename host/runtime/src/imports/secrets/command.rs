@@ -1,0 +1,263 @@
+//! A key that a program prints, such as a password manager. The program is started when the key is needed, and stopped with all that it
+//! started when it goes on after the key, takes too long, or nobody waits for it any more. What it prints on standard output is never
+//! shown, whatever happens.
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+use conclave_models::Key;
+
+use super::first_line;
+use crate::imports::call::log::excerpt;
+
+/// How long a program may take: it may ask a person for a password. Less than the 30 s that a plugin's call has.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How often it is looked at.
+const TICK: Duration = Duration::from_millis(10);
+/// How long its end is waited for once the key is there, and its output once it has ended: a child of its own may hold the pipe open.
+const AFTERWARDS: Duration = Duration::from_millis(500);
+/// Bytes of standard output that are read. The rest stays in the pipe, where an endless printer comes to a halt.
+const STDOUT: u64 = 64 << 10;
+/// Bytes of standard error that are read, and characters that are shown.
+const STDERR: u64 = 4 << 10;
+const SHOWN: usize = 300;
+/// Bytes of standard error that are skipped after those.
+const STDERR_SKIPPED: u64 = 1 << 20;
+/// Shorter lines of what was printed are no secrets, nor are shorter words of a line.
+const LINE_MIN: usize = 4;
+const WORD_MIN: usize = 8;
+
+/// Runs a program and gives the first line of its standard output.
+///
+/// Not tokio's processes: those install a handler for a signal, which a library must not.
+pub(super) async fn run(words: Vec<String>, folder: Option<PathBuf>) -> Result<Key, String> {
+    run_within(words, folder, PATIENCE).await
+}
+
+async fn run_within(words: Vec<String>, folder: Option<PathBuf>, patience: Duration) -> Result<Key, String> {
+    let given_up = GivenUp(Arc::new(AtomicBool::new(false)));
+    let flag = Arc::clone(&given_up.0);
+    let name = words.first().cloned().unwrap_or_default();
+    let ran = tokio::task::spawn_blocking(move || wait(&words, folder, patience, &flag)).await;
+    ran.unwrap_or_else(|_| Err("broke off".to_owned())).map_err(|what| format!("the program {name} {what}"))
+}
+
+/// Tells the thread that watches the program.
+struct GivenUp(Arc<AtomicBool>);
+
+impl Drop for GivenUp {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn wait(words: &[String], folder: Option<PathBuf>, patience: Duration, given_up: &AtomicBool) -> Result<Key, String> {
+    let (program, arguments) = words.split_first().ok_or_else(|| "has no name".to_owned())?;
+    let mut command = Command::new(program);
+    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    if let Some(folder) = folder.filter(|folder| !folder.as_os_str().is_empty()) {
+        command.current_dir(folder);
+    }
+    // A group of its own, so that what it starts can be stopped with it.
+    #[cfg(unix)]
+    std::os::unix::process::CommandExt::process_group(&mut command, 0);
+    let mut child = command.spawn().map_err(|error| format!("could not be started: {error}"))?;
+    let printed = child.stdout.take().map(Printed::read).ok_or("has no output")?;
+    let said = child.stderr.take().map(read_error);
+    let line = match watch(&mut child, patience, given_up, &printed.line)? {
+        Watched::Stopped(line) => line,
+        Watched::Ended(status, _) if !status.success() => {
+            let (said, _) = said.and_then(|said| said.recv_timeout(AFTERWARDS).ok()).unzip();
+            let (all, _) = printed.all.recv_timeout(AFTERWARDS).ok().unzip();
+            return Err(format!("ended with {status}{}", shown(&said.unwrap_or_default(), all)));
+        }
+        Watched::Ended(_, Some(line)) => line,
+        Watched::Ended(_, None) => {
+            let line = printed.line.recv_timeout(AFTERWARDS);
+            line.map_err(|_| "ended, and something that it started holds its output".to_owned())?
+        }
+    };
+    line.map_err(|what| format!("printed what {what}"))
+}
+
+/// The first line of what was printed.
+type Line = Result<Key, String>;
+
+/// How a program came to its end.
+enum Watched {
+    /// By itself; its first line may not have been read yet.
+    Ended(ExitStatus, Option<Line>),
+    /// It went on after its first line.
+    Stopped(Line),
+}
+
+/// Waits for the end. A program that takes too long, or for which nobody waits, is stopped; so is one that goes on after its first line,
+/// which is no failure.
+fn watch(child: &mut Child, patience: Duration, given_up: &AtomicBool, lines: &Receiver<Line>) -> Result<Watched, String> {
+    let mut deadline = Instant::now() + patience;
+    let mut line = None;
+    loop {
+        if let Some(status) = child.try_wait().map_err(|error| format!("cannot be waited for: {error}"))? {
+            return Ok(Watched::Ended(status, line));
+        }
+        if line.is_none()
+            && let Ok(read) = lines.try_recv()
+        {
+            line = Some(read);
+            deadline = deadline.min(Instant::now() + AFTERWARDS);
+        }
+        if given_up.load(Ordering::Relaxed) || Instant::now() >= deadline {
+            stop(child);
+            return line.map(Watched::Stopped).ok_or_else(|| format!("took more than {} s, and was stopped", patience.as_secs()));
+        }
+        std::thread::sleep(TICK);
+    }
+}
+
+/// Ends a program that was not waited for yet, so that its number is still its own, and what it started. It may have ended in between,
+/// which is as good.
+fn stop(child: &mut Child) {
+    #[cfg(unix)]
+    let _ = rustix::process::kill_process_group(rustix::process::Pid::from_child(child), rustix::process::Signal::KILL);
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// What comes on standard output: the first line, and later everything, to be kept out of what is shown. The pipe goes along with it: a
+/// program whose pipe was closed would fail for it, and one that prints without end stands still while nobody reads.
+struct Printed {
+    line: Receiver<Line>,
+    all: Receiver<(Vec<u8>, ChildStdout)>,
+}
+
+impl Printed {
+    /// Reads on a thread of its own: one that waits for a pipe cannot be stopped, and must not hold up the executor's end.
+    fn read(mut from: ChildStdout) -> Self {
+        let ((line_sender, line), (all_sender, all)) = (channel(), channel());
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            let mut reader = BufReader::new((&mut from).take(STDOUT));
+            // What could be read is looked at. Nobody may wait for it any more.
+            let _ = reader.read_until(b'\n', &mut bytes);
+            let _ = line_sender.send(first_line(&mut bytes.as_slice()));
+            let _ = reader.read_to_end(&mut bytes);
+            let _ = all_sender.send((bytes, from));
+        });
+        Self { line, all }
+    }
+}
+
+/// What comes on standard error, with the pipe, as above.
+fn read_error(mut from: ChildStderr) -> Receiver<(String, ChildStderr)> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        // What could be read of it is shown.
+        let _ = (&mut from).take(STDERR).read_to_end(&mut bytes);
+        // Much talk is no reason to stand still.
+        let _ = std::io::copy(&mut (&mut from).take(STDERR_SKIPPED), &mut std::io::sink());
+        let _ = sender.send((String::from_utf8_lossy(&bytes).into_owned(), from));
+    });
+    receiver
+}
+
+/// What a program said on standard error. Nothing of it when it repeats what was printed, which may be the key: a shell with `set -x` does.
+fn shown(said: &str, printed: Option<Vec<u8>>) -> String {
+    // What was printed is not known to its end: anything may be it.
+    let Some(printed) = printed.filter(|printed| (printed.len() as u64) < STDOUT) else { return String::new() };
+    let printed = String::from_utf8_lossy(&printed);
+    let is_cut = said.len() as u64 >= STDERR;
+    let said = said.trim();
+    let ends_in = |line: &str| (LINE_MIN..line.len()).any(|end| line.get(..end).is_some_and(|begun| said.ends_with(begun)));
+    let lines = printed.lines().map(str::trim).filter(|line| line.len() >= LINE_MIN);
+    let words = printed.split_whitespace().filter(|word| word.len() >= WORD_MIN);
+    if lines.chain(words).any(|line| said.contains(line) || (is_cut && ends_in(line))) {
+        return " (what it says is withheld: it repeats what it printed)".to_owned();
+    }
+    if said.is_empty() { String::new() } else { format!(": {}", excerpt(said, SHOWN)) }
+}
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use super::*;
+
+    async fn shell(script: &str) -> Result<String, String> {
+        let words = ["sh", "-c", script].map(str::to_owned).to_vec();
+        run_within(words, None, Duration::from_secs(600)).await.map(|key| key.reveal().to_owned())
+    }
+
+    #[tokio::test]
+    async fn the_first_line_that_a_program_prints_is_the_key() {
+        assert_eq!(shell("echo sk-3; echo rest; cat").await, Ok("sk-3".to_owned()), "its standard input is empty");
+        assert_eq!(shell("echo; echo sk-3").await, Err("the program sh printed what has an empty first line".to_owned()));
+    }
+
+    #[tokio::test]
+    async fn an_error_shows_what_it_says_and_never_what_it_printed() {
+        let said = shell("echo sk-secret; echo 'no such entry' >&2; exit 3").await.unwrap_err();
+        assert!(said.contains("exit status: 3: no such entry") && !said.contains("sk-secret"), "{said}");
+        let missing = run_within(vec!["./no-such-program".to_owned()], None, PATIENCE).await.map(drop).unwrap_err();
+        assert!(missing.contains("could not be started"), "{missing}");
+    }
+
+    #[tokio::test]
+    async fn an_error_that_repeats_what_was_printed_is_withheld() {
+        for script in [
+            "set -x; echo sk-secret; exit 3",
+            "echo first; echo sk-secret; echo 'bad sk-secret' >&2; exit 3",
+            "echo 'key: sk-secret'; echo 'bad sk-secret' >&2; exit 3",
+            "echo sk-secret; (head -c 4090 /dev/zero | tr '\\0' ' '; echo sk-secret) >&2; exit 3",
+        ] {
+            let said = shell(script).await.unwrap_err();
+            assert!(said.contains("exit status: 3") && said.contains("withheld") && !said.contains("sk-s"), "{said}");
+        }
+        let said = shell("yes | head -c 70000; echo sk-unread >&2; exit 3").await.unwrap_err();
+        assert!(said.ends_with("exit status: 3"), "not all that was printed is known: {said}");
+    }
+
+    #[tokio::test]
+    async fn an_endless_printer_is_stopped_after_its_first_line_with_what_it_started() {
+        let temp = tempfile::tempdir().unwrap();
+        let words = ["sh", "-c", "sleep 6000 & echo $! > pid; yes sk-4"].map(str::to_owned).to_vec();
+        let key = run_within(words, Some(temp.path().to_owned()), Duration::from_secs(600)).await.unwrap();
+        assert_eq!(key.reveal(), "sk-4");
+        let pid = std::fs::read_to_string(temp.path().join("pid")).unwrap();
+        // Somebody else waits for it, if anybody does: until then it is a zombie.
+        let is_alive = || {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.trim())).unwrap_or_default();
+            stat.rsplit_once(") ").is_some_and(|(_, state)| !state.starts_with(['Z', 'X']))
+        };
+        while is_alive() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_program_that_takes_too_long_is_stopped() {
+        let words = ["sh", "-c", "exec sleep 6000"].map(str::to_owned).to_vec();
+        assert!(run_within(words, None, Duration::from_millis(500)).await.map(drop).unwrap_err().contains("was stopped"));
+    }
+
+    #[tokio::test]
+    async fn a_program_for_which_nobody_waits_is_stopped() {
+        let temp = tempfile::tempdir().unwrap();
+        let pid = temp.path().join("pid");
+        let words = ["sh", "-c", "echo $$ > pid; exec sleep 600"].map(str::to_owned).to_vec();
+        let waiting = tokio::spawn(run_within(words, Some(temp.path().to_owned()), PATIENCE));
+        let started = || std::fs::read_to_string(&pid).ok().filter(|pid| pid.ends_with('\n'));
+        while started().is_none() {
+            tokio::task::yield_now().await;
+        }
+        waiting.abort();
+        let process = format!("/proc/{}", started().unwrap().trim());
+        while std::path::Path::new(&process).exists() {
+            tokio::task::yield_now().await;
+        }
+    }
+}

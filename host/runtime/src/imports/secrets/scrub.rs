@@ -1,0 +1,105 @@
+//! Takes values out of what a plugin says that was granted a secret: a guest is never given one, and may have come by it elsewhere, such as
+//! from a file. Nothing is looked at as long as no value was read.
+
+use std::sync::Arc;
+
+use conclave_core::permissions::secret::{Scrubber, mask};
+use conclave_core::types::denial::DenialRecord;
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::CallId;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::vault::Vault;
+use crate::calls::Observer;
+use crate::imports::call::Grantee;
+use crate::observe::subscribe::Level;
+
+/// What there is to look for in what this plugin says; none when there is nothing.
+pub(crate) fn scrubber(grantee: &Grantee) -> Option<Arc<Scrubber>> {
+    let scrubber = if grantee.setup.grants.secrets.is_empty() { None } else { Some(grantee.vault.scrubber()) };
+    scrubber.filter(|scrubber| !scrubber.is_empty())
+}
+
+/// The end of a call without any value.
+pub(crate) fn ended<T>(grantee: &Grantee, answer: Result<T, Fault>, report: CallReport) -> (Result<T, Fault>, CallReport)
+where
+    T: Serialize + DeserializeOwned,
+{
+    let Some(scrubber) = scrubber(grantee) else { return (answer, report) };
+    let answer = answer.and_then(|answer| {
+        // Nothing else than what was there is put in, so it fits unless a name or a number was a secret.
+        whole(&scrubber, answer).ok_or_else(|| Fault::new(FaultKind::BadAnswer, "its answer cannot do without the value of a secret"))
+    });
+    let answer = answer.map_err(|fault| Fault { message: scrubber.scrub_text(&fault.message).into_owned(), ..fault });
+    let scratch = report.scratch.map(|bytes| scrubber.scrub(&bytes).unwrap_or(bytes));
+    let denials = whole(&scrubber, report.denials).unwrap_or_default();
+    (answer, CallReport { scratch, denials, ..report })
+}
+
+/// Anything without any value; none when nothing of its form is left then.
+fn whole<T: Serialize + DeserializeOwned>(scrubber: &Scrubber, thing: T) -> Option<T> {
+    let mut value = serde_json::to_value(&thing).ok()?;
+    if scrubber.find(value.to_string().as_bytes()).is_none() {
+        return Some(thing);
+    }
+    each(scrubber, &mut value);
+    serde_json::from_value(value).ok()
+}
+
+fn each(scrubber: &Scrubber, value: &mut Value) {
+    match value {
+        Value::String(text) => {
+            if let Some(scrubbed) = scrubber.scrub(text.as_bytes()) {
+                *text = String::from_utf8_lossy(&scrubbed).into_owned();
+            }
+        }
+        Value::Array(values) => values.iter_mut().for_each(|value| each(scrubber, value)),
+        Value::Object(fields) => {
+            let scrubbed = std::mem::take(fields).into_iter().map(|(name, mut value)| {
+                each(scrubber, &mut value);
+                (scrubber.scrub_text(&name).into_owned(), value)
+            });
+            *fields = scrubbed.collect();
+        }
+        Value::Number(number) => {
+            if let Some(name) = scrubber.find(number.to_string().as_bytes()) {
+                *value = Value::String(mask(name));
+            }
+        }
+        Value::Null | Value::Bool(_) => {}
+    }
+}
+
+/// Hears a plugin in the place of another, who hears no value.
+pub(crate) struct Scrubbed {
+    observer: Arc<dyn Observer>,
+    vault: Arc<Vault>,
+}
+
+impl Scrubbed {
+    /// The observer itself, when this plugin was granted no secret.
+    pub(crate) fn around(observer: &Arc<dyn Observer>, grantee: &Grantee) -> Arc<dyn Observer> {
+        if grantee.setup.grants.secrets.is_empty() {
+            return Arc::clone(observer);
+        }
+        Arc::new(Self { observer: Arc::clone(observer), vault: Arc::clone(&grantee.vault) })
+    }
+}
+
+impl Observer for Scrubbed {
+    fn log(&self, call: CallId, level: Level, message: &str) {
+        self.observer.log(call, level, &self.vault.scrubber().scrub_text(message));
+    }
+
+    fn progress(&self, call: CallId, done: u64, total: Option<u64>, message: &str) {
+        self.observer.progress(call, done, total, &self.vault.scrubber().scrub_text(message));
+    }
+
+    fn denied(&self, call: CallId, record: &DenialRecord) {
+        if let Some(record) = whole(&self.vault.scrubber(), record.clone()) {
+            self.observer.denied(call, &record);
+        }
+    }
+}

@@ -1,0 +1,249 @@
+//! Runs as `tracing` spans, with the names of OpenTelemetry's conventions for generative AI. A subscriber like any other: it sees what
+//! every follower sees. It installs nothing; where spans go is for the program that sets up `tracing`.
+//!
+//! A step of an agent is `invoke_agent`, and lasts until the next step of its task begins, so that the tools which it calls are below it;
+//! a model call is `chat`, below the step or tool that asks; a tool call is `execute_tool`. A root room is below the span in which its
+//! outcome is awaited, a background task below the step that started it.
+
+mod open;
+
+use std::collections::HashMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::protocol::notice::Notice;
+use conclave_core::types::completion::Completion;
+use conclave_core::types::ids::{PluginName, RoomId};
+use serde::Serialize;
+use serde_json::{Value, json};
+use tracing::{Span, event};
+
+use crate::observe::subscribe::{Happening, Level, Subscriber, What};
+use open::OpenSpans;
+
+/// Names of attributes. Those that begin with `gen_ai.`, `error.` and `server.` are OpenTelemetry's, all others are this host's.
+pub mod names {
+    pub const OPERATION: &str = "gen_ai.operation.name";
+    pub const PROVIDER: &str = "gen_ai.provider.name";
+    /// The model's name in the config.
+    pub const REQUEST_MODEL: &str = "gen_ai.request.model";
+    /// In the provider's words.
+    pub const RESPONSE_MODEL: &str = "gen_ai.response.model";
+    pub const INPUT_TOKENS: &str = "gen_ai.usage.input_tokens";
+    pub const OUTPUT_TOKENS: &str = "gen_ai.usage.output_tokens";
+    /// The room.
+    pub const CONVERSATION: &str = "gen_ai.conversation.id";
+    /// The plugin.
+    pub const AGENT: &str = "gen_ai.agent.name";
+    pub const TOOL: &str = "gen_ai.tool.name";
+    pub const TOOL_CALL: &str = "gen_ai.tool.call.id";
+    /// Content: only with `with_content`.
+    pub const TOOL_ARGUMENTS: &str = "gen_ai.tool.call.arguments";
+    /// Content: only with `with_content`.
+    pub const TOOL_RESULT: &str = "gen_ai.tool.call.result";
+    /// Content: only with `with_content`.
+    pub const OUTPUT_MESSAGES: &str = "gen_ai.output.messages";
+    /// The kind of a fault or of a server's trouble; `_OTHER` for what has no kind.
+    pub const ERROR: &str = "error.type";
+    /// Host and port of a model's server.
+    pub const SERVER: &str = "server.address";
+    /// The name of the span as a trace should show it.
+    pub const SHOWN: &str = "otel.name";
+    pub const TASK: &str = "conclave.task";
+    /// Of a call into a plugin, in microseconds.
+    pub const WALL: &str = "conclave.wall_us";
+    pub const COST: &str = "conclave.cost_micro_usd";
+}
+
+/// Characters of content in one attribute: a trace is no place for a whole file.
+const CONTENT: usize = 16 << 10;
+/// Rooms that are followed at once. A run that ends is forgotten, so this is met only where thousands go on at the same time.
+const ROOMS: usize = 4096;
+
+/// Makes spans of a run, or of many. What was said, asked for and logged is not recorded unless [`with_content`](Self::with_content) is
+/// set: it can hold what people entrusted to an agent.
+///
+/// ```
+/// use std::sync::Arc;
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::subscribe::{Subscriber, Subscribers};
+/// use conclave_runtime::telemetry::Spans;
+///
+/// let spans: Arc<dyn Subscriber> = Arc::new(Spans::new());
+/// let options = RunOptions { subscribers: Subscribers::new([spans]), ..RunOptions::default() };
+/// # drop(options);
+/// ```
+#[derive(Debug, Default)]
+pub struct Spans {
+    content: bool,
+    providers: HashMap<String, String>,
+    rooms: Mutex<HashMap<RoomId, OpenSpans>>,
+}
+
+impl Spans {
+    /// Spans without content.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Whether arguments and results of tools, what models say and plugins log goes into the spans.
+    #[must_use]
+    pub fn with_content(mut self, content: bool) -> Self {
+        self.content = content;
+        self
+    }
+
+    /// Names the provider of a model of the config; otherwise one that is reached over Chat Completions is `openai`, another `_OTHER`.
+    #[must_use]
+    pub fn with_provider(mut self, model: &str, provider: &str) -> Self {
+        self.providers.insert(model.to_owned(), provider.to_owned());
+        self
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<RoomId, OpenSpans>> {
+        self.rooms.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn recorded(&self, open: &mut OpenSpans, record: &Record) {
+        match &record.event {
+            Event::RoomOpened { setup, .. } | Event::RunStarted { setup: Some(setup), .. } => open.setup = Some(setup.clone()),
+            Event::ModelAnswered { call, ordinal, answer: Ok(completion), .. } if self.content => {
+                open.chat(*call, *ordinal).record(names::OUTPUT_MESSAGES, said(completion));
+            }
+            _ => {}
+        }
+    }
+
+    fn told(&self, open: &mut OpenSpans, room: &RoomId, told: &Notice) {
+        match told {
+            Notice::StepStarted { call, task, agent } => open.step_started(room, *call, task, agent),
+            Notice::PluginFaulted { call, fault, .. } => {
+                open.call(*call).record(names::ERROR, word(&fault.kind));
+            }
+            Notice::ToolCalled { call, task, caller, name, arguments } => {
+                open.tool_called(room, *call, task, caller, name);
+                if self.content {
+                    open.call(*call).record(names::TOOL_ARGUMENTS, cut(&arguments.to_string()));
+                }
+            }
+            Notice::ToolAnswered { call: Some(call), content, is_error, fault, report, .. } => {
+                let span = open.tool_answered(*call);
+                span.record(names::WALL, report.wall_us);
+                if *is_error {
+                    span.record(names::ERROR, fault.as_ref().map_or_else(|| "_OTHER".to_owned(), |fault| word(&fault.kind)));
+                }
+                if self.content {
+                    span.record(names::TOOL_RESULT, cut(content));
+                }
+            }
+            Notice::ModelCalled { call, ordinal, model, .. } => {
+                let provider = self.providers.get(model.as_str()).map(String::as_str);
+                open.model_called(room, *call, *ordinal, model, provider);
+            }
+            Notice::ModelAnswered { call, ordinal, usage, model, error, trouble, .. } => {
+                let span = open.model_answered(*call, *ordinal);
+                span.record(names::INPUT_TOKENS, usage.input_tokens).record(names::OUTPUT_TOKENS, usage.output_tokens);
+                model.as_deref().map(|model| span.record(names::RESPONSE_MODEL, model));
+                usage.cost_micro_usd.map(|cost| span.record(names::COST, cost));
+                if error.is_some() {
+                    let kind = trouble.as_ref().map_or_else(|| "_OTHER".to_owned(), |trouble| word(&trouble.kind));
+                    span.record(names::ERROR, kind);
+                }
+            }
+            Notice::Denied { call, plugin, record } => {
+                let span = call.map_or_else(|| open.latest(), |call| open.call(call));
+                let (capability, layer) = (record.denial.capability.as_str(), record.layer.as_str());
+                let target = self.content.then(|| cut(&record.denial.target));
+                event!(target: "conclave", parent: span, tracing::Level::WARN, plugin = plugin.as_str(), capability, layer, target, "denied");
+            }
+            Notice::ApprovalGiven { approval, .. } => {
+                event!(target: "conclave", parent: open.latest(), tracing::Level::INFO, approval = tag(approval), "decided");
+            }
+            Notice::TaskEnded { task, status, .. } => {
+                let (task_name, status) = (task.as_str(), status.as_str());
+                event!(target: "conclave", parent: open.step_of(task), tracing::Level::INFO, task = task_name, status, "task ended");
+                open.task_ended(task);
+            }
+            Notice::TurnStopped { task, .. } => {
+                event!(target: "conclave", parent: open.step_of(task), tracing::Level::INFO, task = task.as_str(), "turn stopped");
+                open.turn_stopped();
+            }
+            _ => {}
+        }
+    }
+
+    fn logged(&self, span: &Span, plugin: &PluginName, level: Level, message: &str) {
+        let (plugin, message) = (plugin.as_str(), self.content.then(|| cut(message)));
+        // The level is part of what `tracing` knows before it runs, so each has its own line.
+        match level {
+            Level::Trace => event!(target: "conclave::plugin", parent: span, tracing::Level::TRACE, plugin, message),
+            Level::Debug => event!(target: "conclave::plugin", parent: span, tracing::Level::DEBUG, plugin, message),
+            Level::Info => event!(target: "conclave::plugin", parent: span, tracing::Level::INFO, plugin, message),
+            Level::Warn => event!(target: "conclave::plugin", parent: span, tracing::Level::WARN, plugin, message),
+            Level::Error => event!(target: "conclave::plugin", parent: span, tracing::Level::ERROR, plugin, message),
+        }
+    }
+}
+
+impl Subscriber for Spans {
+    fn on(&self, happening: &Happening) {
+        let room = &happening.room;
+        let mut rooms = self.lock();
+        if let What::Told { told: Notice::BackgroundStarted { room: child, .. } } = &happening.what {
+            let parent = rooms.get(room).map_or_else(Span::none, |open| open.latest().clone());
+            if rooms.len() < ROOMS {
+                rooms.insert(child.clone(), OpenSpans::below(parent));
+            }
+        }
+        // Only its first event makes a room known: what a run that was dropped says last must not bring it back.
+        let is_opening = matches!(&happening.what, What::Recorded { record } if matches!(record.event, Event::RoomOpened { .. }));
+        if is_opening && rooms.len() < ROOMS {
+            rooms.entry(room.clone()).or_default();
+        }
+        let Some(open) = rooms.get_mut(room) else { return };
+        match &happening.what {
+            What::Recorded { record } => self.recorded(open, record),
+            What::Told { told } => self.told(open, room, told),
+            What::Logged { call, plugin, level, message } => self.logged(open.call(*call), plugin, *level, message),
+            What::Progressed { .. } | What::Streamed { .. } => {}
+        }
+    }
+
+    /// Ends every span that is still open, also when the run was dropped.
+    fn over(&self, room: &RoomId) {
+        let is_below = |name: &RoomId| name.as_str().strip_prefix(room.as_str()).is_some_and(|rest| rest.starts_with('/'));
+        let mut rooms = self.lock();
+        rooms.retain(|name, _| name != room && !is_below(name));
+    }
+}
+
+/// What a model said, in the form that the conventions give.
+fn said(completion: &Completion) -> String {
+    let text = completion.content.iter().map(|content| json!({ "type": "text", "content": cut(content) }));
+    let calls = completion.tool_calls.iter();
+    let calls = calls.map(|call| json!({ "type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments }));
+    let parts: Vec<Value> = text.chain(calls).collect();
+    cut(&json!([{ "role": "assistant", "parts": parts, "finish_reason": completion.stop }]).to_string())
+}
+
+fn cut(text: &str) -> String {
+    text.chars().take(CONTENT).collect()
+}
+
+/// A kind, as it is written in a journal.
+fn word(kind: &impl Serialize) -> String {
+    serde_json::to_value(kind).ok().and_then(|kind| kind.as_str().map(str::to_owned)).unwrap_or_else(|| "_OTHER".to_owned())
+}
+
+/// What was decided, without what it was decided about.
+fn tag(approval: &conclave_core::types::approval::Approval) -> &'static str {
+    use conclave_core::types::approval::Approval::{Approved, Edited, Invalid, Refused};
+    match approval {
+        Approved => "approved",
+        Edited { .. } => "edited",
+        Refused { .. } => "refused",
+        Invalid { .. } => "invalid",
+    }
+}

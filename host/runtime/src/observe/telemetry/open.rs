@@ -1,0 +1,193 @@
+//! The spans of one room that have begun and not ended. A parent is held until what is below it has ended; what nobody answers ends with
+//! the next step of its task, or with its task, turn or run.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use conclave_core::setup::Setup;
+use conclave_core::types::ids::{CallId, ModelName, PluginName, RoomId, TaskName};
+use tracing::field::Empty;
+use tracing::{Span, info_span};
+
+use super::names::{
+    AGENT, CONVERSATION, COST, ERROR, INPUT_TOKENS, OPERATION, OUTPUT_MESSAGES, OUTPUT_TOKENS, PROVIDER, REQUEST_MODEL, RESPONSE_MODEL,
+    SERVER, SHOWN, TASK, TOOL, TOOL_ARGUMENTS, TOOL_CALL, TOOL_RESULT, WALL,
+};
+use crate::observe::subscribe::OWN_CLIENT;
+
+/// Spans of one room at once; more are not made.
+const SPANS: usize = 4096;
+
+/// Stands for a span that was not made.
+static NONE: Span = Span::none();
+
+/// The open spans of a room.
+#[derive(Debug, Default)]
+pub(super) struct OpenSpans {
+    /// From the room's first event.
+    pub(super) setup: Option<Arc<Setup>>,
+    /// Of a background task: the step that started it. None: whatever span the room's loop runs in.
+    parent: Option<Span>,
+    /// Steps and tools.
+    calls: HashMap<CallId, (TaskName, Span)>,
+    /// The last step of each task that is at work; each but the first was handed its work by the one before it.
+    steps: Vec<(TaskName, CallId)>,
+    latest: Option<CallId>,
+    chats: HashMap<(CallId, u32), Span>,
+}
+
+impl OpenSpans {
+    /// A room that another one started.
+    pub(super) fn below(parent: Span) -> Self {
+        Self { parent: Some(parent), ..Self::default() }
+    }
+
+    /// The span of a step or tool.
+    pub(super) fn call(&self, call: CallId) -> &Span {
+        self.calls.get(&call).map_or(&NONE, |(_, span)| span)
+    }
+
+    /// The span of a model call.
+    pub(super) fn chat(&self, call: CallId, ordinal: u32) -> &Span {
+        self.chats.get(&(call, ordinal)).unwrap_or(&NONE)
+    }
+
+    /// The step of a task that is at work.
+    pub(super) fn step_of(&self, task: &TaskName) -> &Span {
+        self.steps.iter().find(|(of, _)| of == task).map_or(&NONE, |(_, call)| self.call(*call))
+    }
+
+    /// The newest step of the room.
+    pub(super) fn latest(&self) -> &Span {
+        self.latest.map_or(&NONE, |call| self.call(call))
+    }
+
+    pub(super) fn step_started(&mut self, room: &RoomId, call: CallId, task: &TaskName, agent: &PluginName) {
+        // A task goes on when nothing that it waited for does: what is open of it, or of those it handed work to, was abandoned.
+        self.task_ended(task);
+        self.steps.push((task.clone(), call));
+        self.latest = Some(call);
+        let parent = self.parent.clone().unwrap_or_else(Span::current);
+        let span = info_span!(
+            target: "conclave", parent: &parent, "invoke_agent",
+            { SHOWN } = format!("invoke_agent {agent}"), { OPERATION } = "invoke_agent", { AGENT } = agent.as_str(),
+            { CONVERSATION } = room.as_str(), { TASK } = task.as_str(), { ERROR } = Empty,
+        );
+        self.keep(call, task, span);
+    }
+
+    pub(super) fn tool_called(&mut self, room: &RoomId, call: CallId, task: &TaskName, caller: &PluginName, tool: &str) {
+        let span = info_span!(
+            target: "conclave", parent: self.step_of(task), "execute_tool",
+            { SHOWN } = format!("execute_tool {tool}"), { OPERATION } = "execute_tool", { TOOL } = tool, { TOOL_CALL } = call.to_string(),
+            { AGENT } = caller.as_str(), { CONVERSATION } = room.as_str(), { TASK } = task.as_str(),
+            { WALL } = Empty, { TOOL_ARGUMENTS } = Empty, { TOOL_RESULT } = Empty, { ERROR } = Empty,
+        );
+        self.keep(call, task, span);
+    }
+
+    /// The span, which ends once the caller drops it.
+    pub(super) fn tool_answered(&mut self, call: CallId) -> Span {
+        let span = self.call(call).clone();
+        self.end(call);
+        span
+    }
+
+    pub(super) fn model_called(&mut self, room: &RoomId, call: CallId, ordinal: u32, model: &ModelName, provider: Option<&str>) {
+        if self.chats.len() >= SPANS {
+            return;
+        }
+        let setup = self.setup.as_ref().and_then(|setup| setup.models.get(model));
+        let server = setup.and_then(|model| model.reached_at.as_deref()).filter(|server| *server != OWN_CLIENT);
+        let provider = provider.unwrap_or(if server.is_some() { "openai" } else { "_OTHER" });
+        // A strategy's call has no span of its own to be below.
+        let parent = self.calls.get(&call).map(|(_, span)| span.clone()).or_else(|| self.parent.clone()).unwrap_or_else(Span::current);
+        let span = info_span!(
+            target: "conclave", parent: &parent, "chat",
+            { SHOWN } = format!("chat {model}"), { OPERATION } = "chat", { PROVIDER } = provider, { REQUEST_MODEL } = model.as_str(),
+            { CONVERSATION } = room.as_str(), { SERVER } = server, { RESPONSE_MODEL } = Empty, { INPUT_TOKENS } = Empty,
+            { OUTPUT_TOKENS } = Empty, { COST } = Empty, { OUTPUT_MESSAGES } = Empty, { ERROR } = Empty,
+        );
+        self.chats.insert((call, ordinal), span);
+    }
+
+    /// The span, which ends once the caller drops it.
+    pub(super) fn model_answered(&mut self, call: CallId, ordinal: u32) -> Span {
+        self.chats.remove(&(call, ordinal)).unwrap_or_else(Span::none)
+    }
+
+    /// Ends its last step and whatever was abandoned, also of the tasks that it waits for: nobody says that they end with it.
+    pub(super) fn task_ended(&mut self, task: &TaskName) {
+        let first = self.steps.iter().position(|(of, _)| of == task).unwrap_or(self.steps.len());
+        let mut ended: Vec<TaskName> = self.steps.drain(first..).map(|(of, _)| of).collect();
+        if ended.is_empty() {
+            ended.push(task.clone());
+        }
+        let calls: Vec<CallId> = self.calls.iter().filter(|(_, (of, _))| ended.contains(of)).map(|(call, _)| *call).collect();
+        calls.into_iter().for_each(|call| self.end(call));
+    }
+
+    /// Ends everything: whatever goes on in a room is the work of its entry task's turn.
+    pub(super) fn turn_stopped(&mut self) {
+        self.steps.clear();
+        self.chats.clear();
+        self.calls.clear();
+    }
+
+    fn keep(&mut self, call: CallId, task: &TaskName, span: Span) {
+        if self.calls.len() < SPANS {
+            self.calls.insert(call, (task.clone(), span));
+        }
+    }
+
+    /// Ends a step or tool, with the model calls that it no longer waits for.
+    fn end(&mut self, call: CallId) {
+        self.calls.remove(&call);
+        self.chats.retain(|(of, _), _| *of != call);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn call(number: u64) -> CallId {
+        CallId(number)
+    }
+
+    fn room_at_work() -> OpenSpans {
+        let mut open = OpenSpans::default();
+        let (room, plugin) = (RoomId::from("r"), PluginName::from("p"));
+        open.step_started(&room, call(1), &TaskName::from("desk"), &plugin);
+        open.step_started(&room, call(2), &TaskName::from("child"), &plugin);
+        open.tool_called(&room, call(3), &TaskName::from("child"), &plugin, "p.look");
+        open.model_called(&room, call(3), 0, &ModelName::from("m"), None);
+        open
+    }
+
+    fn count(open: &OpenSpans) -> (usize, usize, usize) {
+        (open.calls.len(), open.chats.len(), open.steps.len())
+    }
+
+    #[test]
+    fn what_a_task_waits_for_ends_with_its_next_step_or_with_itself() {
+        let desk = TaskName::from("desk");
+        let mut open = room_at_work();
+        assert_eq!(count(&open), (3, 1, 2));
+        open.step_started(&RoomId::from("r"), call(4), &desk, &PluginName::from("p"));
+        assert_eq!(count(&open), (1, 0, 1));
+        let mut open = room_at_work();
+        open.task_ended(&TaskName::from("child"));
+        assert_eq!(count(&open), (1, 0, 1));
+        let mut open = room_at_work();
+        open.task_ended(&desk);
+        assert_eq!(count(&open), (0, 0, 0));
+    }
+
+    #[test]
+    fn a_stopped_turn_leaves_nothing_open() {
+        let mut open = room_at_work();
+        open.turn_stopped();
+        assert_eq!(count(&open), (0, 0, 0));
+    }
+}

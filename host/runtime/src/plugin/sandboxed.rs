@@ -1,0 +1,272 @@
+//! Calls into plugins: each in a fresh sandbox, within limits, with an answer or a fault at the end. A guest's fault is data.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use conclave_core::setup::PluginSetup;
+use conclave_core::setup::plugin_query::{Advice, Question};
+use conclave_core::types::action::Turn;
+use conclave_core::types::delivery::{Decision, DeliveryView, Wake};
+use conclave_core::types::fault::{CallReport, Fault, FaultKind};
+use conclave_core::types::ids::PluginName;
+use conclave_core::types::tool::{ToolError, ToolOutcome};
+use conclave_core::types::view::AgentView;
+use serde_json::Value;
+
+use crate::calls::{CallStart, Plugins, ToolStart};
+use crate::imports::call::{CallState, Grantee, Lent, Stores, no_view};
+use crate::imports::interfaces::folder::FolderError;
+use crate::imports::secrets::scrub;
+use crate::imports::secrets::vault::Vault;
+use crate::plugin::LoadedPlugin;
+use crate::sandbox::guest_calls as errands;
+use crate::sandbox::run::{self, Errand};
+use crate::support::admission::Places;
+use crate::support::clock::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// One configured plugin, ready for calls.
+#[derive(Debug)]
+pub struct Sandbox {
+    plugin: Arc<LoadedPlugin>,
+    grantee: Arc<Grantee>,
+    at_once: Places,
+}
+
+impl Sandbox {
+    /// Prepares a loaded plugin with what the operator gave it: opens its folders.
+    ///
+    /// # Errors
+    /// When a granted folder cannot be opened.
+    pub fn new(plugin: Arc<LoadedPlugin>, name: PluginName, setup: Arc<PluginSetup>) -> Result<Self, FolderError> {
+        let at_once = Places::new(usize::try_from(setup.limits.at_once).unwrap_or(usize::MAX));
+        let grantee = Arc::new(Grantee::new(name, setup)?);
+        Ok(Self { plugin, grantee, at_once })
+    }
+
+    /// With the secrets of its config; without this it is granted none.
+    #[must_use]
+    pub(crate) fn with_secrets(mut self, vault: &Arc<Vault>) -> Self {
+        if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
+            grantee.vault = Arc::clone(vault);
+        }
+        self
+    }
+
+    pub(crate) fn vault(&self) -> &Arc<Vault> {
+        &self.grantee.vault
+    }
+
+    /// With these stores; without this they are its own, and gone with it.
+    #[must_use]
+    pub(crate) fn with_stores(mut self, stores: Stores) -> Self {
+        if let Some(grantee) = Arc::get_mut(&mut self.grantee) {
+            grantee.stores = stores;
+        }
+        self
+    }
+
+    /// Where it keeps what it keeps.
+    pub(crate) fn stores(&self) -> &Stores {
+        &self.grantee.stores
+    }
+
+    /// The agent's turn.
+    ///
+    /// # Errors
+    /// The fault; `Error` when the agent says so itself, `BadAnswer` when its answer is not what the contract says.
+    pub async fn step(&self, start: CallStart, view: AgentView) -> (Result<Turn, Fault>, CallReport) {
+        match self.plugin.exports().agent() {
+            Some(agent) => self.run(start, Lent::Agent(view), errands::Step(agent)).await.flatten(),
+            None => self.lacks("agent"),
+        }
+    }
+
+    /// The agent's own answer; none when it has none.
+    ///
+    /// # Errors
+    /// As for `step`.
+    pub async fn respond(&self, start: CallStart, view: AgentView) -> (Result<Option<Turn>, Fault>, CallReport) {
+        match self.plugin.exports().responder() {
+            Some(responder) => self.run(start, Lent::Agent(view), errands::Respond(responder)).await.flatten(),
+            None => self.lacks("responder"),
+        }
+    }
+
+    /// What the plugin says to a question: memories, a risk, what a history may forget, what may pass. Risks and histories read the view.
+    ///
+    /// # Errors
+    /// As for `step`.
+    pub async fn consult(&self, start: CallStart, question: &Question, view: Option<AgentView>) -> (Result<Advice, Fault>, CallReport) {
+        let exports = self.plugin.exports();
+        match (question, view) {
+            (Question::Memories { query, limit }, _) => match exports.memory() {
+                Some(memory) => self.run(start, Lent::Nothing, errands::Recall { memory, query, limit: *limit }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Risk { action, thought }, Some(view)) => match exports.analyzer() {
+                Some(analyzer) => self.run(start, Lent::Agent(view), errands::Assess { analyzer, action, thought }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Condense { reason }, Some(view)) => match exports.condenser() {
+                Some(condenser) => self.run(start, Lent::Agent(view), errands::Condense { condenser, reason: *reason }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Gate { passing }, _) => match exports.gate() {
+                Some(gate) => self.run(start, Lent::Nothing, errands::Check { gate, passing }).await.flatten(),
+                None => self.lacks(question.kind().as_str()),
+            },
+            (Question::Risk { .. } | Question::Condense { .. }, None) => (Err(no_view(&self.grantee.name)), CallReport::default()),
+        }
+    }
+
+    /// What a delivery strategy wants done.
+    ///
+    /// # Errors
+    /// As for `step`.
+    pub async fn decide(&self, start: CallStart, wake: &Wake, view: DeliveryView) -> (Result<Vec<Decision>, Fault>, CallReport) {
+        match self.plugin.exports().strategy() {
+            Some(strategy) => self.run(start, Lent::Delivery(view), errands::Decide { strategy, wake }).await.flatten(),
+            None => self.lacks("delivery-strategy"),
+        }
+    }
+
+    /// Runs one tool. The arguments are checked against its schema before anything is started.
+    ///
+    /// # Errors
+    /// `InvalidArguments` with the place and the reason, what the tool itself says, or `Fault`.
+    pub async fn call_tool(&self, start: CallStart, mut tool: ToolStart) -> (Result<ToolOutcome, ToolError>, CallReport) {
+        let (Some(tools), Some(index)) = (self.plugin.exports().tools(), self.plugin.tool_index(&tool.tool)) else {
+            let message = format!("{} has no tool {:?}", self.grantee.name, tool.tool);
+            return (Err(ToolError::Other { message }), CallReport::default());
+        };
+        let most = self.grantee.limits().arguments;
+        let arguments = match self.plugin.check_arguments(index, std::mem::take(&mut tool.arguments), most).await {
+            Ok((checked, text)) => {
+                tool.arguments = checked;
+                text
+            }
+            Err(message) => return (Err(ToolError::InvalidArguments { message }), CallReport::default()),
+        };
+        let errand = errands::CallTool { tools, name: tool.tool.clone(), arguments };
+        let (answer, report) = self.run(start, Lent::Tool(tool), errand).await;
+        (answer.unwrap_or_else(|fault| Err(ToolError::Fault { fault })), report)
+    }
+
+    /// Whether a tool could be called with these arguments; else why not, for the model.
+    pub(crate) async fn check(&self, tool: &str, arguments: Value) -> Result<(), String> {
+        match self.plugin.tool_index(tool) {
+            Some(index) => self.plugin.check_arguments(index, arguments, self.grantee.limits().arguments).await.map(drop),
+            None => Err(format!("{} has no tool {tool:?}", self.grantee.name)),
+        }
+    }
+
+    fn lacks<T>(&self, export: &str) -> (Result<T, Fault>, CallReport) {
+        let message = format!("{} does not export `{export}`", self.grantee.name);
+        (Err(Fault::new(FaultKind::NotStarted, message)), CallReport::default())
+    }
+}
+
+/// An answer that was run and one that was read, in one.
+trait Flatten<T> {
+    fn flatten(self) -> (Result<T, Fault>, CallReport);
+}
+
+impl<T> Flatten<T> for (Result<Result<T, Fault>, Fault>, CallReport) {
+    fn flatten(self) -> (Result<T, Fault>, CallReport) {
+        (self.0.and_then(|answer| answer), self.1)
+    }
+}
+
+/// The plugins of a config, by name. One can be replaced; calls under way end in the one they began in.
+#[derive(Clone, Debug, Default)]
+pub struct Sandboxes(Arc<HashMap<PluginName, RwLock<Arc<Sandbox>>>>);
+
+impl Sandboxes {
+    /// These plugins, each under the name that the config gives it.
+    pub fn new(sandboxes: impl IntoIterator<Item = Sandbox>) -> Self {
+        Self(Arc::new(sandboxes.into_iter().map(|sandbox| (sandbox.grantee.name.clone(), RwLock::new(Arc::new(sandbox)))).collect()))
+    }
+
+    /// The plugin of a name.
+    #[must_use]
+    pub fn get(&self, name: &PluginName) -> Option<Arc<Sandbox>> {
+        self.0.get(name).map(|sandbox| Arc::clone(&sandbox.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+
+    /// Puts a plugin in the place of the one of its name; the next call goes to it. Nothing happens when there is none.
+    pub(crate) fn replace(&self, sandbox: Sandbox) {
+        if let Some(place) = self.0.get(&sandbox.grantee.name) {
+            *place.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(sandbox);
+        }
+    }
+}
+
+/// The room asks only for plugins of its own config, so this fault is the host's.
+fn unknown(name: &PluginName) -> Fault {
+    Fault::new(FaultKind::NotStarted, format!("there is no plugin {name} here"))
+}
+
+impl Plugins for Sandboxes {
+    fn step(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Turn, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.step(start, view).await })
+    }
+
+    fn respond(&self, start: CallStart, view: AgentView) -> BoxFuture<'static, (Result<Option<Turn>, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.respond(start, view).await })
+    }
+
+    fn call_tool(&self, start: CallStart, tool: ToolStart) -> BoxFuture<'static, (Result<ToolOutcome, ToolError>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else {
+            return at_once(Err(ToolError::Fault { fault: unknown(&start.plugin) }));
+        };
+        Box::pin(async move { sandbox.call_tool(start, tool).await })
+    }
+
+    fn consult(
+        &self,
+        start: CallStart,
+        question: Question,
+        view: Option<AgentView>,
+    ) -> BoxFuture<'static, (Result<Advice, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.consult(start, &question, view).await })
+    }
+
+    fn decide(&self, start: CallStart, wake: Wake, view: DeliveryView) -> BoxFuture<'static, (Result<Vec<Decision>, Fault>, CallReport)> {
+        let Some(sandbox) = self.get(&start.plugin) else { return at_once(Err(unknown(&start.plugin))) };
+        Box::pin(async move { sandbox.decide(start, &wake, view).await })
+    }
+
+    fn check(&self, plugin: &PluginName, tool: &str, arguments: Value) -> BoxFuture<'static, Result<(), String>> {
+        let (sandbox, tool) = (self.get(plugin), tool.to_owned());
+        Box::pin(async move {
+            match sandbox {
+                Some(sandbox) => sandbox.check(&tool, arguments).await,
+                None => Ok(()),
+            }
+        })
+    }
+}
+
+fn at_once<T: Send + 'static, E: Send + 'static>(answer: Result<T, E>) -> BoxFuture<'static, (Result<T, E>, CallReport)> {
+    Box::pin(std::future::ready((answer, CallReport::default())))
+}
+
+impl Sandbox {
+    /// Runs an errand in a fresh sandbox, within the plugin's limits.
+    ///
+    /// The plugin's own queue comes first: a plugin with a thousand waiting calls holds no more of the pool than it may use.
+    async fn run<E>(&self, start: CallStart, lent: Lent, errand: E) -> (Result<E::Answer, Fault>, CallReport)
+    where
+        E: Errand,
+        E::Answer: Serialize + DeserializeOwned,
+    {
+        let state = CallState::new(self.grantee.clone(), start, lent);
+        let (answer, report) = run::run(self.plugin.engine(), self.plugin.code(), Some(&self.at_once), state, &errand).await;
+        scrub::ended(&self.grantee, answer, report)
+    }
+}

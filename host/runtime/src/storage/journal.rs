@@ -1,0 +1,415 @@
+//! Where records are kept. The driver appends before it performs, so what was acknowledged is never lost. The format of a line is the
+//! core's.
+
+use std::collections::{BTreeMap, btree_map};
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::record::{from_lines, to_line};
+use conclave_core::protocol::event::Record;
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::usage::Spent;
+
+use crate::support::clock::BoxFuture;
+use crate::support::durable_file;
+
+/// What a journal is handed at once.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry<'a> {
+    /// In this order, all or none.
+    pub records: &'a [Arc<Record>],
+    /// What the room waits for since, and what no longer; derived from the records, for whoever lists it without folding them.
+    pub waits: &'a [WaitChange],
+    /// How the room's run ended, where these records end it.
+    pub outcome: Option<&'a Arc<Outcome>>,
+    /// What the run has used up after these records.
+    pub spent: Spent,
+}
+
+/// Whether what was handed over is kept. The futures must come to their end by themselves, such as by a thread of the journal's: a session
+/// that is dropped waits for them where it stands, and nothing of its executor runs meanwhile.
+pub enum Keeping {
+    Kept,
+    /// It will be, with others; until then nothing that came of it leaves the host, and nobody is told of it.
+    Soon(BoxFuture<'static, Result<(), JournalFailure>>),
+    /// It will be, and until then nothing that came of it is done at all.
+    First(BoxFuture<'static, Result<(), JournalFailure>>),
+}
+
+/// The journal of one room; there is one writer.
+pub trait Journal: Send + 'static {
+    /// Waits until there is room for more records; awaited before each [`append`](Self::append), so that a full queue holds up its room
+    /// and no thread. As [`Keeping`]'s futures it must come to its end by itself. Ready by default.
+    ///
+    /// # Errors
+    /// When nothing is taken any more.
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), JournalFailure>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+
+    /// Takes records to keep. Called in the room's loop, so it must not wait: neither for a disk nor for another thread.
+    ///
+    /// # Errors
+    /// When they cannot be kept; the room stops.
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure>;
+
+    /// Whether it has any use for what it is handed; what nobody keeps is not made up.
+    fn keeps(&self) -> bool {
+        true
+    }
+
+    /// All that was handed over is kept for good, also should the machine lose its power; awaited before an outcome is given out.
+    fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+/// A room's journal that is gone on with.
+pub struct Reopened {
+    pub records: Vec<Record>,
+    pub journal: Box<dyn Journal>,
+}
+
+/// A journal that is being opened.
+pub type Opening = BoxFuture<'static, Result<Box<dyn Journal>, JournalFailure>>;
+
+/// A journal that is being read, to resume its room.
+pub type Reopening = BoxFuture<'static, Result<Option<Reopened>, JournalFailure>>;
+
+/// Makes the journal of each room of a run. Both methods are called where nothing may block, such as in the loop of a parent room; what
+/// takes time belongs into the futures, and what blocks a thread on a thread that may, such as that of `tokio::task::spawn_blocking`.
+///
+/// ```
+/// use std::sync::{Arc, mpsc};
+///
+/// use conclave_runtime::RunOptions;
+/// use conclave_runtime::event::Record;
+/// use conclave_runtime::ids::RoomId;
+/// use conclave_runtime::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening};
+///
+/// /// Hands records to a thread; a database would answer once they are kept.
+/// struct Handed(mpsc::Sender<(RoomId, Arc<Record>)>);
+/// struct Of(RoomId, mpsc::Sender<(RoomId, Arc<Record>)>);
+///
+/// impl Journals for Handed {
+///     fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+///         let journal: Box<dyn Journal> = Box::new(Of(room.clone(), self.0.clone()));
+///         Ok(Box::pin(std::future::ready(Ok(journal))))
+///     }
+/// }
+///
+/// impl Journal for Of {
+///     fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+///         for record in entry.records {
+///             self.1.send((self.0.clone(), Arc::clone(record))).map_err(|_| JournalFailure {
+///                 room: self.0.clone(),
+///                 place: "the journal's thread".to_owned(),
+///                 cause: std::io::ErrorKind::BrokenPipe.into(),
+///             })?;
+///         }
+///         Ok(Keeping::Kept)
+///     }
+/// }
+///
+/// let (sender, kept) = mpsc::channel();
+/// let options = RunOptions { journals: Arc::new(Handed(sender)), ..RunOptions::default() };
+/// # drop((options, kept));
+/// ```
+pub trait Journals: Send + Sync + 'static {
+    /// A new journal. The future is polled before the room's first event is taken, and may be dropped unpolled.
+    ///
+    /// # Errors
+    /// When it cannot be made, or one of that room is there already: at once, or by the future.
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure>;
+
+    /// Whether what these journals acknowledge survives a power cut. Then what plugins change on the disk is synced before its end is
+    /// journalled; otherwise that would promise more than the journal itself.
+    fn survive_power_cuts(&self) -> bool {
+        true
+    }
+
+    /// The journal of a room that was cut off; none when there is none of that room, or these keep none that can be read again. The
+    /// future fails when the journal is there and cannot be read.
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let _ = room;
+        Box::pin(std::future::ready(Ok(None)))
+    }
+}
+
+/// A journal that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the journal of room {room} could not be written to {place}: {cause}. The run was stopped; nothing after this point was done.")]
+pub struct JournalFailure {
+    pub room: RoomId,
+    pub place: String,
+    pub cause: std::io::Error,
+}
+
+fn opened(journal: impl Journal) -> Opening {
+    let journal: Box<dyn Journal> = Box::new(journal);
+    Box::pin(std::future::ready(Ok(journal)))
+}
+
+/// Does on a thread that may block what takes a disk's time.
+async fn off_the_loop<T: Send + 'static>(
+    room: RoomId,
+    place: String,
+    work: impl FnOnce() -> std::io::Result<T> + Send + 'static,
+) -> Result<T, JournalFailure> {
+    let done = tokio::task::spawn_blocking(work).await.unwrap_or_else(|broken| Err(std::io::Error::other(broken)));
+    done.map_err(|cause| JournalFailure { room, place, cause })
+}
+
+/// Keeps nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NoJournals;
+
+struct NoJournal;
+
+impl Journals for NoJournals {
+    fn open(&self, _: &RoomId) -> Result<Opening, JournalFailure> {
+        Ok(opened(NoJournal))
+    }
+
+    fn survive_power_cuts(&self) -> bool {
+        false
+    }
+}
+
+impl Journal for NoJournal {
+    fn append(&mut self, _: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        Ok(Keeping::Kept)
+    }
+
+    fn keeps(&self) -> bool {
+        false
+    }
+}
+
+/// Keeps records in memory, for tests and embedders.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryJournals(Arc<Mutex<BTreeMap<RoomId, Vec<Arc<Record>>>>>);
+
+impl MemoryJournals {
+    /// Journals in which a room has these records already, such as those of a run that was cut off.
+    #[must_use]
+    pub fn of(room: RoomId, records: impl IntoIterator<Item = Arc<Record>>) -> Self {
+        Self(Arc::new(Mutex::new([(room, records.into_iter().collect())].into())))
+    }
+
+    /// The records of a room so far; empty when there is none of that name.
+    #[must_use]
+    pub fn records(&self, room: &RoomId) -> Vec<Arc<Record>> {
+        self.lock().get(room).cloned().unwrap_or_default()
+    }
+
+    /// The rooms that have a journal, in order of name.
+    #[must_use]
+    pub fn rooms(&self) -> Vec<RoomId> {
+        self.lock().keys().cloned().collect()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<RoomId, Vec<Arc<Record>>>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Journals for MemoryJournals {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        match self.lock().entry(room.clone()) {
+            btree_map::Entry::Vacant(place) => drop(place.insert(Vec::new())),
+            btree_map::Entry::Occupied(_) => {
+                let cause = std::io::Error::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
+                return Err(JournalFailure { room: room.clone(), place: "memory".to_owned(), cause });
+            }
+        }
+        Ok(opened(MemoryJournal { room: room.clone(), journals: self.clone() }))
+    }
+
+    fn survive_power_cuts(&self) -> bool {
+        false
+    }
+
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let records = self.lock().get(room).map(|kept| kept.iter().map(|record| Record::clone(record)).collect());
+        let journal = || Box::new(MemoryJournal { room: room.clone(), journals: self.clone() });
+        Box::pin(std::future::ready(Ok(records.map(|records| Reopened { records, journal: journal() }))))
+    }
+}
+
+struct MemoryJournal {
+    room: RoomId,
+    journals: MemoryJournals,
+}
+
+impl Journal for MemoryJournal {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        if let Some(kept) = self.journals.lock().get_mut(&self.room) {
+            kept.extend(entry.records.iter().cloned());
+        }
+        Ok(Keeping::Kept)
+    }
+}
+
+/// One file of JSON lines for each room, in one folder. A child room's file is named after it, with `-` for `/`.
+#[derive(Clone, Debug)]
+pub struct JsonLines {
+    folder: PathBuf,
+}
+
+impl JsonLines {
+    /// Journals in this folder, which is made when the first room opens.
+    #[must_use]
+    pub fn in_folder(folder: &Path) -> Self {
+        Self { folder: folder.to_owned() }
+    }
+
+    /// The file of a room.
+    #[must_use]
+    pub fn path(&self, room: &RoomId) -> PathBuf {
+        self.folder.join(format!("{}.jsonl", room.as_str().replace('/', "-")))
+    }
+}
+
+impl Journals for JsonLines {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let (room, path, folder) = (room.clone(), self.path(room), self.folder.clone());
+        Ok(Box::pin(async move {
+            let place = path.clone();
+            let opened = off_the_loop(room.clone(), path.display().to_string(), move || {
+                durable_file::make_folders(&folder, 0o700)?;
+                // `create_new`: two runs never share a journal.
+                let mut options = OpenOptions::new();
+                options.append(true).create_new(true);
+                #[cfg(unix)]
+                std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+                options.open(place)
+            });
+            let file = opened.await?;
+            let journal: Box<dyn Journal> = Box::new(JsonLinesJournal { room, path, file });
+            Ok(journal)
+        }))
+    }
+
+    /// A line is with the operating system when it is acknowledged, and on the disk when the run ends.
+    fn survive_power_cuts(&self) -> bool {
+        false
+    }
+
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let (room, path) = (room.clone(), self.path(room));
+        Box::pin(async move {
+            let place = path.clone();
+            let reopened = off_the_loop(room.clone(), path.display().to_string(), move || lines_again(&place)).await?;
+            Ok(reopened.map(|(records, file)| Reopened { records, journal: Box::new(JsonLinesJournal { room, path, file }) }))
+        })
+    }
+}
+
+/// Reads a journal and opens it to be appended to.
+fn lines_again(path: &Path) -> std::io::Result<Option<(Vec<Record>, File)>> {
+    let text = match std::fs::read(path) {
+        Ok(bytes) => String::from_utf8_lossy(&bytes).into_owned(),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    let records = from_lines(&text).map_err(|error| std::io::Error::new(std::io::ErrorKind::InvalidData, error))?;
+    let file = OpenOptions::new().append(true).open(path)?;
+    // What was torn off was never acknowledged; the next record begins a line.
+    let whole = text.rfind('\n').map_or(0, |end| end + 1);
+    file.set_len(whole as u64)?;
+    let records = records.into_iter().take(text[..whole].lines().count()).collect();
+    Ok(Some((records, file)))
+}
+
+struct JsonLinesJournal {
+    room: RoomId,
+    path: PathBuf,
+    file: File,
+}
+
+impl JsonLinesJournal {
+    fn failure(&self, cause: std::io::Error) -> JournalFailure {
+        JournalFailure { room: self.room.clone(), place: self.path.display().to_string(), cause }
+    }
+}
+
+impl Journal for JsonLinesJournal {
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        let mut lines = String::new();
+        for record in entry.records {
+            let line = to_line(record).map_err(|error| self.failure(std::io::Error::new(std::io::ErrorKind::InvalidInput, error)))?;
+            lines.push_str(&line);
+            lines.push('\n');
+        }
+        // One write, so that a crash leaves whole lines and at most one torn one at the end.
+        let written = self.file.write_all(lines.as_bytes());
+        written.map(|()| Keeping::Kept).map_err(|cause| self.failure(cause))
+    }
+
+    /// On a thread of its own: a disk takes its time.
+    fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        let (room, path, place) = (self.room.clone(), self.path.clone(), self.path.display().to_string());
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let synced = self.file.try_clone().and_then(|file| {
+            let sync = move || {
+                let synced = file.sync_all().and_then(|()| durable_file::sync_folder(durable_file::folder_of(&path)));
+                let _ = answer.send(synced);
+            };
+            std::thread::Builder::new().name("conclave-settle".to_owned()).spawn(sync)
+        });
+        Box::pin(async move {
+            let synced = match synced {
+                Ok(_) => answered.await.unwrap_or_else(|_| Err(std::io::ErrorKind::BrokenPipe.into())),
+                Err(error) => Err(error),
+            };
+            synced.map_err(|cause| JournalFailure { room, place, cause })
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::protocol::event::{Event, Opening as Run, Principal, RULES};
+    use conclave_core::types::ids::Millis;
+    use serde_json::json;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_record_that_could_not_be_read_again_is_refused_and_not_written() {
+        let temp = tempfile::tempdir().unwrap();
+        let (journals, room) = (JsonLines::in_folder(temp.path()), RoomId::from("a"));
+        let mut journal = journals.open(&room).unwrap().await.unwrap();
+        let record = |seq: u64, levels: usize| {
+            let inputs = (0..levels).fold(json!(1), |inner, _| json!([inner]));
+            let event = Event::RunStarted { setup: None, opening: Run { inputs, ..Run::default() } };
+            Arc::new(Record { seq, at: Millis(1), principal: Principal("ada".into()), rules: RULES, event })
+        };
+        let entry = |records| Entry { records, waits: &[], outcome: None, spent: Spent::default() };
+        let fine = record(0, 100);
+        journal.append(&entry(std::slice::from_ref(&fine))).unwrap();
+        let refused = journal.append(&entry(&[record(1, 1), record(2, 300)])).err().unwrap().to_string();
+        assert!(refused.contains("record 2 ") && refused.contains("record_too_deep"), "{refused}");
+        drop(journal);
+        let reopened = journals.reopen(&room).await.unwrap().unwrap();
+        assert_eq!(reopened.records, [Record::clone(&fine)], "all of a batch or none");
+    }
+
+    #[test]
+    fn a_journal_with_a_record_that_is_nested_too_deep_is_refused_with_its_number() {
+        let temp = tempfile::tempdir().unwrap();
+        let journals = JsonLines::in_folder(temp.path());
+        let room = RoomId::from("a");
+        let deep = format!("{}1{}", "[".repeat(100_000), "]".repeat(100_000));
+        let line = format!("{{\"seq\":0,\"at\":1,\"principal\":\"x\",\"rules\":0,\"event\":\"cancelled\",\"reason\":{deep}}}\n");
+        std::fs::write(journals.path(&room), line).unwrap();
+        let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+        let failure = runtime.block_on(journals.reopen(&room)).err().unwrap().to_string();
+        assert!(failure.contains("record 0 ") && failure.contains("record_too_deep"), "{}", &failure[..200.min(failure.len())]);
+    }
+}

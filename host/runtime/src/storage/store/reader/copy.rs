@@ -1,0 +1,37 @@
+//! A copy of a store in a folder of its own, of one moment, also while it is written.
+
+use std::io;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags};
+
+use super::Reader;
+use crate::storage::store::{StoreError, schema};
+use crate::support::durable_file;
+
+pub(super) fn backup(reader: &Reader, to: &Path) -> Result<(), StoreError> {
+    let other = |error: io::Error| StoreError::Other { folder: to.to_owned(), what: error.to_string() };
+    make(to).map_err(other)?;
+    schema::make(to).map_err(other)?;
+    copy(reader, to).map_err(|error| schema::failed(to, &error))?;
+    std::fs::File::open(schema::path(to)).and_then(|file| file.sync_all()).map_err(other)?;
+    let parent = durable_file::folder_of(to);
+    durable_file::sync_folder(to).and_then(|()| durable_file::sync_folder(parent)).map_err(other)
+}
+
+/// Nothing that is there is written over.
+fn make(to: &Path) -> io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(to)
+}
+
+fn copy(reader: &Reader, to: &Path) -> rusqlite::Result<()> {
+    let path = schema::path(to);
+    reader.connection.execute("VACUUM INTO ?", [path.to_string_lossy()])?;
+    let copy = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    // Nobody has it open.
+    schema::set_meta(&copy, "open", 0)?;
+    copy.pragma_update(None, "journal_mode", "WAL")
+}

@@ -1,0 +1,208 @@
+//! What a store lists: runs, rooms, what they wait for, lines of the audit chain.
+
+use conclave_core::journal::pending_work::{Wait, WaitKey};
+use conclave_core::types::ids::{ControlId, Millis, RoomId, TimerId};
+use conclave_core::types::outcome::Status;
+use conclave_core::types::usage::Spent;
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row, params};
+
+use super::{AuditRow, Found, Reader, RunFilter};
+use crate::storage::store::rows::{RoomRow, RunRow, Standing, WaitRow};
+use crate::storage::store::{chain, read};
+
+/// Names that a beginning may stand for, as they are told to a person.
+const SEVERAL: usize = 20;
+
+pub(super) fn runs(reader: &Reader, filter: &RunFilter) -> rusqlite::Result<Vec<RunRow>> {
+    let live = reader.live()?;
+    let mut query = reader.connection.prepare_cached(
+        "SELECT room, started, (SELECT max(changed) FROM rooms AS other WHERE other.run = rooms.room), ended, status, generation,
+         entry, agents, text, reason, turns, tokens, cost_micro_usd,
+         (SELECT count(*) FROM rooms AS other WHERE other.run = rooms.room),
+         (SELECT sum(records) FROM rooms AS other WHERE other.run = rooms.room),
+         durability, config, command, locked, principal
+         FROM rooms WHERE parent IS NULL AND started >= ? ORDER BY started DESC, rowid DESC",
+    )?;
+    let since = filter.since.map_or(i64::MIN, |since| i64::try_from(since.0).unwrap_or(i64::MAX));
+    let mut rows = query.query([since])?;
+    let mut all = Vec::new();
+    while all.len() < filter.most.unwrap_or(usize::MAX) {
+        let Some(row) = rows.next()? else { break };
+        let run = run(reader, row, live)?;
+        if filter.takes(&run) {
+            all.push(run);
+        }
+    }
+    Ok(all)
+}
+
+impl RunFilter {
+    fn takes(&self, run: &RunRow) -> bool {
+        let word = run.standing.word();
+        let plain = |word: &str| word.to_lowercase().replace('_', "-");
+        self.status.as_ref().is_none_or(|status| plain(status) == word)
+            && self.agent.as_ref().is_none_or(|agent| run.agents.contains(agent))
+            && self.text.as_ref().is_none_or(|text| run.text.to_lowercase().contains(&text.to_lowercase()))
+            && self.cost.is_none_or(|cost| run.cost_micro_usd >= cost)
+    }
+}
+
+fn run(reader: &Reader, row: &Row<'_>, live: Option<i64>) -> rusqlite::Result<RunRow> {
+    let number = |index: usize| row.get::<_, Option<i64>>(index).map(|number| number.unwrap_or(0).cast_unsigned());
+    Ok(RunRow {
+        run: RoomId::from(row.get::<_, String>(0)?),
+        started: Millis(number(1)?),
+        changed: Millis(number(2)?),
+        ended: row.get::<_, Option<i64>>(3)?.map(|at| Millis(at.cast_unsigned())),
+        standing: standing(row, 4, 5, live)?,
+        entry: row.get(6)?,
+        agents: json(&row.get::<_, String>(7)?, 7)?,
+        text: row.get(8)?,
+        reason: row.get(9)?,
+        turns: number(10)?,
+        tokens: number(11)?,
+        cost_micro_usd: number(12)?,
+        rooms: number(13)?,
+        records: number(14)?,
+        durability: row.get(15)?,
+        config: row.get::<_, Option<String>>(16)?.map(Into::into),
+        command: row.get(17)?,
+        locked: row.get(18)?,
+        principal: row.get(19)?,
+        store: reader.folder.clone(),
+    })
+}
+
+fn standing(row: &Row<'_>, status: usize, generation: usize, live: Option<i64>) -> rusqlite::Result<Standing> {
+    match row.get::<_, Option<String>>(status)? {
+        Some(word) => json::<Status>(&format!("{word:?}"), status).map(Standing::Ended),
+        None if live == Some(row.get(generation)?) => Ok(Standing::Running),
+        None => Ok(Standing::CutOff),
+    }
+}
+
+fn json<T: serde::de::DeserializeOwned>(text: &str, column: usize) -> rusqlite::Result<T> {
+    serde_json::from_str(text).map_err(|error| rusqlite::Error::FromSqlConversionFailure(column, Type::Text, Box::new(error)))
+}
+
+pub(super) fn find(connection: &Connection, name: &str) -> rusqlite::Result<Found> {
+    let exact = connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?.query_row([name], |_| Ok(())).optional()?;
+    if exact.is_some() {
+        return Ok(Found::One(RoomId::from(name)));
+    }
+    // Of a child room only its run may be cut short.
+    let (begins, rest) = match name.split_once('/') {
+        Some((run, rest)) => (run, format!("/{rest}")),
+        None => (name, String::new()),
+    };
+    if begins.is_empty() {
+        return Ok(Found::Nothing);
+    }
+    let mut query = connection.prepare_cached(
+        "SELECT room FROM rooms WHERE room = run || ?1 AND substr(run, 1, length(?2)) = ?2 ORDER BY started DESC, room LIMIT ?3",
+    )?;
+    let found = query.query_map(params![rest, begins, SEVERAL as i64], |row| row.get::<_, String>(0))?;
+    let mut found: Vec<RoomId> = found.map(|room| room.map(RoomId::from)).collect::<rusqlite::Result<_>>()?;
+    Ok(match found.len() {
+        0 => Found::Nothing,
+        1 => Found::One(found.remove(0)),
+        _ => Found::Several(found),
+    })
+}
+
+pub(super) fn rooms(reader: &Reader, run: &RoomId) -> rusqlite::Result<Vec<RoomRow>> {
+    let live = reader.live()?;
+    let mut query = reader.connection.prepare_cached(
+        "SELECT room, parent, status, generation, started, ended, entry, records, spent
+         FROM rooms WHERE run = ? ORDER BY length(room) - length(replace(room, '/', '')), rowid",
+    )?;
+    let rows = query.query_map([run.as_str()], |row| {
+        let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
+        Ok(RoomRow {
+            room: RoomId::from(row.get::<_, String>(0)?),
+            parent: row.get::<_, Option<String>>(1)?.map(RoomId::from),
+            standing: standing(row, 2, 3, live)?,
+            started: Millis(number(4)?),
+            ended: row.get::<_, Option<i64>>(5)?.map(|at| Millis(at.cast_unsigned())),
+            entry: row.get(6)?,
+            records: number(7)?,
+            spent: json::<Spent>(&row.get::<_, String>(8)?, 8)?,
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn down_ms(connection: &Connection, run: &RoomId) -> rusqlite::Result<u64> {
+    let mut query = connection.prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'resumed'")?;
+    let rows = query.query_map([run.as_str()], |row| row.get::<_, String>(0))?;
+    let mut all: u64 = 0;
+    for body in rows {
+        // What does not read as a record is told by `check`, not here.
+        let body: serde_json::Value = serde_json::from_str(&body?).unwrap_or_default();
+        all = all.saturating_add(body.get("down_ms").and_then(serde_json::Value::as_u64).unwrap_or_default());
+    }
+    Ok(all)
+}
+
+pub(super) fn has_received(connection: &Connection, room: &RoomId, id: &ControlId) -> rusqlite::Result<bool> {
+    let mut query = connection.prepare_cached("SELECT body FROM events WHERE room = ? AND kind = 'control-received'")?;
+    let rows = query.query_map([room.as_str()], |row| row.get::<_, String>(0))?;
+    for body in rows {
+        // An id is small, so it is never in a part.
+        let body: serde_json::Value = serde_json::from_str(&body?).unwrap_or_default();
+        if body.get("id").and_then(serde_json::Value::as_str) == Some(id.as_str()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+pub(super) fn waits(reader: &Reader, run: Option<&RoomId>) -> rusqlite::Result<Vec<WaitRow>> {
+    let live = reader.live()?;
+    let mut query = reader.connection.prepare_cached(
+        "SELECT waits.room, key, kind, target, NULL, request, since, generation FROM waits JOIN rooms USING (room) WHERE ?1 IS NULL OR run = ?1
+         UNION ALL
+         SELECT timers.room, timer, 'timer', '', at, NULL, since, generation FROM timers JOIN rooms USING (room) WHERE ?1 IS NULL OR run = ?1
+         ORDER BY 7, 1, 2",
+    )?;
+    let rows = query.query_map([run.map(RoomId::as_str)], |row| {
+        let at = row.get::<_, Option<i64>>(4)?.map(|at| Millis(at.cast_unsigned()));
+        let key = match at {
+            Some(_) => WaitKey::Timer(TimerId(row.get::<_, i64>(1)?.cast_unsigned())),
+            None => json(&row.get::<_, String>(1)?, 1)?,
+        };
+        let request = row.get::<_, Option<String>>(5)?.map(|request| json(&request, 5).map(Box::new)).transpose()?;
+        Ok(WaitRow {
+            room: RoomId::from(row.get::<_, String>(0)?),
+            since: Millis(row.get::<_, i64>(6)?.cast_unsigned()),
+            wait: Wait { key, kind: row.get(2)?, target: row.get(3)?, at, request },
+            is_live: live == Some(row.get(7)?),
+        })
+    })?;
+    rows.collect()
+}
+
+pub(super) fn audit(connection: &Connection, first: u64, most: usize) -> rusqlite::Result<Vec<AuditRow>> {
+    let columns = read::COLUMNS;
+    let mut query = connection.prepare_cached(&format!(
+        "SELECT audit.number, audit.room, audit.seq, audit.at, audit.hash, {columns} FROM audit LEFT JOIN events USING (number)
+         WHERE audit.number >= ? ORDER BY audit.number LIMIT ?"
+    ))?;
+    let most = i64::try_from(most).unwrap_or(i64::MAX);
+    let rows = query.query_map(params![i64::try_from(first).unwrap_or(i64::MAX), most], |row| {
+        let number = |index: usize| row.get::<_, i64>(index).map(i64::cast_unsigned);
+        let is_there = row.get::<_, Option<i64>>(5)?.is_some();
+        // What does not read as a record is not shown as one; `verify` says what is wrong with it.
+        let record = if is_there { read::row(row, 5)?.0.record(|sha256| read::blob(connection, sha256).ok().flatten()).ok() } else { None };
+        Ok(AuditRow {
+            number: number(0)?,
+            room: RoomId::from(row.get::<_, String>(1)?),
+            seq: number(2)?,
+            at: Millis(number(3)?),
+            hash: chain::hex(&row.get::<_, Vec<u8>>(4)?),
+            record,
+        })
+    })?;
+    rows.collect()
+}

@@ -1,0 +1,281 @@
+//! A record as a row of the store, and back. Large fields are blobs of their own; the row says which. Knows nothing of SQLite.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::journal::record::RecordTooDeep;
+use conclave_core::protocol::event::{Event, Opening, Principal, Record};
+use conclave_core::setup::Setup;
+use conclave_core::types::json_depth::{JSON_DEPTH_MAX, JsonError, from_json, is_deeper_than, is_too_deep};
+use conclave_core::types::room_secret::RoomSecret;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+
+/// Bytes of JSON that stay in a row; what is larger is a blob.
+pub(super) const LARGE: usize = 32 << 10;
+/// In `parts`: the whole event is a blob, but for the fields that are blobs themselves.
+const WHOLE: &str = "*";
+/// Setups that are kept as JSON, so that many runs of one config write theirs once.
+const SETUPS: usize = 8;
+
+/// A SHA-256.
+pub(super) type Hash = [u8; 32];
+
+/// Bytes under their digest.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    /// Lower-case hexadecimal.
+    pub(super) sha256: String,
+    pub(super) bytes: Arc<[u8]>,
+}
+
+/// A row of `events`, but for its room and its number in the store.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) seq: u64,
+    pub(super) at: u64,
+    pub(super) principal: Arc<str>,
+    pub(super) rules: u32,
+    /// The event as JSON, without the fields in `parts`.
+    pub(super) body: String,
+    /// A JSON object from fields to digests.
+    pub(super) parts: Option<String>,
+}
+
+/// Why a row is no record.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum RowError {
+    #[error("its bytes are not what was written")]
+    Hash,
+    #[error("the blob {0} that it refers to is not there, or is not what was written")]
+    Blob(String),
+    #[error("it is no record: {0}")]
+    Malformed(String),
+    /// No host wrote it so; found before anything is built of it.
+    #[error("it is nested deeper than {JSON_DEPTH_MAX} levels (record_too_deep): no host wrote it, the file was changed")]
+    TooDeep,
+}
+
+/// Why a record is no row.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum NoRow {
+    #[error(transparent)]
+    TooDeep(#[from] RecordTooDeep),
+    #[error(transparent)]
+    Json(#[from] serde_json::Error),
+}
+
+/// Makes rows; remembers setups that it has made JSON of.
+#[derive(Default)]
+pub(super) struct Rows(Mutex<Vec<(Arc<Setup>, Part)>>);
+
+impl Rows {
+    /// The row of a record, and the blobs that it refers to.
+    pub(super) fn of(&self, record: &Record) -> Result<(Row, Vec<Part>), NoRow> {
+        // Named one by one: a new field must not be forgotten here.
+        let (mut body, mut parts) = match &record.event {
+            Event::RoomOpened { setup, opening, secret } => self.opened("room-opened", setup, opening, Some(secret))?,
+            Event::RunStarted { setup: Some(setup), opening } => self.opened("run-started", setup, opening, None)?,
+            event => (serde_json::to_string(event)?, BTreeMap::new()),
+        };
+        // A field that is a part stands one level deeper in the event.
+        let is_deep = |part: &Part| std::str::from_utf8(&part.bytes).is_ok_and(|text| is_deeper_than(text, JSON_DEPTH_MAX - 1));
+        if is_too_deep(&body) || parts.values().any(is_deep) {
+            return Err(RecordTooDeep { seq: record.seq }.into());
+        }
+        if body.len() > LARGE {
+            body = split(&body, &mut parts)?;
+        }
+        let named: BTreeMap<&str, &str> = parts.iter().map(|(field, part)| (field.as_str(), part.sha256.as_str())).collect();
+        let named = (!named.is_empty()).then(|| serde_json::to_string(&named)).transpose()?;
+        let principal = Arc::clone(&record.principal.0);
+        let row = Row { seq: record.seq, at: record.at.0, principal, rules: record.rules, body, parts: named };
+        Ok((row, parts.into_values().collect()))
+    }
+
+    /// The setup is always a blob: it is the same for many runs.
+    fn opened(
+        &self,
+        event: &str,
+        setup: &Arc<Setup>,
+        opening: &Opening,
+        secret: Option<&RoomSecret>,
+    ) -> Result<(String, BTreeMap<String, Part>), serde_json::Error> {
+        #[derive(Serialize)]
+        struct Opened<'a> {
+            event: &'a str,
+            opening: &'a Opening,
+            /// Events do not write it by themselves.
+            #[serde(skip_serializing_if = "Option::is_none")]
+            secret: Option<String>,
+        }
+        let body = serde_json::to_string(&Opened { event, opening, secret: secret.map(RoomSecret::to_hex) })?;
+        Ok((body, BTreeMap::from([("setup".to_owned(), self.setup(setup)?)])))
+    }
+
+    fn setup(&self, setup: &Arc<Setup>) -> Result<Part, serde_json::Error> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, part)) = kept.iter().find(|(known, _)| Arc::ptr_eq(known, setup)) {
+            return Ok(part.clone());
+        }
+        let part = part(serde_json::to_vec(setup)?);
+        if kept.len() >= SETUPS {
+            kept.remove(0);
+        }
+        kept.push((Arc::clone(setup), part.clone()));
+        Ok(part)
+    }
+}
+
+pub(super) fn part(bytes: Vec<u8>) -> Part {
+    Part { sha256: crate::support::digest::sha256(&bytes), bytes: bytes.into() }
+}
+
+/// Moves large fields out; when the rest is still large, all of it.
+fn split(body: &str, parts: &mut BTreeMap<String, Part>) -> Result<String, serde_json::Error> {
+    let mut fields: serde_json::Map<String, serde_json::Value> =
+        from_json(body).map_err(|error| serde_json::Error::io(std::io::Error::new(std::io::ErrorKind::InvalidData, error)))?;
+    let event = fields.get("event").cloned();
+    for (name, value) in std::mem::take(&mut fields) {
+        let text = serde_json::to_string(&value)?;
+        if text.len() > LARGE && name != "event" {
+            parts.insert(name, part(text.into_bytes()));
+        } else {
+            fields.insert(name, value);
+        }
+    }
+    let rest = serde_json::to_string(&fields)?;
+    if rest.len() <= LARGE {
+        return Ok(rest);
+    }
+    parts.insert(WHOLE.to_owned(), part(rest.into_bytes()));
+    serde_json::to_string(&BTreeMap::from([("event", event)]))
+}
+
+impl Row {
+    /// The event's name.
+    pub(super) fn kind(&self) -> &str {
+        let rest = self.body.split_once("\"event\":\"").map_or("", |(_, rest)| rest);
+        rest.split('"').next().unwrap_or("")
+    }
+
+    /// What the row's bytes come to. The exact bytes are in docs/journal-format.md.
+    pub(super) fn hash(&self, room: &str) -> Hash {
+        let mut hash = Sha256::new();
+        let mut text = |text: &str| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text.as_bytes());
+        };
+        text(room);
+        text(&self.principal);
+        text(&self.body);
+        text(self.parts.as_deref().unwrap_or(""));
+        hash.update(self.seq.to_be_bytes());
+        hash.update(self.at.to_be_bytes());
+        hash.update(self.rules.to_be_bytes());
+        hash.finalize().into()
+    }
+
+    /// The digests of the blobs that it refers to, by field.
+    pub(super) fn parts(&self) -> Result<BTreeMap<String, String>, RowError> {
+        self.parts.as_deref().map_or_else(|| Ok(BTreeMap::new()), |parts| serde_json::from_str(parts).map_err(|error| malformed(&error)))
+    }
+
+    /// The record as a line of JSON, as a journal of lines has it.
+    pub(super) fn line(&self, read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<String, RowError> {
+        let principal = serde_json::to_string(&*self.principal).map_err(|error| malformed(&error))?;
+        let event = self.event(read)?;
+        Ok(format!("{{\"seq\":{},\"at\":{},\"principal\":{principal},\"rules\":{},{}", self.seq, self.at, self.rules, &event[1..]))
+    }
+
+    pub(super) fn record(&self, read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<Record, RowError> {
+        let event = from_json(&self.event(read)?).map_err(|error| match error {
+            JsonError::TooDeep => RowError::TooDeep,
+            JsonError::Malformed(error) => malformed(&error),
+        })?;
+        let principal = Principal(Arc::clone(&self.principal));
+        Ok(Record { seq: self.seq, at: conclave_core::types::ids::Millis(self.at), principal, rules: self.rules, event })
+    }
+
+    /// The whole event as JSON: an object.
+    fn event(&self, mut read: impl FnMut(&str) -> Option<Arc<[u8]>>) -> Result<String, RowError> {
+        let mut parts = self.parts()?;
+        let mut blob = |sha256: &str| {
+            let bytes = read(sha256).filter(|bytes| crate::support::digest::sha256(bytes) == sha256);
+            let text = bytes.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
+            text.ok_or_else(|| RowError::Blob(sha256.to_owned()))
+        };
+        let mut event = match parts.remove(WHOLE) {
+            Some(sha256) => blob(&sha256)?,
+            None => self.body.clone(),
+        };
+        if !event.starts_with("{\"") || !event.ends_with('}') {
+            return Err(RowError::Malformed("its body is not an object".to_owned()));
+        }
+        for (field, sha256) in parts {
+            event.pop();
+            let field = serde_json::to_string(&field).map_err(|error| malformed(&error))?;
+            event.push_str(&format!(",{field}:{}}}", blob(&sha256)?));
+        }
+        if is_too_deep(&event) { Err(RowError::TooDeep) } else { Ok(event) }
+    }
+}
+
+fn malformed(error: &serde_json::Error) -> RowError {
+    RowError::Malformed(error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use conclave_core::protocol::event::RULES;
+    use conclave_core::room::Room;
+    use conclave_core::setup::PluginSetup;
+    use conclave_core::types::ids::Millis;
+
+    use super::*;
+
+    #[test]
+    fn a_record_that_could_not_be_read_again_is_no_row() {
+        let nested = |levels: usize| (0..levels).fold(serde_json::json!(1), |inner, _| serde_json::json!([inner]));
+        let setup = |levels: usize| {
+            let mut setup = Setup::clone(Room::new().setup());
+            let plugin = PluginSetup { config: nested(levels), ..crate::imports::call::testing::setup() };
+            setup.plugins.insert("p".into(), Arc::new(plugin));
+            Arc::new(setup)
+        };
+        let opening = |levels: usize, text: &str| {
+            let content = Some(text.to_owned());
+            Opening { content, inputs: nested(levels), ..Opening::default() }
+        };
+        let secret = RoomSecret::WITHHELD;
+        let long = "x".repeat(LARGE);
+        // What the event, its field and the place in the setup leave.
+        for (event, most) in [
+            (&(|levels| Event::RunStarted { setup: None, opening: opening(levels, "") }) as &dyn Fn(usize) -> Event, JSON_DEPTH_MAX - 2),
+            (&|levels| Event::RunStarted { setup: None, opening: opening(levels, &long) }, JSON_DEPTH_MAX - 2),
+            (&|levels| Event::RunStarted { setup: Some(setup(levels)), opening: opening(0, "") }, JSON_DEPTH_MAX - 4),
+            (&|levels| Event::RoomOpened { setup: setup(levels), opening: opening(0, ""), secret: secret.clone() }, JSON_DEPTH_MAX - 4),
+        ] {
+            let rows = Rows::default();
+            let record = |levels| Record { seq: 3, at: Millis(1), principal: Principal("ada".into()), rules: RULES, event: event(levels) };
+            let (row, parts) = rows.of(&record(most)).unwrap();
+            let read = |sha256: &str| parts.iter().find(|part| part.sha256 == sha256).map(|part| Arc::clone(&part.bytes));
+            assert!(row.record(read).is_ok(), "as deep as a record may be is read");
+            let refused = rows.of(&record(most + 1)).map(|(row, _)| row).unwrap_err();
+            assert!(matches!(refused, NoRow::TooDeep(RecordTooDeep { seq: 3 })), "{refused}");
+        }
+    }
+
+    #[test]
+    fn a_row_that_is_nested_too_deep_is_refused_before_a_tree_is_built() {
+        let nested = |levels: usize| format!("{}1{}", "{\"a\":".repeat(levels), "}".repeat(levels));
+        let body = |levels: usize| format!("{{\"event\":\"agent-stepped\",\"call\":0,\"answer\":{}}}", nested(levels));
+        let row = |body: String| Row { seq: 4, at: 1, principal: "ada".into(), rules: 0, body, parts: None };
+        for levels in [JSON_DEPTH_MAX, 100_000] {
+            assert!(matches!(row(body(levels)).record(|_| None), Err(RowError::TooDeep)), "{levels}");
+            assert!(matches!(row(body(levels)).line(|_| None), Err(RowError::TooDeep)), "{levels}");
+        }
+        // One that is not is read, and is no event.
+        assert!(matches!(row(body(JSON_DEPTH_MAX - 1)).record(|_| None), Err(RowError::Malformed(_))));
+    }
+}

@@ -1,0 +1,194 @@
+//! The tables of a store, and how an older file is brought up to date. What each column holds is said in docs/journal-format.md.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
+
+use super::StoreError;
+use crate::support::durable_file::{make_folders, sync_folder};
+
+/// Of the tables below; a file with a higher one was written by a newer host.
+pub(super) const SCHEMA: i64 = MIGRATIONS.len() as i64;
+/// The file's name in the store's folder.
+const NAME: &str = "log.db";
+/// How long a reader waits for another that puts the file in order.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What brings a file from each format to the next. One that was released never changes.
+const MIGRATIONS: [&str; 1] = [include_str!("schema/1.sql")];
+
+pub(super) fn path(folder: &Path) -> PathBuf {
+    folder.join(NAME)
+}
+
+/// SQLite's write-ahead log.
+pub(super) fn wal(folder: &Path) -> PathBuf {
+    folder.join(format!("{NAME}-wal"))
+}
+
+/// Makes the folder and an empty file, for their owner alone; SQLite gives its other files the same permissions.
+pub(super) fn make(folder: &Path) -> io::Result<()> {
+    make_folder(folder)?;
+    let mut file = std::fs::OpenOptions::new();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut file, 0o600);
+    file.write(true).create(true).truncate(false).open(path(folder))?;
+    // Also of a file that was there: whoever made it may have died before this.
+    sync_folder(folder)?;
+    is_ours(&path(folder))
+}
+
+pub(super) fn make_folder(folder: &Path) -> io::Result<()> {
+    make_folders(folder, 0o700)?;
+    #[cfg(unix)]
+    is_our_folder(folder)?;
+    Ok(())
+}
+
+/// Whoever can write into it could approve calls, by putting words there.
+#[cfg(unix)]
+fn is_our_folder(folder: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::metadata(folder)?;
+    if metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        let name = folder.display();
+        return Err(io::Error::other(format!("{name} must belong to this user, and nobody else may write into it: chmod 700 {name}")));
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn is_ours(path: &Path) -> io::Result<()> {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = std::fs::symlink_metadata(path)?;
+    if !metadata.is_file() || metadata.uid() != rustix::process::geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+        let name = path.display();
+        return Err(io::Error::other(format!("{name} must be a file that belongs to this user, and that nobody else can write")));
+    }
+    Ok(())
+}
+
+#[cfg(not(unix))]
+fn is_ours(_: &Path) -> io::Result<()> {
+    Ok(())
+}
+
+/// A connection that writes.
+pub(super) fn connect(folder: &Path) -> rusqlite::Result<Connection> {
+    let connection = Connection::open_with_flags(path(folder), OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX)?;
+    connection.busy_timeout(PATIENCE)?;
+    // Before the first table, or not at all: pages that are let go can be given back later.
+    connection.pragma_update(None, "auto_vacuum", "INCREMENTAL")?;
+    connection.pragma_update(None, "journal_mode", "WAL")?;
+    connection.pragma_update(None, "synchronous", "FULL")?;
+    // On macOS an fsync alone does not reach the disk.
+    connection.pragma_update(None, "fullfsync", true)?;
+    distrust(&connection)?;
+    connection.set_prepared_statement_cache_capacity(64);
+    Ok(connection)
+}
+
+/// A connection that only reads.
+pub(super) fn look(folder: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let connection = Connection::open_with_flags(path(folder), flags)?;
+    settle(&connection)?;
+    match version(&connection) {
+        // No place for the files that readers and a writer share, and nobody who writes: then it does not change either.
+        Err(error) if is_unshared(folder, &error) => still(folder),
+        Err(error) => Err(error),
+        Ok(_) => Ok(connection),
+    }
+}
+
+/// A file in a folder where nothing can be made, and in which all that was written is.
+fn still(folder: &Path) -> rusqlite::Result<Connection> {
+    let mut name = String::from("file:");
+    for byte in path(folder).as_os_str().as_encoded_bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => name.push(char::from(*byte)),
+            _ => name.push_str(&format!("%{byte:02x}")),
+        }
+    }
+    name.push_str("?immutable=1");
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
+    let connection = Connection::open_with_flags(name, flags)?;
+    settle(&connection)?;
+    version(&connection)?;
+    Ok(connection)
+}
+
+fn is_unshared(folder: &Path, error: &rusqlite::Error) -> bool {
+    use rusqlite::ErrorCode::{CannotOpen, ReadOnly};
+    let is_that = matches!(error.sqlite_error_code(), Some(CannotOpen | ReadOnly));
+    let wal = folder.join(format!("{NAME}-wal"));
+    is_that && !super::lock::is_held(folder) && std::fs::metadata(wal).map_or(true, |wal| wal.len() == 0)
+}
+
+fn settle(connection: &Connection) -> rusqlite::Result<()> {
+    connection.busy_timeout(PATIENCE)?;
+    distrust(connection)?;
+    connection.set_prepared_statement_cache_capacity(32);
+    Ok(())
+}
+
+/// What a file says of itself is not believed.
+fn distrust(connection: &Connection) -> rusqlite::Result<()> {
+    connection.pragma_update(None, "trusted_schema", false)
+}
+
+pub(super) fn version(connection: &Connection) -> rusqlite::Result<i64> {
+    connection.pragma_query_value(None, "user_version", |row| row.get(0))
+}
+
+/// Whether this host can read it; 0 for a file in which nothing is yet.
+pub(super) fn known(folder: &Path, connection: &Connection) -> Result<i64, StoreError> {
+    let found = version(connection).map_err(|error| failed(folder, &error))?;
+    if !(0..=SCHEMA).contains(&found) {
+        return Err(StoreError::Newer { folder: folder.to_owned(), found, known: SCHEMA });
+    }
+    Ok(found)
+}
+
+/// Brings it to this host's format, in one transaction.
+pub(super) fn migrate(connection: &mut Connection, found: i64) -> rusqlite::Result<()> {
+    if found == SCHEMA {
+        return Ok(());
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    for migration in MIGRATIONS.iter().skip(usize::try_from(found).unwrap_or(0)) {
+        transaction.execute_batch(migration)?;
+    }
+    transaction.pragma_update(None, "user_version", SCHEMA)?;
+    transaction.commit()
+}
+
+/// A number of the table `meta`; 0 when it is not there.
+pub(super) fn meta(connection: &Connection, name: &str) -> rusqlite::Result<i64> {
+    let value = connection.prepare_cached("SELECT value FROM meta WHERE name = ?")?.query_row([name], |row| row.get(0)).optional()?;
+    Ok(value.unwrap_or(0))
+}
+
+pub(super) fn set_meta(connection: &Connection, name: &str, value: i64) -> rusqlite::Result<()> {
+    connection.prepare_cached("INSERT OR REPLACE INTO meta (name, value) VALUES (?, ?)")?.execute((name, value))?;
+    Ok(())
+}
+
+/// What SQLite says of a store's pages, in words; empty when all is well. `quick_check` looks at pages, `integrity_check` also at indexes.
+pub(super) fn pages(connection: &Connection, check: &str) -> rusqlite::Result<Vec<String>> {
+    let mut query = connection.prepare(&format!("PRAGMA {check}(20)"))?;
+    let lines = query.query_map([], |row| row.get::<_, String>(0))?.collect::<rusqlite::Result<Vec<_>>>()?;
+    Ok(lines.into_iter().filter(|line| line != "ok").collect())
+}
+
+/// What SQLite says, as what it means for a store.
+pub(super) fn failed(folder: &Path, error: &rusqlite::Error) -> StoreError {
+    use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase};
+    let (folder, what) = (folder.to_owned(), error.to_string());
+    match error.sqlite_error_code() {
+        Some(DatabaseCorrupt | NotADatabase) => StoreError::Damaged { folder, what },
+        _ => StoreError::Other { folder, what },
+    }
+}

@@ -1,0 +1,177 @@
+//! What writes a store: the lock, the file as it is opened, a thread that reads for resumed rooms, and one that commits the records of all rooms in groups, one transaction and
+//! one fsync for each group.
+
+mod attachments;
+mod commit;
+mod giving_up;
+mod journal;
+mod opening;
+mod queue;
+mod reading;
+mod retention;
+mod thread;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::thread::JoinHandle;
+
+use conclave_core::protocol::event::Record;
+use conclave_core::types::ids::{Millis, RoomId};
+use rusqlite::{Connection, OptionalExtension};
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::lock::Lock;
+use super::record::Rows;
+use super::{About, Durability, StoreError, Written, read};
+use crate::storage::journal::Journals;
+use crate::support::blobs::Blobs;
+
+pub(super) use opening::{all, open_free};
+use queue::{Answer, Cause, Work};
+use reading::Reading;
+use thread::Shared;
+
+/// What is kept of runs that have ended; the newest always win.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retention {
+    /// Those that ended before this go.
+    pub before: Option<Millis>,
+    /// So many of the newest stay.
+    pub runs: Option<usize>,
+    /// Nothing is removed; only counted.
+    pub dry: bool,
+}
+
+/// What was removed.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Collected {
+    pub runs: Vec<RoomId>,
+    pub records: u64,
+    pub blobs: u64,
+    pub bytes: u64,
+}
+
+/// What a check found.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Checked {
+    pub rooms: u64,
+    pub records: u64,
+    pub blobs: u64,
+    pub bytes: u64,
+    /// Of the newest line of the audit chain.
+    pub head: Option<String>,
+    /// In words; empty when all is whole.
+    pub problems: Vec<String>,
+}
+
+pub(super) struct Writer {
+    folder: PathBuf,
+    shared: Arc<Shared>,
+    rows: Rows,
+    /// For what is read in the course of writing.
+    reading: Option<Reading>,
+    thread: Option<JoinHandle<()>>,
+    /// Let go last.
+    _lock: Lock,
+}
+
+impl Writer {
+    pub(super) fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    pub(super) fn collect(&self, keep: &Retention) -> Result<Collected, StoreError> {
+        self.ask(|answer| Work::Collect(keep.clone(), answer)).map_err(|cause| self.failed(&cause))
+    }
+
+    pub(super) fn written(&self) -> Written {
+        let [records, commits, synced] =
+            [&self.shared.records, &self.shared.commits, &self.shared.synced].map(|count| count.load(Ordering::Relaxed));
+        Written { records, commits, synced }
+    }
+
+    fn place(&self) -> String {
+        journal::place(&self.folder)
+    }
+
+    fn failed(&self, cause: &Cause) -> StoreError {
+        let (folder, what) = (self.folder.clone(), cause.text.clone());
+        match cause.kind {
+            std::io::ErrorKind::InvalidData => StoreError::Damaged { folder, what },
+            _ => StoreError::Other { folder, what },
+        }
+    }
+
+    /// Hands something to the thread; the future is its answer. The thread waits for nobody.
+    fn asked<T, W>(&self, work: W) -> impl Future<Output = Result<T, Cause>> + use<T, W>
+    where
+        W: FnOnce(Answer<T>) -> Work,
+    {
+        let (answer, answered) = oneshot::channel();
+        let pushed = self.shared.queue.push(work(answer));
+        async move {
+            pushed?;
+            answered.await.unwrap_or_else(|_| Err(Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone")))
+        }
+    }
+
+    /// The same for a thread that may wait.
+    fn ask<T>(&self, work: impl FnOnce(Answer<T>) -> Work) -> Result<T, Cause> {
+        // Where it stands there may be a task of the executor, whose share of polls is used up; then nothing would wake it.
+        futures_executor::block_on(tokio::task::unconstrained(self.asked(work)))
+    }
+
+    /// All that was handed over so far can be read.
+    fn barrier(&self) -> impl Future<Output = Result<(), Cause>> + use<> {
+        self.asked(Work::Barrier)
+    }
+
+    async fn read<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
+        self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look(look).await
+    }
+
+    fn read_now<T: Send + 'static>(&self, look: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static) -> rusqlite::Result<T> {
+        self.reading.as_ref().ok_or(rusqlite::Error::InvalidQuery)?.look_now(look)
+    }
+
+    /// It has ended, or was never here.
+    pub(super) fn is_over(&self, room: &RoomId) -> bool {
+        let name = room.clone();
+        let going = self.read_now(move |connection| {
+            let mut query = connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ? AND ended IS NULL")?;
+            query.query_row([name.as_str()], |_| Ok(())).optional()
+        });
+        matches!(going, Ok(None)) && !self.shared.live().contains(room)
+    }
+
+    async fn records(&self, room: &RoomId) -> Result<Vec<Record>, Cause> {
+        let room = room.clone();
+        let records = self.read(move |connection| Ok(read::records(connection, room.as_str()))).await;
+        records.map_err(|error| Cause::of_sqlite(&error))?.map_err(|error| match error {
+            read::ReadError::Sqlite(error) => Cause::of_sqlite(&error),
+            damaged => Cause::new(std::io::ErrorKind::InvalidData, damaged.to_string()),
+        })
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // The thread's connection is the last, so that it leaves one file behind.
+        self.reading.take();
+        self.shared.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // A thread that has failed has told everybody.
+            let _ = thread.join();
+        }
+    }
+}
+
+pub(super) fn journals(writer: &Arc<Writer>, durability: Durability, about: About) -> Arc<dyn Journals> {
+    Arc::new(journal::StoreJournals::new(writer, durability, about))
+}
+
+pub(super) fn blobs(writer: &Arc<Writer>) -> Arc<dyn Blobs> {
+    Arc::new(attachments::StoreBlobs(Arc::clone(writer)))
+}

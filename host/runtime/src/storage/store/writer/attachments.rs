@@ -1,0 +1,35 @@
+//! Attachments in the store: read back at once, and committed no later than the first record that refers to them.
+
+use std::sync::Arc;
+
+use super::Writer;
+use super::queue::Work;
+use crate::storage::store::{read, record};
+use crate::support::blobs::{Blob, BlobError, BlobSource, Blobs, describe};
+
+/// Bytes of one attachment.
+const MOST: usize = 16 << 20;
+
+pub(super) struct StoreBlobs(pub(super) Arc<Writer>);
+
+impl BlobSource for StoreBlobs {
+    fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
+        let fresh = self.0.shared.fresh().get(sha256).cloned();
+        // Committed in between, it is in the file.
+        let name = sha256.to_owned();
+        fresh.or_else(|| self.0.read_now(move |connection| read::blob(connection, &name)).ok().flatten())
+    }
+}
+
+impl Blobs for StoreBlobs {
+    fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+        if bytes.len() > MOST {
+            return Err(BlobError::TooLarge { length: bytes.len() as u64, limit: MOST as u64 });
+        }
+        let blob = describe(bytes, media_type, name)?;
+        let part = record::Part { sha256: blob.sha256.clone(), bytes: bytes.into() };
+        self.0.shared.fresh().insert(part.sha256.clone(), Arc::clone(&part.bytes));
+        self.0.shared.queue.push_when_free(Work::Blob(part)).map_err(|cause| BlobError::Other(cause.text))?;
+        Ok(blob)
+    }
+}

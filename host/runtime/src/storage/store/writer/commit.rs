@@ -1,0 +1,269 @@
+//! One commit: all that a group of records changes, in one transaction.
+
+use std::collections::{BTreeMap, HashSet};
+
+use conclave_core::journal::pending_work::{Wait, WaitChange, WaitKey};
+use conclave_core::types::ids::RoomId;
+use rusqlite::{Connection, Transaction, TransactionBehavior, params};
+
+use super::queue::Write;
+use crate::storage::store::chain::Head;
+use crate::storage::store::reached::Reached;
+use crate::storage::store::record::Part;
+use crate::support::fail_points::kill_point;
+
+/// Digests that are known to be in the file; past these they are asked for again.
+const KNOWN: usize = 4_096;
+
+/// What the thread knows of the file.
+#[derive(Default)]
+pub(super) struct File {
+    pub(super) head: Head,
+    pub(super) generation: i64,
+    pub(super) known: HashSet<String>,
+    /// Something was committed without an fsync.
+    pub(super) unsynced: bool,
+    pub(super) is_full: Option<bool>,
+    pub(super) reached: Reached,
+}
+
+/// What goes into one commit.
+#[derive(Default)]
+pub(super) struct Group<'a> {
+    pub(super) writes: Vec<&'a Write>,
+    pub(super) blobs: &'a [Part],
+    /// Rooms that this process has under way from now on, or no longer.
+    pub(super) claims: Vec<(&'a RoomId, bool)>,
+    /// All is to be safe from a loss of power afterwards.
+    pub(super) durable: bool,
+}
+
+/// What a room waits for after a group, where it differs.
+#[derive(Default)]
+struct Waits {
+    all_over: bool,
+    abandoned: Vec<u64>,
+    keys: BTreeMap<WaitKey, Option<(Wait, u64)>>,
+}
+
+impl File {
+    /// Writes a group; nothing of it when it fails.
+    pub(super) fn commit(&mut self, connection: &mut Connection, group: &Group<'_>) -> rusqlite::Result<()> {
+        let durable = group.durable || group.writes.iter().any(|write| write.durable);
+        if self.is_full != Some(durable) {
+            connection.pragma_update(None, "synchronous", if durable { "FULL" } else { "NORMAL" })?;
+            self.is_full = Some(durable);
+        }
+        let mut head = self.head;
+        let mut added = Vec::new();
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        let parts = group.blobs.iter().chain(group.writes.iter().flat_map(|write| &write.parts));
+        for part in parts.filter(|part| !self.known.contains(&part.sha256)) {
+            keep_blob(&transaction, part)?;
+            added.push(part.sha256.clone());
+        }
+        let mut waits: BTreeMap<&RoomId, Waits> = BTreeMap::new();
+        for write in &group.writes {
+            head = events(&transaction, write, head)?;
+            waits.entry(&write.writing.room).or_default().take(write);
+        }
+        for write in latest(&group.writes) {
+            room(&transaction, write, self.generation)?;
+        }
+        for (room, waits) in &waits {
+            waits.put(&transaction, room)?;
+        }
+        for (room, claimed) in &group.claims {
+            let generation = if *claimed { self.generation } else { 0 };
+            transaction.prepare_cached("UPDATE rooms SET generation = ? WHERE room = ?")?.execute(params![generation, room.as_str()])?;
+        }
+        if durable && self.unsynced && group.writes.is_empty() {
+            // An fsync needs something to be written, and takes all that was written before with it.
+            transaction.prepare_cached("UPDATE meta SET value = value + 1 WHERE name = 'settled'")?.execute([])?;
+        }
+        kill_point!("before-commit");
+        transaction.commit()?;
+        kill_point!("after-commit");
+        self.head = head;
+        self.unsynced = !durable && (self.unsynced || !group.writes.is_empty() || !group.blobs.is_empty());
+        if self.known.len() + added.len() > KNOWN {
+            self.known.clear();
+        }
+        self.known.extend(added);
+        if durable {
+            self.reached.note(&self.head);
+        }
+        Ok(())
+    }
+}
+
+fn keep_blob(transaction: &Transaction<'_>, part: &Part) -> rusqlite::Result<()> {
+    let length = i64::try_from(part.bytes.len()).unwrap_or(i64::MAX);
+    transaction.prepare_cached("INSERT OR IGNORE INTO blobs (sha256, length, bytes) VALUES (?, ?, ?)")?.execute(params![
+        part.sha256,
+        length,
+        &part.bytes[..]
+    ])?;
+    Ok(())
+}
+
+fn events(transaction: &Transaction<'_>, write: &Write, mut head: Head) -> rusqlite::Result<Head> {
+    let room = write.writing.room.as_str();
+    let mut event = transaction.prepare_cached(
+        "INSERT INTO events (number, room, seq, at, kind, principal, rules, body, parts, hash) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    )?;
+    let mut line = transaction.prepare_cached("INSERT INTO audit (number, room, seq, at, record, hash) VALUES (?, ?, ?, ?, ?, ?)")?;
+    for row in &write.rows {
+        let record = row.hash(room);
+        head = head.next(room, row.seq, row.at, &record);
+        let (number, seq, at) = (head.number.cast_signed(), row.seq.cast_signed(), row.at.cast_signed());
+        event.execute(params![number, room, seq, at, row.kind(), row.principal, row.rules, row.body, row.parts, record])?;
+        line.execute(params![number, room, seq, at, record, head.hash])?;
+    }
+    Ok(head)
+}
+
+/// The rows of rooms are written once for each room: first those that open it, then what is newest of it.
+fn latest<'a>(writes: &[&'a Write]) -> Vec<&'a Write> {
+    let mut newest: BTreeMap<&RoomId, usize> = BTreeMap::new();
+    for (index, write) in writes.iter().enumerate() {
+        newest.insert(&write.writing.room, index);
+    }
+    let is_due = |index: usize, write: &Write| {
+        newest.get(&write.writing.room) == Some(&index)
+            || is_first(write)
+            || write.front.is_some()
+            || write.begins
+            || write.outcome.is_some()
+    };
+    writes.iter().enumerate().filter(|(index, write)| is_due(*index, write)).map(|(_, write)| *write).collect()
+}
+
+fn is_first(write: &Write) -> bool {
+    write.rows.first().is_some_and(|row| row.seq == 0)
+}
+
+fn room(transaction: &Transaction<'_>, write: &Write, generation: i64) -> rusqlite::Result<()> {
+    let Some(last) = write.rows.last() else { return Ok(()) };
+    let (room, at, noted) = (write.writing.room.as_str(), last.at.cast_signed(), &write.noted);
+    let number = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
+    let (turns, tokens, cost) = (number(write.spent.turns), number(write.spent.tokens), number(write.spent.cost_micro_usd));
+    let spent = serde_json::to_string(&write.spent).unwrap_or_default();
+    if is_first(write) {
+        let front = write.front.clone().unwrap_or_default();
+        let run = room.split('/').next().unwrap_or(room);
+        let parent = room.rsplit_once('/').map(|(parent, _)| parent);
+        let agents = if front.agents.is_empty() { "[]" } else { &front.agents };
+        transaction
+            .prepare_cached(
+                "INSERT INTO rooms (room, run, parent, started, changed, entry, agents, text, turns, tokens, cost_micro_usd, spent, records,
+                 durability, config, command, locked, principal, generation)
+                 VALUES (?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, '{}', 0, ?, ?, ?, ?, ?, ?)",
+            )?
+            .execute(params![
+                room,
+                run,
+                parent,
+                write.rows[0].at.cast_signed(),
+                at,
+                front.entry,
+                agents,
+                front.text,
+                noted.durability,
+                noted.config,
+                noted.command,
+                noted.locked,
+                last.principal,
+                generation
+            ])?;
+    }
+    transaction
+        .prepare_cached("UPDATE rooms SET changed = ?, turns = ?, tokens = ?, cost_micro_usd = ?, spent = ?, records = ? WHERE room = ?")?
+        .execute(params![at, turns, tokens, cost, spent, last.seq.cast_signed() + 1, room])?;
+    if write.begins {
+        transaction.prepare_cached("UPDATE rooms SET ended = NULL, status = NULL, reason = NULL WHERE room = ?")?.execute([room])?;
+    }
+    if let Some(outcome) = &write.outcome {
+        transaction.prepare_cached("UPDATE rooms SET ended = ?, status = ?, reason = ? WHERE room = ?")?.execute(params![
+            at,
+            outcome.status.as_str(),
+            outcome.reason,
+            room
+        ])?;
+    }
+    Ok(())
+}
+
+impl Waits {
+    fn take(&mut self, write: &Write) {
+        let since = write.rows.last().map_or(0, |row| row.at);
+        for change in &write.waits {
+            match change {
+                WaitChange::Begun(wait) => drop(self.keys.insert(wait.key, Some((wait.clone(), since)))),
+                WaitChange::Over(key) => drop(self.keys.insert(*key, None)),
+                WaitChange::Abandoned(call) => {
+                    self.keys.retain(|key, _| call_of(key) != Some(call.0));
+                    self.abandoned.push(call.0);
+                }
+                WaitChange::Finished => *self = Self { all_over: true, ..Self::default() },
+            }
+        }
+    }
+
+    fn put(&self, transaction: &Transaction<'_>, room: &RoomId) -> rusqlite::Result<()> {
+        let room = room.as_str();
+        if self.all_over {
+            transaction.prepare_cached("DELETE FROM waits WHERE room = ?")?.execute([room])?;
+            transaction.prepare_cached("DELETE FROM timers WHERE room = ?")?.execute([room])?;
+        }
+        for call in self.abandoned.iter().filter(|_| !self.all_over) {
+            let call = call.cast_signed();
+            transaction.prepare_cached("DELETE FROM waits WHERE room = ? AND call = ?")?.execute(params![room, call])?;
+        }
+        for (key, wait) in &self.keys {
+            match (key, wait) {
+                (WaitKey::Timer(timer), None) => {
+                    let timer = timer.0.cast_signed();
+                    transaction.prepare_cached("DELETE FROM timers WHERE room = ? AND timer = ?")?.execute(params![room, timer])?;
+                }
+                (_, None) => {
+                    transaction.prepare_cached("DELETE FROM waits WHERE room = ? AND key = ?")?.execute(params![room, name(key)])?;
+                }
+                (_, Some((wait, since))) => begun(transaction, room, wait, *since)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+fn begun(transaction: &Transaction<'_>, room: &str, wait: &Wait, since: u64) -> rusqlite::Result<()> {
+    let since = since.cast_signed();
+    if let WaitKey::Timer(timer) = wait.key {
+        let at = wait.at.unwrap_or_default().0.cast_signed();
+        transaction.prepare_cached("INSERT OR REPLACE INTO timers (room, timer, at, since) VALUES (?, ?, ?, ?)")?.execute(params![
+            room,
+            timer.0.cast_signed(),
+            at,
+            since
+        ])?;
+        return Ok(());
+    }
+    let request = wait.request.as_ref().and_then(|request| serde_json::to_string(request).ok());
+    let call = call_of(&wait.key).unwrap_or_default().cast_signed();
+    transaction
+        .prepare_cached("INSERT OR REPLACE INTO waits (room, key, call, kind, target, since, request) VALUES (?, ?, ?, ?, ?, ?, ?)")?
+        .execute(params![room, name(&wait.key), call, wait.kind, wait.target, since, request])?;
+    Ok(())
+}
+
+fn call_of(key: &WaitKey) -> Option<u64> {
+    match key {
+        WaitKey::Call(call) | WaitKey::Model(call, _) => Some(call.0),
+        WaitKey::Timer(_) => None,
+    }
+}
+
+/// As the table has it: JSON, such as `{"call":3}`.
+fn name(key: &WaitKey) -> String {
+    serde_json::to_string(key).unwrap_or_default()
+}

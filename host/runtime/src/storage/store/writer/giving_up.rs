@@ -1,0 +1,70 @@
+//! Ends a run that nobody will go on with: its rooms get the records that say so, and none of it is run.
+
+use std::sync::Arc;
+
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::event::{Event, Record};
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::{Outcome, Status};
+use conclave_core::types::usage::Spent;
+
+use super::Writer;
+use super::journal::StoreJournals;
+use super::queue::{Cause, Work};
+use crate::storage::journal::{Entry, Keeping};
+use crate::storage::store::{About, Durability, StoreError};
+use crate::support::clock::{Clock, SystemClock};
+
+impl Writer {
+    pub(in crate::storage::store) fn give_up(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
+        self.ask(Work::Barrier).map_err(|cause| self.failed(&cause))?;
+        let run = room.as_str().split('/').next().unwrap_or_default().to_owned();
+        let of_run = run.clone();
+        let rooms = self.read_now(move |connection| {
+            let mut query = connection.prepare_cached("SELECT room, ended IS NOT NULL FROM rooms WHERE run = ? ORDER BY room")?;
+            query.query_map([of_run], |row| Ok((RoomId::from(row.get::<_, String>(0)?), row.get::<_, bool>(1)?)))?.collect()
+        });
+        let rooms: Vec<(RoomId, bool)> = rooms.map_err(|error| self.failed(&Cause::of_sqlite(&error)))?;
+        if rooms.is_empty() {
+            return Err(StoreError::Other { folder: self.folder.clone(), what: format!("it has no run {run}") });
+        }
+        for (room, _) in rooms.iter().filter(|(_, ended)| !ended) {
+            self.end(room, reason)?;
+        }
+        Ok(())
+    }
+
+    fn end(self: &Arc<Self>, room: &RoomId, reason: &str) -> Result<(), StoreError> {
+        let other = |what: String| StoreError::Other { folder: self.folder.clone(), what };
+        // What its run was noted with stays: nothing is noted anew.
+        let journals = StoreJournals::new(self, Durability::Group, About::default());
+        let reopened = journals.reopen_now(room).map_err(|cause| other(cause.text))?;
+        let Some(mut reopened) = reopened.filter(|reopened| !reopened.records.is_empty()) else { return Ok(()) };
+        let principal = reopened.records[0].principal.clone();
+        let rules = reopened.records[0].rules;
+        let unfinished = Unfinished::fold(std::mem::take(&mut reopened.records));
+        let now = SystemClock.now().max(unfinished.room.now());
+        let (mut folded, mut records, mut waits) = (unfinished.room, Vec::new(), Vec::new());
+        let events = [Event::Resumed { down_ms: now.since(folded.now()) }, Event::Cancelled { reason: reason.to_owned() }];
+        for (event, seq) in events.into_iter().zip(unfinished.next..) {
+            waits.extend(WaitChange::of_event(&event));
+            folded.handle(event.clone(), now);
+            while folded.poll_notice().is_some() {}
+            while let Some(effect) = folded.poll_effect() {
+                waits.extend(WaitChange::of_effect(&effect));
+            }
+            records.push(Arc::new(Record { seq, at: now, principal: principal.clone(), rules, event }));
+        }
+        let spent: Spent = folded.spent();
+        // A room that was never opened does not end by itself: nothing was to come of it.
+        let stopped = Arc::new(Outcome::new(Status::Kill, reason));
+        let entry = Entry { records: &records, waits: &waits, outcome: folded.outcome().or(Some(&stopped)), spent };
+        match reopened.journal.append(&entry).map_err(|error| other(error.cause.to_string()))? {
+            Keeping::Kept => Ok(()),
+            Keeping::Soon(kept) | Keeping::First(kept) => {
+                futures_executor::block_on(tokio::task::unconstrained(kept)).map_err(|error| other(error.cause.to_string()))
+            }
+        }
+    }
+}

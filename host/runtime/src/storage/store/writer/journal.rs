@@ -1,0 +1,287 @@
+//! The journals of rooms, as the driver sees them: records are made into rows here, beside the thread, and handed over.
+
+use std::path::Path;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use conclave_core::journal::record::JournalError;
+use conclave_core::protocol::event::{Event, RULES, Record};
+use conclave_core::types::ids::RoomId;
+use rusqlite::OptionalExtension;
+use tokio::sync::oneshot;
+
+use super::Writer;
+use super::queue::{Cause, Front, Noted, Work, Write, Writing};
+use crate::storage::journal::{Entry, Journal, JournalFailure, Journals, Keeping, Opening, Reopened, Reopening};
+use crate::storage::store::{About, Durability};
+use crate::support::clock::BoxFuture;
+
+/// Characters of the first message that a list of runs can look through.
+const TEXT: usize = 500;
+/// How long a run that was dropped a moment ago may take to be gone.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+#[derive(Clone)]
+pub(super) struct StoreJournals {
+    pub(super) writer: Arc<Writer>,
+    pub(super) durability: Durability,
+    pub(super) noted: Arc<Noted>,
+}
+
+impl StoreJournals {
+    pub(super) fn new(writer: &Arc<Writer>, durability: Durability, about: About) -> Self {
+        let config = about.config.map(|config| config.to_string_lossy().into_owned());
+        let noted = Noted { durability: durability.as_str(), config, command: about.command, locked: about.locked };
+        Self { writer: Arc::clone(writer), durability, noted: Arc::new(noted) }
+    }
+
+    fn failure(&self, room: &RoomId, cause: &Cause) -> JournalFailure {
+        cause.failure(room, &self.writer.place())
+    }
+
+    fn journal(&self, room: &RoomId, next: u64) -> StoreJournal {
+        StoreJournal {
+            writing: Writing::new(room.clone()),
+            writer: Arc::clone(&self.writer),
+            durability: self.durability,
+            noted: Arc::clone(&self.noted),
+            next,
+        }
+    }
+
+    /// Waits until no other journal of the room is open: a run that was dropped a moment ago is let go of in a moment.
+    async fn claim(&self, room: &RoomId) -> Result<(), Cause> {
+        let shared = &self.writer.shared;
+        let released = async {
+            loop {
+                // Before the look: what is let go of in between is not to be missed.
+                let mut released = pin!(shared.released.notified());
+                released.as_mut().enable();
+                if shared.live().insert(room.clone()) {
+                    return;
+                }
+                released.await;
+            }
+        };
+        tokio::time::timeout(PATIENCE, released).await.map_err(|_| busy())
+    }
+
+    /// The same for a thread that may wait.
+    fn claim_now(&self, room: &RoomId) -> Result<(), Cause> {
+        let pause = Duration::from_millis(5);
+        for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
+            if self.writer.shared.live().insert(room.clone()) {
+                return Ok(());
+            }
+            std::thread::sleep(pause);
+        }
+        Err(busy())
+    }
+
+    async fn reopened(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
+        self.claim(&room).await?;
+        self.claimed(room).await
+    }
+
+    /// Reads a journal to append to it, for a thread that may wait.
+    pub(super) fn reopen_now(self, room: &RoomId) -> Result<Option<Reopened>, Cause> {
+        self.claim_now(room)?;
+        futures_executor::block_on(tokio::task::unconstrained(self.claimed(room.clone())))
+    }
+
+    async fn claimed(self, room: RoomId) -> Result<Option<Reopened>, Cause> {
+        // From here on the room is let go of when the journal is dropped.
+        let mut journal = self.journal(&room, 0);
+        self.writer.barrier().await?;
+        let records = self.writer.records(&room).await?;
+        let Some(last) = records.last() else {
+            // Let go of before somebody opens it anew.
+            drop(journal);
+            self.writer.barrier().await?;
+            return Ok(None);
+        };
+        if let Some(other) = records.iter().find(|record| record.rules != RULES) {
+            let error = JournalError::OtherRules { seq: other.seq, found: other.rules };
+            return Err(Cause::new(std::io::ErrorKind::InvalidData, error.to_string()));
+        }
+        journal.next = last.seq + 1;
+        self.writer.shared.queue.push(Work::Claim(Arc::clone(&journal.writing)))?;
+        Ok(Some(Reopened { records, journal: Box::new(journal) }))
+    }
+}
+
+impl Journals for StoreJournals {
+    fn open(&self, room: &RoomId) -> Result<Opening, JournalFailure> {
+        let there = || Cause::new(std::io::ErrorKind::AlreadyExists, "it has a journal already");
+        if let Some(broken) = self.writer.shared.queue.broken() {
+            return Err(self.failure(room, &broken));
+        }
+        if !self.writer.shared.live().insert(room.clone()) {
+            return Err(self.failure(room, &there()));
+        }
+        // From here on the room is let go of when the journal is dropped.
+        let (journal, room) = (self.journal(room, 0), room.clone());
+        Ok(Box::pin(async move {
+            let known = journal.writer.read(move |connection| {
+                connection.prepare_cached("SELECT 1 FROM rooms WHERE room = ?")?.query_row([room.as_str()], |_| Ok(())).optional()
+            });
+            match known.await {
+                Ok(None) => {
+                    let journal: Box<dyn Journal> = Box::new(journal);
+                    Ok(journal)
+                }
+                Ok(Some(())) => Err(journal.failure(&there())),
+                Err(error) => Err(journal.failure(&Cause::of_sqlite(&error))),
+            }
+        }))
+    }
+
+    fn survive_power_cuts(&self) -> bool {
+        self.durability != Durability::Exit
+    }
+
+    fn reopen(&self, room: &RoomId) -> Reopening {
+        let (journals, room) = (self.clone(), room.clone());
+        let place = self.writer.place();
+        Box::pin(async move { journals.reopened(room.clone()).await.map_err(|cause| cause.failure(&room, &place)) })
+    }
+}
+
+struct StoreJournal {
+    writing: Arc<Writing>,
+    writer: Arc<Writer>,
+    durability: Durability,
+    noted: Arc<Noted>,
+    next: u64,
+}
+
+impl StoreJournal {
+    fn failure(&self, cause: &Cause) -> JournalFailure {
+        cause.failure(&self.writing.room, &self.writer.place())
+    }
+
+    fn write(&self, entry: &Entry<'_>) -> Result<Write, Cause> {
+        let wrong = |what: String| Cause::new(std::io::ErrorKind::InvalidInput, what);
+        let (mut rows, mut parts) = (Vec::with_capacity(entry.records.len()), Vec::new());
+        for (record, expected) in entry.records.iter().zip(self.next..) {
+            if record.seq != expected {
+                return Err(wrong(format!("record {} came where {expected} is the next", record.seq)));
+            }
+            let (row, of_row) = self.writer.rows.of(record).map_err(|error| wrong(error.to_string()))?;
+            rows.push(row);
+            parts.extend(of_row);
+        }
+        Ok(Write {
+            writing: Arc::clone(&self.writing),
+            rows,
+            parts,
+            waits: entry.waits.to_vec(),
+            noted: Arc::clone(&self.noted),
+            front: entry.records.iter().find_map(|record| front(record)),
+            begins: entry.records.iter().any(|record| matches!(record.event, Event::RunStarted { .. })),
+            outcome: entry.outcome.cloned(),
+            spent: entry.spent,
+            durable: self.durability != Durability::Exit,
+            answer: None,
+        })
+    }
+}
+
+impl Journal for StoreJournal {
+    fn ready(&mut self) -> BoxFuture<'_, Result<(), JournalFailure>> {
+        Box::pin(async {
+            self.writer.shared.queue.free().await;
+            Ok(())
+        })
+    }
+
+    fn append(&mut self, entry: &Entry<'_>) -> Result<Keeping, JournalFailure> {
+        if let Some(cause) = self.writing.failed() {
+            return Err(self.failure(&cause));
+        }
+        if entry.records.is_empty() {
+            return Ok(Keeping::Kept);
+        }
+        let mut write = self.write(entry).map_err(|cause| self.failure(&cause))?;
+        let (answer, answered) = oneshot::channel();
+        write.answer = (self.durability != Durability::Exit).then_some(answer);
+        self.writing.began();
+        if let Err(cause) = self.writer.shared.queue.push(Work::Write(Box::new(write))) {
+            self.writing.ended();
+            return Err(self.failure(&cause));
+        }
+        self.next += entry.records.len() as u64;
+        match self.durability {
+            Durability::Exit => Ok(Keeping::Kept),
+            Durability::Group => Ok(Keeping::Soon(self.answered(answered))),
+            Durability::Sync => Ok(Keeping::First(self.answered(answered))),
+        }
+    }
+
+    fn settle(&mut self) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        if let Some(cause) = self.writing.failed() {
+            return Box::pin(std::future::ready(Err(self.failure(&cause))));
+        }
+        if self.durability != Durability::Exit && !self.writing.is_waiting() {
+            return Box::pin(std::future::ready(Ok(())));
+        }
+        let (answer, answered) = oneshot::channel();
+        if let Err(cause) = self.writer.shared.queue.push(Work::Settle(answer)) {
+            return Box::pin(std::future::ready(Err(self.failure(&cause))));
+        }
+        self.answered(answered)
+    }
+}
+
+impl StoreJournal {
+    /// Whoever waits for it makes the thread begin.
+    fn answered(&self, mut answered: oneshot::Receiver<Result<(), Cause>>) -> BoxFuture<'static, Result<(), JournalFailure>> {
+        let (shared, writing, place) = (Arc::clone(&self.writer.shared), Arc::clone(&self.writing), self.writer.place());
+        Box::pin(async move {
+            let answer = match answered.try_recv() {
+                Ok(answer) => answer,
+                Err(_) => {
+                    shared.queue.urge();
+                    answered.await.unwrap_or_else(|_| Err(shared.queue.broken().unwrap_or_else(gone)))
+                }
+            };
+            // What came earlier may have failed, with nobody waiting for it.
+            let answer = answer.and_then(|()| writing.failed().map_or(Ok(()), Err));
+            answer.map_err(|cause| cause.failure(&writing.room, &place))
+        })
+    }
+}
+
+impl Drop for StoreJournal {
+    fn drop(&mut self) {
+        if self.writer.shared.queue.push(Work::Release(Arc::clone(&self.writing))).is_err() {
+            self.writer.shared.release(&self.writing.room);
+        }
+    }
+}
+
+fn busy() -> Cause {
+    Cause::new(std::io::ErrorKind::ResourceBusy, "this process has it under way")
+}
+
+fn gone() -> Cause {
+    Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it is gone")
+}
+
+/// What a list of runs shows, when this record opens the room.
+fn front(record: &Record) -> Option<Front> {
+    let Event::RoomOpened { setup, opening, .. } = &record.event else { return None };
+    let mut agents: Vec<&str> = Vec::new();
+    for task in setup.tasks.values() {
+        if !agents.contains(&task.agent.as_str()) {
+            agents.push(task.agent.as_str());
+        }
+    }
+    let text = opening.content.as_deref().unwrap_or("").chars().take(TEXT).collect();
+    Some(Front { entry: opening.entry.to_string(), agents: serde_json::to_string(&agents).unwrap_or_default(), text })
+}
+
+pub(super) fn place(folder: &Path) -> String {
+    format!("the store {}", folder.display())
+}

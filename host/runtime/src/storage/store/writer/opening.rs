@@ -1,0 +1,128 @@
+//! How a store is opened: its folder, its lock, its file; an older format is brought up to date, and its pages are looked at.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::Writer;
+use super::commit::File;
+use super::reading::Reading;
+use super::thread::{Shared, Thread};
+use crate::storage::store::chain::Head;
+use crate::storage::store::lock::{Lock, NotLocked};
+use crate::storage::store::reached::Reached;
+use crate::storage::store::record::Rows;
+use crate::storage::store::{Options, Store, StoreError, reached, schema, wal};
+use crate::support::clock::{Clock, SystemClock};
+
+/// Stores of one user at most.
+const STORES: usize = 64;
+/// After an end as it should be the pages are looked at only so often.
+const DAY_MS: i64 = 24 * 60 * 60 * 1_000;
+
+impl Writer {
+    pub(in crate::storage::store) fn open(folder: &Path, options: &Options) -> Result<Self, StoreError> {
+        let other = |error: io::Error| StoreError::Other { folder: folder.to_owned(), what: error.to_string() };
+        schema::make_folder(folder).map_err(other)?;
+        let lock = Lock::take(folder).map_err(|not| match not {
+            NotLocked::InUse(who) => StoreError::InUse { folder: folder.to_owned(), who },
+            NotLocked::Failed(error) => other(error),
+        })?;
+        // Before SQLite begins to write over them.
+        match wal::lost_commits(&schema::wal(folder)).map_err(other)? {
+            0 => {}
+            lost => return Err(StoreError::Damaged { folder: folder.to_owned(), what: wal::damage(lost) }),
+        }
+        reached::check(folder)?;
+        schema::make(folder).map_err(other)?;
+        let failed = |error: rusqlite::Error| schema::failed(folder, &error);
+        let mut connection = schema::connect(folder).map_err(failed)?;
+        let found = schema::known(folder, &connection)?;
+        if found > 0 && is_to_be_checked(&connection).map_err(failed)? {
+            check(folder, &connection)?;
+        }
+        schema::migrate(&mut connection, found).map_err(failed)?;
+        limit(&connection, options).map_err(failed)?;
+        let file = begin(folder, &connection).map_err(failed)?;
+        let reading = Reading::start(schema::look(folder).map_err(failed)?).map_err(other)?;
+        let shared = Arc::new(Shared::default());
+        let (blobs, kept, lost) = Default::default();
+        let thread = Thread { connection, file, shared: Arc::clone(&shared), blobs, kept, lost };
+        let thread = std::thread::Builder::new().name("store".to_owned()).spawn(move || thread.run()).map_err(other)?;
+        Ok(Self { folder: folder.to_owned(), shared, rows: Rows::default(), reading: Some(reading), thread: Some(thread), _lock: lock })
+    }
+}
+
+/// After an end that was none, and once a day.
+fn is_to_be_checked(connection: &Connection) -> rusqlite::Result<bool> {
+    let (open, checked) = (schema::meta(connection, "open")?, schema::meta(connection, "checked")?);
+    let since = now().saturating_sub(checked);
+    // A clock that went back says nothing.
+    Ok(open != 0 || !(0..DAY_MS).contains(&since))
+}
+
+fn check(folder: &Path, connection: &Connection) -> Result<(), StoreError> {
+    let problems = schema::pages(connection, "quick_check").map_err(|error| schema::failed(folder, &error))?;
+    match problems.first() {
+        Some(first) => Err(StoreError::Damaged { folder: folder.to_owned(), what: first.clone() }),
+        None => schema::set_meta(connection, "checked", now()).map_err(|error| schema::failed(folder, &error)),
+    }
+}
+
+fn limit(connection: &Connection, options: &Options) -> rusqlite::Result<()> {
+    let Some(most) = options.most_bytes else { return Ok(()) };
+    let page: i64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let pages = (i64::try_from(most).unwrap_or(i64::MAX) / page.max(1)).max(1);
+    // Never below what there is already.
+    connection.query_row(&format!("PRAGMA max_page_count = {pages}"), [], |_| Ok(()))
+}
+
+/// A new generation: what earlier processes had under way was cut off.
+fn begin(folder: &Path, connection: &Connection) -> rusqlite::Result<File> {
+    let generation = schema::meta(connection, "generation")? + 1;
+    let transaction = connection.unchecked_transaction()?;
+    schema::set_meta(&transaction, "generation", generation)?;
+    schema::set_meta(&transaction, "open", 1)?;
+    if generation == 1 {
+        schema::set_meta(&transaction, "checked", now())?;
+        schema::set_meta(&transaction, "settled", 0)?;
+    }
+    transaction.commit()?;
+    let (head, mut reached) = (head(connection)?, Reached::open(folder));
+    // The commit above was synced, and all before it with it.
+    reached.note(&head);
+    Ok(File { head, generation, reached, ..File::default() })
+}
+
+/// The newest line of the audit chain.
+fn head(connection: &Connection) -> rusqlite::Result<Head> {
+    let newest = connection.query_row("SELECT number, hash FROM audit ORDER BY number DESC LIMIT 1", [], |row| {
+        Ok(Head { number: row.get::<_, i64>(0)?.cast_unsigned(), hash: row.get(1)? })
+    });
+    Ok(newest.optional()?.unwrap_or_default())
+}
+
+fn now() -> i64 {
+    i64::try_from(SystemClock.now().0).unwrap_or(i64::MAX)
+}
+
+/// The first of a user's stores that no other process writes. One that is damaged stays as it is, for whoever looks after it; new runs are
+/// kept in the next.
+pub(in crate::storage::store) fn open_free(stores: &Path) -> Result<Store, StoreError> {
+    let mut passed_over = None;
+    for number in 1..=STORES {
+        match Store::open(&stores.join(number.to_string())) {
+            Err(error @ (StoreError::InUse { .. } | StoreError::Damaged { .. } | StoreError::Newer { .. })) => passed_over = Some(error),
+            opened => return opened,
+        }
+    }
+    Err(passed_over.unwrap_or_else(|| StoreError::Missing { folder: stores.to_owned() }))
+}
+
+/// The stores below a folder, in order of number.
+pub(in crate::storage::store) fn all(stores: &Path) -> Vec<PathBuf> {
+    let numbers = (1..=STORES).map(|number| stores.join(number.to_string()));
+    numbers.filter(|folder| schema::path(folder).is_file() || reached::is_noted(folder)).collect()
+}

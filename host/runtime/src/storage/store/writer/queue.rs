@@ -1,0 +1,371 @@
+//! What the writer's thread has before it. Whoever hands something over waits only while the queue is full, and the thread waits for nobody,
+//! so that wait always ends.
+
+use std::collections::VecDeque;
+use std::io;
+use std::pin::pin;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::types::ids::RoomId;
+use conclave_core::types::outcome::Outcome;
+use conclave_core::types::usage::Spent;
+use tokio::sync::{Notify, oneshot};
+
+use super::{Collected, Retention};
+use crate::storage::journal::JournalFailure;
+use crate::storage::store::record::{Part, Row};
+
+/// Records that a commit is not held back for others any more.
+const ENOUGH: usize = 64;
+/// Records of one commit at most.
+const MOST: usize = 1_024;
+/// How long records that nobody waits for are held back.
+const PATIENCE: Duration = Duration::from_millis(2);
+/// Records, and bytes of them, that wait at most; whoever hands over more waits.
+const FULL: usize = 4_096;
+const FULL_BYTES: usize = 64 << 20;
+
+/// Why something is not kept; told to each that waits for it.
+#[derive(Clone, Debug)]
+pub(super) struct Cause {
+    pub(super) kind: io::ErrorKind,
+    pub(super) text: String,
+}
+
+impl Cause {
+    pub(super) fn new(kind: io::ErrorKind, text: impl Into<String>) -> Self {
+        Self { kind, text: text.into() }
+    }
+
+    pub(super) fn of_sqlite(error: &rusqlite::Error) -> Self {
+        use rusqlite::ErrorCode::{DatabaseCorrupt, DiskFull, NotADatabase, ReadOnly};
+        let kind = match error.sqlite_error_code() {
+            Some(DiskFull) => io::ErrorKind::StorageFull,
+            Some(ReadOnly) => io::ErrorKind::ReadOnlyFilesystem,
+            Some(DatabaseCorrupt | NotADatabase) => io::ErrorKind::InvalidData,
+            _ => io::ErrorKind::Other,
+        };
+        Self::new(kind, error.to_string())
+    }
+
+    pub(super) fn failure(&self, room: &RoomId, place: &str) -> JournalFailure {
+        JournalFailure { room: room.clone(), place: place.to_owned(), cause: io::Error::new(self.kind, self.text.clone()) }
+    }
+}
+
+pub(super) type Answer<T> = oneshot::Sender<Result<T, Cause>>;
+
+/// A room that is written: shared by its journal and the writer's thread.
+#[derive(Debug)]
+pub(super) struct Writing {
+    pub(super) room: RoomId,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Handed over and not yet committed.
+    waiting: usize,
+    failed: Option<Cause>,
+}
+
+impl Writing {
+    pub(super) fn new(room: RoomId) -> Arc<Self> {
+        Arc::new(Self { room, state: Mutex::default() })
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nothing of it is taken after something of it could not be kept: that would leave a gap.
+    pub(super) fn failed(&self) -> Option<Cause> {
+        self.state().failed.clone()
+    }
+
+    pub(super) fn fail(&self, cause: &Cause) {
+        self.state().failed.get_or_insert_with(|| cause.clone());
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.state().waiting > 0
+    }
+
+    pub(super) fn began(&self) {
+        self.state().waiting += 1;
+    }
+
+    pub(super) fn ended(&self) {
+        self.state().waiting -= 1;
+    }
+}
+
+/// What a list of runs shows, as the first record has it.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Front {
+    pub(super) entry: String,
+    /// JSON.
+    pub(super) agents: String,
+    pub(super) text: String,
+}
+
+/// What is noted of a room when its first record comes.
+#[derive(Clone, Debug)]
+pub(super) struct Noted {
+    pub(super) durability: &'static str,
+    pub(super) config: Option<String>,
+    pub(super) command: String,
+    pub(super) locked: bool,
+}
+
+/// Records of one room.
+pub(super) struct Write {
+    pub(super) writing: Arc<Writing>,
+    pub(super) rows: Vec<Row>,
+    pub(super) parts: Vec<Part>,
+    pub(super) waits: Vec<WaitChange>,
+    pub(super) noted: Arc<Noted>,
+    /// When these open the room.
+    pub(super) front: Option<Front>,
+    /// These begin another run in it.
+    pub(super) begins: bool,
+    pub(super) outcome: Option<Arc<Outcome>>,
+    pub(super) spent: Spent,
+    /// An fsync is wanted.
+    pub(super) durable: bool,
+    pub(super) answer: Option<Answer<()>>,
+}
+
+/// For the writer's thread, in this order.
+pub(super) enum Work {
+    Write(Box<Write>),
+    Blob(Part),
+    /// This process has the room under way.
+    Claim(Arc<Writing>),
+    /// Nobody has it under way any more.
+    Release(Arc<Writing>),
+    /// All before it is safe from a loss of power.
+    Settle(Answer<()>),
+    /// All before it can be read.
+    Barrier(Answer<()>),
+    Collect(Retention, Answer<Collected>),
+}
+
+impl Work {
+    fn records(&self) -> usize {
+        if let Self::Write(write) = self { write.rows.len() } else { 0 }
+    }
+
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Write(write) => write.rows.iter().map(|row| row.body.len()).sum::<usize>(),
+            Self::Blob(part) => part.bytes.len(),
+            _ => 0,
+        }
+    }
+
+    fn is_awaited(&self) -> bool {
+        matches!(self, Self::Settle(_) | Self::Barrier(_) | Self::Collect(..))
+    }
+}
+
+#[derive(Default)]
+struct Waiting {
+    work: VecDeque<Work>,
+    records: usize,
+    bytes: usize,
+    /// Somebody waits for what is in it.
+    urgent: bool,
+    /// When the oldest came.
+    since: Option<Instant>,
+    closing: bool,
+    broken: Option<Cause>,
+}
+
+/// Between those who hand over and the thread.
+#[derive(Default)]
+pub(super) struct Queue {
+    waiting: Mutex<Waiting>,
+    wake: Condvar,
+    space: Condvar,
+    freed: Notify,
+}
+
+impl Queue {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Hands something over, also when the queue is full: whoever hands over records waits for [`free`](Self::free) before, so past the
+    /// bound there is one batch of each room at most.
+    ///
+    /// # Errors
+    /// When the store takes nothing any more.
+    pub(super) fn push(&self, work: Work) -> Result<(), Cause> {
+        self.put(self.lock(), work)
+    }
+
+    /// The same once there is room, for a thread that may wait.
+    ///
+    /// # Errors
+    /// As [`push`](Self::push).
+    pub(super) fn push_when_free(&self, work: Work) -> Result<(), Cause> {
+        let mut waiting = self.lock();
+        while waiting.is_full() {
+            waiting.urgent = true;
+            self.wake.notify_one();
+            waiting = self.space.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+        self.put(waiting, work)
+    }
+
+    fn put(&self, mut waiting: MutexGuard<'_, Waiting>, work: Work) -> Result<(), Cause> {
+        if let Some(broken) = &waiting.broken {
+            return Err(broken.clone());
+        }
+        waiting.records += work.records();
+        waiting.bytes += work.bytes();
+        waiting.urgent |= work.is_awaited();
+        waiting.since.get_or_insert_with(Instant::now);
+        waiting.work.push_back(work);
+        self.wake.notify_one();
+        Ok(())
+    }
+
+    /// Waits until there is room. The thread waits for nobody, so that wait always ends; no executor is needed for it.
+    pub(super) async fn free(&self) {
+        loop {
+            // Before the look: what gets free in between is not to be missed.
+            let mut freed = pin!(self.freed.notified());
+            freed.as_mut().enable();
+            {
+                let mut waiting = self.lock();
+                if !waiting.is_full() {
+                    return;
+                }
+                waiting.urgent = true;
+            }
+            self.wake.notify_one();
+            freed.await;
+        }
+    }
+
+    /// Somebody waits for what is in it now.
+    pub(super) fn urge(&self) {
+        self.lock().urgent = true;
+        self.wake.notify_one();
+    }
+
+    /// Nothing more comes.
+    pub(super) fn close(&self) {
+        self.lock().closing = true;
+        self.wake.notify_one();
+    }
+
+    /// Nothing is taken any more, for this reason.
+    pub(super) fn break_off(&self, cause: &Cause) {
+        self.lock().broken.get_or_insert_with(|| cause.clone());
+        self.space.notify_all();
+        self.freed.notify_waiters();
+    }
+
+    /// Forgets what waits, so that whoever waits for it is told.
+    pub(super) fn forget(&self) {
+        let forgotten = std::mem::take(&mut self.lock().work);
+        drop(forgotten);
+    }
+
+    pub(super) fn broken(&self) -> Option<Cause> {
+        self.lock().broken.clone()
+    }
+
+    /// The next to be done at once; waits for it. None when nothing more comes.
+    pub(super) fn next(&self) -> Option<Vec<Work>> {
+        let mut waiting = self.lock();
+        loop {
+            let age = waiting.since.map(|since| since.elapsed());
+            match age {
+                None if waiting.closing => return None,
+                None => waiting = self.wake.wait(waiting).unwrap_or_else(PoisonError::into_inner),
+                Some(age) if waiting.urgent || waiting.closing || waiting.records >= ENOUGH || age >= PATIENCE => {
+                    let taken = waiting.take();
+                    self.space.notify_all();
+                    self.freed.notify_waiters();
+                    return Some(taken);
+                }
+                Some(age) => {
+                    let rest = PATIENCE.saturating_sub(age);
+                    waiting = self.wake.wait_timeout(waiting, rest).unwrap_or_else(PoisonError::into_inner).0;
+                }
+            }
+        }
+    }
+}
+
+impl Waiting {
+    /// A store that takes nothing is not full: whoever waits is to learn of it.
+    fn is_full(&self) -> bool {
+        self.broken.is_none() && (self.records >= FULL || self.bytes >= FULL_BYTES)
+    }
+
+    /// From the front; what collects goes alone.
+    fn take(&mut self) -> Vec<Work> {
+        let mut taken = Vec::new();
+        let mut records = 0;
+        while let Some(work) = self.work.pop_front() {
+            let alone = matches!(work, Work::Collect(..));
+            if !taken.is_empty() && (alone || records + work.records() > MOST) {
+                self.work.push_front(work);
+                break;
+            }
+            records += work.records();
+            self.records -= work.records();
+            self.bytes -= work.bytes();
+            taken.push(work);
+            if alone {
+                break;
+            }
+        }
+        if self.work.is_empty() {
+            (self.urgent, self.since) = (false, None);
+        }
+        taken
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn blob(bytes: usize) -> Work {
+        Work::Blob(Part { sha256: String::new(), bytes: vec![0; bytes].into() })
+    }
+
+    #[tokio::test(flavor = "current_thread")]
+    async fn a_full_queue_holds_up_who_waits_for_it_and_nobody_else() {
+        let queue = Arc::new(Queue::default());
+        queue.free().await;
+        queue.push(blob(FULL_BYTES)).unwrap();
+        let (waits, free) = (Arc::clone(&queue), oneshot::channel());
+        let waiting = tokio::spawn(async move {
+            free.0.send(()).unwrap();
+            waits.free().await;
+        });
+        // It waits, and this task goes on beside it on the same thread.
+        free.1.await.unwrap();
+        assert!(!waiting.is_finished());
+        assert!(queue.lock().urgent, "the thread is told to begin");
+        assert_eq!(queue.next().unwrap().len(), 1);
+        waiting.await.unwrap();
+        // One that is broken holds up nobody, and takes nothing.
+        queue.push(blob(FULL_BYTES)).unwrap();
+        let waits = Arc::clone(&queue);
+        let waiting = tokio::spawn(async move { waits.free().await });
+        tokio::task::yield_now().await;
+        queue.break_off(&Cause::new(io::ErrorKind::Other, "broken"));
+        waiting.await.unwrap();
+        assert_eq!(queue.push(blob(1)).unwrap_err().text, "broken");
+    }
+}

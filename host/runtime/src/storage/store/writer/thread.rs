@@ -1,0 +1,244 @@
+//! The thread: takes what is queued, commits it as one group, tells those who wait. When a group cannot be kept, none of its rooms goes on;
+//! when the file cannot be relied on any more, none at all does before the store is opened again.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::types::ids::RoomId;
+use rusqlite::Connection;
+use tokio::sync::Notify;
+
+use super::commit::{File, Group};
+use super::queue::{Answer, Cause, Queue, Work, Write, Writing};
+use super::retention;
+use crate::storage::store::record::Part;
+use crate::storage::store::schema;
+
+/// What the thread shares with those who hand over.
+#[derive(Default)]
+pub(super) struct Shared {
+    pub(super) queue: Queue,
+    /// Rooms that have a journal open.
+    pub(super) live: Mutex<HashSet<RoomId>>,
+    /// One of them was let go of.
+    pub(super) released: Notify,
+    /// Attachments that are not committed yet.
+    pub(super) fresh: Mutex<HashMap<String, Arc<[u8]>>>,
+    pub(super) records: AtomicU64,
+    pub(super) commits: AtomicU64,
+    pub(super) synced: AtomicU64,
+}
+
+impl Shared {
+    pub(super) fn live(&self) -> std::sync::MutexGuard<'_, HashSet<RoomId>> {
+        self.live.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Nobody has a journal of the room open any more.
+    pub(super) fn release(&self, room: &RoomId) {
+        self.live().remove(room);
+        self.released.notify_waiters();
+    }
+
+    pub(super) fn fresh(&self) -> std::sync::MutexGuard<'_, HashMap<String, Arc<[u8]>>> {
+        self.fresh.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+pub(super) struct Thread {
+    pub(super) connection: Connection,
+    pub(super) file: File,
+    pub(super) shared: Arc<Shared>,
+    /// Attachments that are to be in the next commit.
+    pub(super) blobs: Vec<Part>,
+    /// Attachments that this process has kept: a record may refer to them later.
+    pub(super) kept: HashSet<String>,
+    /// Attachments for which there was no room, and why: no record that refers to one is kept.
+    pub(super) lost: HashMap<String, Cause>,
+}
+
+/// A group, by what is to be done.
+#[derive(Default)]
+struct Sorted {
+    writes: Vec<Write>,
+    claims: Vec<(Arc<Writing>, bool)>,
+    settle: Vec<Answer<()>>,
+    barriers: Vec<Answer<()>>,
+}
+
+/// Nobody waits for a thread that is gone.
+struct Gone(Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.queue.break_off(&Cause::new(std::io::ErrorKind::BrokenPipe, "the thread that writes it has failed"));
+            self.0.queue.forget();
+        }
+    }
+}
+
+impl Thread {
+    /// Until nothing more comes.
+    pub(super) fn run(mut self) {
+        let gone = Gone(Arc::clone(&self.shared));
+        while let Some(work) = self.shared.queue.next() {
+            self.take(work);
+        }
+        self.close();
+        drop(gone);
+    }
+
+    /// All is in the one file, and the next to open it need not look whether it is whole.
+    fn close(&mut self) {
+        if self.shared.queue.broken().is_some() {
+            return;
+        }
+        let last = Group { blobs: &self.blobs, durable: true, ..Group::default() };
+        let closed = self.file.commit(&mut self.connection, &last).and_then(|()| schema::set_meta(&self.connection, "open", 0));
+        if closed.is_ok() {
+            self.file.reached.sync();
+            // What cannot be moved now stays in the file beside it, and is read from there.
+            let _ = self.connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(()));
+        }
+    }
+
+    fn take(&mut self, work: Vec<Work>) {
+        let mut sorted = Sorted::default();
+        for work in work {
+            match work {
+                Work::Write(write) => sorted.writes.extend(self.sound(*write)),
+                Work::Blob(part) => {
+                    self.lost.remove(&part.sha256);
+                    self.kept.insert(part.sha256.clone());
+                    self.blobs.push(part);
+                }
+                Work::Claim(writing) => sorted.claims.push((writing, true)),
+                Work::Release(writing) => sorted.claims.push((writing, false)),
+                Work::Settle(answer) => sorted.settle.push(answer),
+                Work::Barrier(answer) => sorted.barriers.push(answer),
+                Work::Collect(keep, answer) => {
+                    let collected = match self.shared.queue.broken() {
+                        Some(cause) => Err(cause),
+                        None => retention::collect(self, &keep).map_err(|error| Cause::of_sqlite(&error)),
+                    };
+                    let _ = answer.send(collected);
+                }
+            }
+        }
+        self.group(sorted);
+    }
+
+    /// A write, unless nothing of it may be kept; then its room is told, and goes no further.
+    fn sound(&self, write: Write) -> Option<Write> {
+        let lost = || self.lost.iter().find(|(sha256, _)| refers(&write, sha256)).map(|(_, cause)| cause.clone());
+        let Some(cause) = write.writing.failed().or_else(|| self.shared.queue.broken()).or_else(lost) else { return Some(write) };
+        write.writing.fail(&cause);
+        end(write, &Err(cause));
+        None
+    }
+
+    fn group(&mut self, sorted: Sorted) {
+        let Sorted { mut writes, claims, settle, barriers } = sorted;
+        let durable = !settle.is_empty();
+        let is_idle = writes.is_empty() && claims.is_empty() && self.blobs.is_empty() && !durable;
+        let mut done = if is_idle || self.shared.queue.broken().is_some() { Ok(()) } else { self.commit(&writes, &claims, durable) };
+        if matches!(&done, Err(error) if is_full(error)) && !self.blobs.is_empty() {
+            // It may be the attachments that are too much.
+            self.blobs_alone();
+            writes = writes.into_iter().filter_map(|write| self.sound(write)).collect();
+            done = self.commit(&writes, &claims, durable);
+        }
+        let done = match done {
+            // One of them is at fault: the others need not suffer.
+            Err(error) if is_constraint(&error) && writes.len() > 1 => {
+                for write in writes {
+                    // Nor may anything of a room be kept after what was not.
+                    let Some(write) = self.sound(write) else { continue };
+                    let done = self.commit(std::slice::from_ref(&write), &[], durable);
+                    let done = self.judge(done, std::slice::from_ref(&write));
+                    end(write, &done);
+                }
+                let done = self.commit(&[], &claims, durable);
+                self.judge(done, &[])
+            }
+            done => {
+                let done = self.judge(done, &writes);
+                writes.into_iter().for_each(|write| end(write, &done));
+                done
+            }
+        };
+        for (writing, claimed) in claims {
+            if !claimed {
+                self.shared.release(&writing.room);
+            }
+        }
+        let done = done.and_then(|()| self.shared.queue.broken().map_or(Ok(()), Err));
+        for answer in settle.into_iter().chain(barriers) {
+            let _ = answer.send(done.clone());
+        }
+    }
+
+    /// Commits attachments one by one, and lets go of those for which there is no room.
+    fn blobs_alone(&mut self) {
+        for part in std::mem::take(&mut self.blobs) {
+            let alone = Group { blobs: std::slice::from_ref(&part), ..Group::default() };
+            let done = self.file.commit(&mut self.connection, &alone);
+            self.shared.fresh().remove(&part.sha256);
+            if let Err(cause) = self.judge(done, &[]) {
+                self.kept.remove(&part.sha256);
+                self.lost.insert(part.sha256, cause);
+            }
+        }
+    }
+
+    fn commit(&mut self, writes: &[Write], claims: &[(Arc<Writing>, bool)], durable: bool) -> rusqlite::Result<()> {
+        let writes: Vec<&Write> = writes.iter().collect();
+        let claims = claims.iter().map(|(writing, claimed)| (&writing.room, *claimed)).collect();
+        let records: usize = writes.iter().map(|write| write.rows.len()).sum();
+        let synced = durable || writes.iter().any(|write| write.durable);
+        self.file.commit(&mut self.connection, &Group { writes, blobs: &self.blobs, claims, durable })?;
+        let mut fresh = self.shared.fresh();
+        self.blobs.drain(..).for_each(|part| drop(fresh.remove(&part.sha256)));
+        self.shared.records.fetch_add(records as u64, Ordering::Relaxed);
+        self.shared.commits.fetch_add(1, Ordering::Relaxed);
+        self.shared.synced.fetch_add(u64::from(synced), Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// What a failure means for the rooms and for the store.
+    fn judge(&mut self, done: rusqlite::Result<()>, writes: &[Write]) -> Result<(), Cause> {
+        done.map_err(|error| {
+            use rusqlite::ErrorCode::{DatabaseCorrupt, NotADatabase, SystemIoFailure};
+            let cause = Cause::of_sqlite(&error);
+            writes.iter().for_each(|write| write.writing.fail(&cause));
+            if matches!(error.sqlite_error_code(), Some(SystemIoFailure | DatabaseCorrupt | NotADatabase)) {
+                // After a failed fsync nobody knows what is on the disk.
+                self.shared.queue.break_off(&cause);
+            }
+            cause
+        })
+    }
+}
+
+fn is_full(error: &rusqlite::Error) -> bool {
+    matches!(error.sqlite_error_code(), Some(rusqlite::ErrorCode::DiskFull | rusqlite::ErrorCode::TooBig))
+}
+
+/// A reference is the digest as it stands in the JSON of an event.
+fn refers(write: &Write, sha256: &str) -> bool {
+    let is_in = |bytes: &[u8]| bytes.windows(sha256.len()).any(|window| window == sha256.as_bytes());
+    write.rows.iter().any(|row| is_in(row.body.as_bytes())) || write.parts.iter().any(|part| is_in(&part.bytes))
+}
+
+fn is_constraint(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(rusqlite::ErrorCode::ConstraintViolation)
+}
+
+fn end(write: Write, done: &Result<(), Cause>) {
+    write.writing.ended();
+    if let Some(answer) = write.answer {
+        let _ = answer.send(done.clone());
+    }
+}

@@ -1,0 +1,166 @@
+//! Attachments: bytes that messages refer to by digest. The core sees the reference only; model clients read the bytes.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use conclave_core::types::text::show_size;
+
+pub use conclave_core::types::message::Blob;
+pub use conclave_models::BlobSource;
+
+/// Bytes that [`MemoryBlobs`] keeps unless told otherwise.
+const BYTES: usize = 64 << 20;
+
+/// Where attachments are kept. Reading is that of [`BlobSource`].
+///
+/// ```
+/// use std::collections::HashMap;
+/// use std::sync::{Arc, Mutex};
+///
+/// use conclave_runtime::blobs::{Blob, BlobError, BlobSource, Blobs, describe};
+/// use conclave_runtime::{Host, HostOptions};
+///
+/// /// Keeps everything; a real one would write files.
+/// #[derive(Default)]
+/// struct Hoard(Mutex<HashMap<String, Arc<[u8]>>>);
+///
+/// impl BlobSource for Hoard {
+///     fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
+///         self.0.lock().unwrap().get(sha256).cloned()
+///     }
+/// }
+///
+/// impl Blobs for Hoard {
+///     fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+///         let blob = describe(bytes, media_type, name)?;
+///         self.0.lock().unwrap().insert(blob.sha256.clone(), bytes.into());
+///         Ok(blob)
+///     }
+/// }
+///
+/// let host = Host::new(HostOptions { blobs: Arc::new(Hoard::default()), ..HostOptions::default() })?;
+/// let picture = host.keep_blob(b"\x89PNG", "image/png", Some("chart.png"))?;
+/// // It goes with a message as `RunOptions { attachments: vec![picture], .. }`.
+/// assert_eq!(host.blobs().read(&picture.sha256).as_deref(), Some(&b"\x89PNG"[..]));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+pub trait Blobs: BlobSource {
+    /// Keeps bytes, and gives what refers to them. The same bytes can be kept twice.
+    ///
+    /// # Errors
+    /// When they are too many, the media type is none, or they cannot be kept.
+    fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError>;
+}
+
+/// Bytes that cannot be kept.
+#[derive(Debug, thiserror::Error)]
+pub enum BlobError {
+    #[error("it has {}; up to {} are kept", show_size(*.length), show_size(*.limit))]
+    TooLarge { length: u64, limit: u64 },
+    #[error("{0:?} is no media type, such as image/png")]
+    MediaType(String),
+    #[error("it could not be kept: {0}")]
+    Other(String),
+}
+
+/// What refers to these bytes; keeps nothing.
+///
+/// # Errors
+/// `MediaType` when it is not of the form `type/subtype`.
+pub fn describe(bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+    let is_word = |word: &str| !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&^_.+-".contains(&byte));
+    let is_media_type = media_type.len() <= 127 && media_type.split_once('/').is_some_and(|(kind, rest)| is_word(kind) && is_word(rest));
+    if !is_media_type {
+        return Err(BlobError::MediaType(media_type.chars().take(127).collect()));
+    }
+    Ok(Blob {
+        sha256: crate::support::digest::sha256(bytes),
+        media_type: media_type.to_owned(),
+        length: bytes.len() as u64,
+        name: name.map(str::to_owned),
+    })
+}
+
+/// Keeps attachments in memory, the newest of them: past its limit the oldest go, and a model is then told that they cannot be shown.
+#[derive(Debug)]
+pub struct MemoryBlobs {
+    limit: usize,
+    kept: Mutex<Kept>,
+}
+
+#[derive(Debug, Default)]
+struct Kept {
+    blobs: HashMap<String, Arc<[u8]>>,
+    /// Digests, oldest first.
+    order: VecDeque<String>,
+    bytes: usize,
+}
+
+impl Default for MemoryBlobs {
+    fn default() -> Self {
+        Self::new(BYTES)
+    }
+}
+
+impl MemoryBlobs {
+    /// Keeps this many bytes at most, all blobs together.
+    #[must_use]
+    pub fn new(limit: usize) -> Self {
+        Self { limit, kept: Mutex::default() }
+    }
+}
+
+impl BlobSource for MemoryBlobs {
+    fn read(&self, sha256: &str) -> Option<Arc<[u8]>> {
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner).blobs.get(sha256).cloned()
+    }
+}
+
+impl Blobs for MemoryBlobs {
+    fn keep(&self, bytes: &[u8], media_type: &str, name: Option<&str>) -> Result<Blob, BlobError> {
+        if bytes.len() > self.limit {
+            return Err(BlobError::TooLarge { length: bytes.len() as u64, limit: self.limit as u64 });
+        }
+        let blob = describe(bytes, media_type, name)?;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if kept.blobs.insert(blob.sha256.clone(), bytes.into()).is_some() {
+            // As new as any: it is about to be used again.
+            kept.order.retain(|sha256| *sha256 != blob.sha256);
+        } else {
+            kept.bytes += bytes.len();
+        }
+        kept.order.push_back(blob.sha256.clone());
+        while kept.bytes > self.limit {
+            let Some(oldest) = kept.order.pop_front() else { break };
+            kept.bytes -= kept.blobs.remove(&oldest).map_or(0, |bytes| bytes.len());
+        }
+        Ok(blob)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_go_first_and_what_is_used_again_is_new() {
+        let blobs = MemoryBlobs::new(8);
+        let keep = |bytes: &[u8]| blobs.keep(bytes, "text/plain", None).unwrap().sha256;
+        let (first, second) = (keep(b"aaaa"), keep(b"bbbb"));
+        assert_eq!(keep(b"aaaa"), first);
+        let third = keep(b"cc");
+        assert!(blobs.read(&second).is_none());
+        assert_eq!(blobs.read(&first).as_deref(), Some(&b"aaaa"[..]));
+        assert_eq!(blobs.read(&third).as_deref(), Some(&b"cc"[..]));
+    }
+
+    #[test]
+    fn what_cannot_be_kept_is_said() {
+        let blobs = MemoryBlobs::new(1 << 10);
+        let refused = |length: usize, media_type: &str| blobs.keep(&vec![0; length], media_type, None).unwrap_err().to_string();
+        assert_eq!(refused(1025, "image/png"), "it has 1025 B; up to 1 KiB are kept");
+        for media_type in ["", "image", "/", "image/", "image/png; a=b", "image/\"png", &"a/".repeat(100)] {
+            assert!(refused(1, media_type).contains("no media type"), "{media_type}");
+        }
+    }
+}
