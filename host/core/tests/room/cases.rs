@@ -49,6 +49,10 @@ fn check(text: &str) {
 
 macro_rules! files {
     ($($(#[$doc:meta])* $name:ident: $file:literal,)+) => {
+        /// Every file of cases by its name, and its text.
+        pub(crate) const FILES: &[(&str, &str)] =
+            &[$(($file, include_str!(concat!("../../../../tests/data/room/", $file, ".json")))),+];
+
         $($(#[$doc])* #[test]
         fn $name() {
             check(include_str!(concat!("../../../../tests/data/room/", $file, ".json")));

@@ -9,6 +9,7 @@ mod checks;
 mod condensing;
 mod confirming;
 mod conversation;
+mod corpus;
 mod cost;
 mod delegates;
 mod delegation;

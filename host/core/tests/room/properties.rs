@@ -44,7 +44,7 @@ impl Recorded {
 }
 
 /// Any events, most of them nonsense. The clock runs backwards now and then.
-fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
+pub(crate) fn nonsense(row: &[u16]) -> Vec<(Event, Millis)> {
     let mut choices = Choices::new(row);
     let case = case(&mut choices);
     let mut events = Vec::new();

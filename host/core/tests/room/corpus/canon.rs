@@ -1,0 +1,76 @@
+//! The form of JSON that is hashed: recorded names, sorted keys, no nulls in objects, and texts apart.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::names::{Names, words};
+
+/// Stands where a text stood: a string with a space in it.
+const TEXT: &str = "\"§\"";
+
+/// Writes values in the hashed form, and keeps the texts that it left out.
+pub(crate) struct Canon<'n> {
+    names: &'n Names,
+    texts: String,
+}
+
+impl<'n> Canon<'n> {
+    pub(crate) fn new(names: &'n Names) -> Self {
+        Self { names, texts: String::new() }
+    }
+
+    /// The texts so far, one a line, in the order in which they stood.
+    pub(crate) fn texts(&self) -> &str {
+        &self.texts
+    }
+
+    pub(crate) fn text(&mut self, value: &Value) -> String {
+        let mut out = String::new();
+        self.write(value, "", &mut out);
+        out
+    }
+
+    fn write(&mut self, value: &Value, key: &str, out: &mut String) {
+        match value {
+            Value::String(text) if text.contains(char::is_whitespace) => {
+                writeln!(self.texts, "{value}").expect("a string takes it");
+                out.push_str(TEXT);
+            }
+            Value::String(word) => {
+                write!(out, "{}", Value::from(self.names.recorded(&[key], word))).expect("a string takes it");
+            }
+            Value::Array(items) => {
+                out.push('[');
+                for (index, item) in items.iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    self.write(item, key, out);
+                }
+                out.push(']');
+            }
+            Value::Object(fields) => {
+                let mut holders = vec![key];
+                if !self.names.is_empty() {
+                    holders.extend(words(fields).map(|(_, word)| word));
+                }
+                let named = fields.iter().filter(|(_, value)| !value.is_null());
+                let named = named.map(|(key, value)| (self.names.recorded(&holders, key), (key, value)));
+                // A key that was renamed keeps its place.
+                let sorted: BTreeMap<&str, (&String, &Value)> = named.collect();
+                out.push('{');
+                for (index, (name, (key, value))) in sorted.into_iter().enumerate() {
+                    if index > 0 {
+                        out.push(',');
+                    }
+                    write!(out, "{}:", Value::from(name)).expect("a string takes it");
+                    self.write(value, key, out);
+                }
+                out.push('}');
+            }
+            other => write!(out, "{other}").expect("a string takes it"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! A file of the corpus: one line for each input, with its hashes.
+#![expect(clippy::disallowed_methods, reason = "the corpus is recorded by the test that compares it; the fence is for decisions")]
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use conclave_core::event::Record;
+
+use super::folded::Folded;
+use super::names::Names;
+
+/// Differences that are shown in full.
+const SHOWN: usize = 5;
+
+const ORDER: [&str; 9] = ["events", "effects", "notices", "outcome", "next", "views", "resume", "texts", "steps"];
+
+#[derive(PartialEq)]
+enum Mode {
+    Compare,
+    Record,
+    Text,
+}
+
+/// The inputs of one file, as they are compared.
+pub(crate) struct Source {
+    name: &'static str,
+    mode: Mode,
+    names: Names,
+    /// By input; what is compared is taken out.
+    recorded: BTreeMap<String, String>,
+    order: Vec<String>,
+    lines: Vec<String>,
+    differences: Vec<String>,
+}
+
+/// The folder of the corpus.
+pub(crate) fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/data/corpus")
+}
+
+impl Source {
+    pub(crate) fn open(name: &'static str) -> Self {
+        let mode = match std::env::var("CONCLAVE_CORPUS").as_deref() {
+            Ok("record") => Mode::Record,
+            Ok("text") => Mode::Text,
+            Ok(other) => panic!("CONCLAVE_CORPUS is `record` or `text`, not `{other}`"),
+            Err(_) => Mode::Compare,
+        };
+        let text = std::fs::read_to_string(folder().join(format!("{name}.txt"))).unwrap_or_default();
+        let lines = text.lines().filter(|line| !line.starts_with('#'));
+        let recorded: Vec<(String, String)> = lines
+            .map(|line| {
+                let (input, hashes) = line.split_once("  ").expect("two spaces end an input's name");
+                (input.to_owned(), hashes.to_owned())
+            })
+            .collect();
+        let names = std::fs::read_to_string(folder().join("names.txt")).expect("the table of names");
+        Self {
+            name,
+            mode,
+            names: Names::parse(&names),
+            order: recorded.iter().map(|(input, _)| input.clone()).collect(),
+            recorded: recorded.into_iter().collect(),
+            lines: Vec::new(),
+            differences: Vec::new(),
+        }
+    }
+
+    /// The inputs that were recorded, in the order of the file.
+    pub(crate) fn inputs(&self) -> Vec<String> {
+        self.order.clone()
+    }
+
+    /// Compares what comes of these records with what was recorded.
+    pub(crate) fn check(&mut self, input: &str, records: &[Record]) {
+        assert!(!input.contains("  "), "two spaces end an input's name: {input}");
+        let folded = Folded::of(records, &self.names);
+        let hashes = folded.hashes();
+        let line = ORDER.map(|hash| format!("{hash}={}", hashes[hash])).join(" ");
+        self.lines.push(format!("{input}  {line}\n"));
+        match self.mode {
+            Mode::Record => {}
+            Mode::Text => {
+                let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("corpus").join(self.name);
+                std::fs::create_dir_all(&folder).expect("a folder for the texts");
+                let file = input.replace(|letter: char| !letter.is_alphanumeric(), "-");
+                std::fs::write(folder.join(file), folded.text()).expect("a text is written");
+            }
+            Mode::Compare => match self.recorded.remove(input) {
+                Some(recorded) if recorded == line => {}
+                Some(recorded) => self.differences.push(difference(input, &recorded, &line, &folded)),
+                None => self.differences.push(format!("- {input}\n    is not recorded\n")),
+            },
+        }
+    }
+
+    pub(crate) fn close(self) {
+        let Self { name, mode, recorded, lines, mut differences, .. } = self;
+        if mode == Mode::Record {
+            let head = format!("# Hashes of what comes of each input; see README.md. {} inputs.\n", lines.len());
+            std::fs::write(folder().join(format!("{name}.txt")), head + &lines.concat()).expect("it is written");
+            return;
+        }
+        if mode == Mode::Text {
+            return;
+        }
+        differences.extend(recorded.keys().map(|input| format!("- {input}\n    is recorded, and gone\n")));
+        assert!(
+            differences.is_empty(),
+            "{} of {} inputs of tests/data/corpus/{name}.txt differ:\n{}\
+             Read tests/data/corpus/README.md before you record the corpus anew.",
+            differences.len(),
+            lines.len(),
+            differences.iter().take(SHOWN).cloned().collect::<String>()
+        );
+    }
+}
+
+/// Names the hashes that differ, and shows the first step that does.
+fn difference(input: &str, recorded: &str, line: &str, folded: &Folded) -> String {
+    let differ: Vec<&str> = recorded
+        .split(' ')
+        .zip(line.split(' '))
+        .filter(|(before, now)| before != now)
+        .filter_map(|(_, now)| Some(now.split_once('=')?.0))
+        .collect();
+    let steps = |line: &'_ str| line.rsplit_once("steps=").map(|(_, steps)| steps.to_owned()).unwrap_or_default();
+    let (before, now) = (steps(recorded), steps(line));
+    let same = before.as_bytes().chunks(2).zip(now.as_bytes().chunks(2)).take_while(|(before, now)| before == now);
+    let first = same.count();
+    let shown = match folded.steps.get(first) {
+        Some(step) => step.text(first),
+        None if before == now => String::new(),
+        None => format!("step {first} is gone\n"),
+    };
+    let shown: String = shown.lines().map(|line| format!("    {line}\n")).collect();
+    format!("- {input}\n    differ: {}\n{shown}", differ.join(", "))
+}

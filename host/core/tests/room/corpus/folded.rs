@@ -1,0 +1,225 @@
+//! What a room does with a journal, step by step, in the hashed form.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use conclave_core::effect::Effect;
+use conclave_core::event::{Event, Record};
+use conclave_core::room::Room;
+use conclave_core::unfinished::Unfinished;
+use conclave_core::view::AgentView;
+use conclave_core::waits::WaitChange;
+use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
+
+use super::canon::Canon;
+use super::names::Names;
+
+/// So many milliseconds no host runs before the room is resumed.
+const DOWN_MS: u64 = 1_000_000;
+
+/// What came of one record.
+#[derive(Default)]
+pub(crate) struct Step {
+    event: String,
+    effects: String,
+    notices: String,
+    next: String,
+    views: String,
+}
+
+/// What came of a journal.
+pub(crate) struct Folded {
+    pub(crate) steps: Vec<Step>,
+    outcome: String,
+    resume: String,
+    texts: String,
+}
+
+impl Folded {
+    pub(crate) fn of(records: &[Record], names: &Names) -> Self {
+        let (mut canon, mut of_events) = (Canon::new(names), Canon::new(names));
+        let mut room = Room::new();
+        let mut steps = Vec::with_capacity(records.len());
+        for record in records {
+            let mut step = Step { event: of_events.text(&event(&record.event)), ..Step::default() };
+            room.handle(record.event.clone(), record.at);
+            let effects: Vec<Effect> = std::iter::from_fn(|| room.poll_effect()).collect();
+            for effect in &effects {
+                let leaves = effect.leaves(room.setup());
+                line(&mut step.effects, &canon.text(&json!({ "effect": effect, "leaves": leaves })));
+                if let Some(view) = view(&room, effect) {
+                    line(&mut step.views, &canon.text(&view));
+                }
+            }
+            for notice in std::iter::from_fn(|| room.poll_notice()) {
+                line(&mut step.notices, &canon.text(&json!(notice)));
+            }
+            for record in std::iter::from_fn(|| room.poll_task()) {
+                line(&mut step.notices, &canon.text(&json!({ "record": record })));
+            }
+            step.next = canon.text(&next(&room, record, &effects));
+            steps.push(step);
+        }
+        let outcome = canon.text(&json!(room.outcome()));
+        let resume = resume(records, &mut canon);
+        Self { steps, outcome, resume, texts: canon.texts().to_owned() }
+    }
+
+    /// By name.
+    pub(crate) fn hashes(&self) -> BTreeMap<&'static str, String> {
+        let all = |part: fn(&Step) -> &String| {
+            let mut whole = Sha256::new();
+            for step in &self.steps {
+                whole.update(part(step));
+                // What moves from one step to another is a change.
+                whole.update([0]);
+            }
+            short(whole)
+        };
+        let one = |text: &str| short(Sha256::new_with_prefix(text));
+        BTreeMap::from([
+            ("events", all(|step| &step.event)),
+            ("effects", all(|step| &step.effects)),
+            ("notices", all(|step| &step.notices)),
+            ("next", all(|step| &step.next)),
+            ("views", all(|step| &step.views)),
+            ("outcome", one(&self.outcome)),
+            ("resume", one(&self.resume)),
+            ("texts", one(&self.texts)),
+            ("steps", self.steps.iter().map(Step::digest).collect()),
+        ])
+    }
+
+    /// All that is hashed.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        for (number, step) in self.steps.iter().enumerate() {
+            text += &step.text(number);
+        }
+        text + &format!("outcome\n{}\nresume\n{}\ntexts\n{}", self.outcome, self.resume, self.texts)
+    }
+}
+
+impl Step {
+    pub(crate) fn text(&self, number: usize) -> String {
+        let Self { event, effects, notices, next, views } = self;
+        format!("step {number}: {event}\neffects\n{effects}notices\n{notices}next\n{next}\nviews\n{views}")
+    }
+
+    /// Two digits: enough to find the step that differs.
+    fn digest(&self) -> String {
+        let mut digest = Sha256::new();
+        for part in [&self.event, &self.effects, &self.notices, &self.next, &self.views] {
+            digest.update(part);
+            digest.update([0]);
+        }
+        short(digest)[..2].to_owned()
+    }
+}
+
+fn line(to: &mut String, text: &str) {
+    to.push_str(text);
+    to.push('\n');
+}
+
+fn short(digest: Sha256) -> String {
+    digest.finalize().iter().take(8).fold(String::new(), |mut hash, byte| {
+        write!(hash, "{byte:02x}").expect("a string takes it");
+        hash
+    })
+}
+
+/// An event without its setup, whose form is no behaviour.
+fn event(event: &Event) -> Value {
+    match event {
+        Event::RoomOpened { opening, .. } => json!({ "event": "room-opened", "opening": opening }),
+        Event::RunStarted { opening, setup } => {
+            json!({ "event": "run-started", "opening": opening, "with_setup": setup.is_some() })
+        }
+        event => json!(event),
+    }
+}
+
+/// What the plugin behind an effect is shown; `None` where that is nothing beside the effect.
+fn view(room: &Room, effect: &Effect) -> Option<Value> {
+    let call = effect.starts()?;
+    let view = match effect {
+        Effect::StepAgent { .. } | Effect::AskResponder { .. } | Effect::Consult { .. } => {
+            json!(room.agent_view(call).map(|view| of_agent(&view)))
+        }
+        Effect::WakeStrategy { .. } => json!(room.delivery_view(call)),
+        Effect::CallTool { .. } => Value::Null,
+        _ => return None,
+    };
+    Some(json!({ "view": view, "scratch": String::from_utf8_lossy(&room.scratch(call)) }))
+}
+
+fn of_agent(view: &AgentView) -> Value {
+    let left = view.remaining;
+    json!({
+        "task": view.task,
+        "inputs": view.inputs,
+        "pending": view.pending,
+        "history": view.history,
+        "since": view.since,
+        "intent": view.intent,
+        "plan": view.plan.to_json(),
+        "outputs": view.outputs,
+        "spent": view.spent,
+        "level": view.level,
+        "last_error": view.last_error,
+        "tools": view.tools,
+        "peers": view.peers,
+        "turns": left.turns,
+        "tokens": left.tokens,
+        "cost_micro_usd": left.cost_micro_usd,
+        "wall_ms": left.wall_ms,
+        "model_calls": left.model_calls,
+        "tool_calls": left.tool_calls,
+        "iteration": view.iteration,
+    })
+}
+
+/// What the room waits for now, and what of it the record began and ended.
+fn next(room: &Room, record: &Record, effects: &[Effect]) -> Value {
+    let begun = effects.iter().filter_map(WaitChange::of_effect);
+    let changes: Vec<Value> = WaitChange::of_event(&record.event).into_iter().chain(begun).map(change).collect();
+    json!({
+        "calls": room.calls_in_flight().collect::<Vec<_>>(),
+        "ended": room.ended_calls(),
+        "changes": changes,
+        "status": room.status().as_str(),
+        "paused": room.paused(),
+        "closed": room.closed(),
+        "handed_to": room.handed_to(),
+        "bindings": room.bindings(),
+        "spent": room.spent(),
+    })
+}
+
+fn change(change: WaitChange) -> Value {
+    match change {
+        WaitChange::Begun(wait) => json!({ "begun": wait }),
+        WaitChange::Over(key) => json!({ "over": key }),
+        WaitChange::Abandoned(call) => json!({ "abandoned": call }),
+        WaitChange::Finished => json!("finished"),
+    }
+}
+
+/// How the room is resumed in its middle and at its end, where it has not ended.
+fn resume(records: &[Record], canon: &mut Canon<'_>) -> String {
+    let mut text = String::new();
+    for cut in [records.len().div_ceil(2), records.len()] {
+        let unfinished = Unfinished::fold(records[..cut].iter().cloned());
+        let Some(last) = records[..cut].last().filter(|_| unfinished.room.outcome().is_none()) else { continue };
+        let resumption = unfinished.resumption(last.at.plus(DOWN_MS));
+        for resumed in &resumption.events {
+            line(&mut text, &canon.text(&event(resumed)));
+        }
+        for again in &resumption.again {
+            line(&mut text, &canon.text(&json!(again.effect)));
+        }
+    }
+    text
+}

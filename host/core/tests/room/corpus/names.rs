@@ -1,0 +1,78 @@
+//! The table of names: what a key or a word is called now, and what it was called when the corpus was
+//! recorded.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+
+/// `tests/data/corpus/names.txt`. A row is `NEW = RECORDED`, or `HOLDER.NEW = RECORDED` for a name that
+/// means something else elsewhere. The holder is the key under which the name's object or word stands,
+/// or a word that stands in the same object, such as its tag; by its new name.
+#[derive(Default)]
+pub(crate) struct Names {
+    /// By holder and new name; the holder is empty where the row has none.
+    recorded: BTreeMap<(String, String), String>,
+    /// By holder and recorded name.
+    current: BTreeMap<(String, String), String>,
+}
+
+impl Names {
+    pub(crate) fn parse(text: &str) -> Self {
+        let mut names = Self::default();
+        let rows = text.lines().map(str::trim).filter(|row| !row.is_empty() && !row.starts_with('#'));
+        for row in rows {
+            let (new, recorded) = row.split_once(" = ").unwrap_or_else(|| panic!("no row: {row}"));
+            let (holder, new) = new.trim().split_once('.').unwrap_or(("", new.trim()));
+            let (holder, recorded) = (holder.to_owned(), recorded.trim().to_owned());
+            let before = names.recorded.insert((holder.clone(), new.to_owned()), recorded.clone());
+            let twin = names.current.insert((holder, recorded), new.to_owned());
+            assert!(before.is_none() && twin.is_none(), "two rows for one name: {row}");
+        }
+        names
+    }
+
+    /// The name that a name of today was recorded under.
+    pub(crate) fn recorded<'n>(&'n self, holders: &[&str], name: &'n str) -> &'n str {
+        look_up(&self.recorded, holders, name)
+    }
+
+    /// Returns JSON of the recorded names with the names of today.
+    pub(crate) fn current(&self, value: &Value) -> Value {
+        if self.current.is_empty() { value.clone() } else { self.current_under(value, "") }
+    }
+
+    fn current_under(&self, value: &Value, key: &str) -> Value {
+        match value {
+            Value::String(word) => Value::from(look_up(&self.current, &[key], word)),
+            Value::Array(items) => items.iter().map(|item| self.current_under(item, key)).collect(),
+            Value::Object(fields) => {
+                // The words first: a holder is known by its new name.
+                let words = words(fields).map(|(field, word)| look_up(&self.current, &[field], word));
+                let holders: Vec<&str> = [key].into_iter().chain(words).collect();
+                let fields = fields.iter().map(|(field, value)| {
+                    let field = look_up(&self.current, &holders, field);
+                    (field.to_owned(), self.current_under(value, field))
+                });
+                Value::Object(fields.collect())
+            }
+            other => other.clone(),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.recorded.is_empty()
+    }
+}
+
+/// The words that stand in an object, with their keys.
+pub(crate) fn words(fields: &Map<String, Value>) -> impl Iterator<Item = (&str, &str)> {
+    fields.iter().filter_map(|(key, value)| Some((key.as_str(), value.as_str()?)))
+}
+
+fn look_up<'n>(table: &'n BTreeMap<(String, String), String>, holders: &[&str], name: &'n str) -> &'n str {
+    if table.is_empty() {
+        return name;
+    }
+    let of = |holder: &str| table.get(&(holder.to_owned(), name.to_owned()));
+    holders.iter().find_map(|holder| of(holder)).or_else(|| of("")).map_or(name, String::as_str)
+}
