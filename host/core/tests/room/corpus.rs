@@ -9,7 +9,7 @@ mod file;
 mod folded;
 mod names;
 
-use conclave_core::event::{Event, Record};
+use conclave_core::protocol::event::{Event, Record};
 use serde_json::json;
 
 use crate::case::Case;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use conclave_core::event::Record;
+use conclave_core::protocol::event::Record;
 
 use super::folded::Folded;
 use super::names::Names;

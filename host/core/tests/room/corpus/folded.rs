@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use conclave_core::effect::Effect;
-use conclave_core::event::{Event, Record};
+use conclave_core::journal::pending_work::WaitChange;
+use conclave_core::journal::recovery::Unfinished;
+use conclave_core::protocol::effect::Effect;
+use conclave_core::protocol::event::{Event, Record};
 use conclave_core::room::Room;
-use conclave_core::unfinished::Unfinished;
-use conclave_core::view::AgentView;
-use conclave_core::waits::WaitChange;
+use conclave_core::types::view::AgentView;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
