@@ -1,5 +1,5 @@
 //! The baseline: a tool component on wasmtime with nothing of Conclave around it, but with the engine settings that Conclave uses
-//! (host/runtime/src/engine.rs) and the limits that any host needs. Imports that the tool does not call are traps.
+//! (host/runtime/src/sandbox/engine.rs) and the limits that any host needs. Imports that the tool does not call are traps.
 
 use std::time::Duration;
 
